@@ -8,7 +8,7 @@ use std::process::ExitCode;
 /// Options of a replay.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Files of recorded cases, one JSON object a line; gzip is accepted.
+    /// Files of recorded cases, one JSON object a line; gzip and Zstandard are accepted.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Number of differences of each file that are printed.

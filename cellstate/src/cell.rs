@@ -28,6 +28,7 @@ use crate::commit::Scratch;
 use crate::cores::{CoreCounts, CoresLeft};
 use crate::facts::Facts;
 use crate::held::Values;
+use crate::history::History;
 use crate::image::Capture;
 use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
 use crate::judge::{Grant, MachineStatus};
@@ -100,6 +101,8 @@ pub struct Cell {
     /// The version of the snapshot that the cell was restored from, at which tracker numbering began. Cells with the
     /// same history and lineage have the same numbers.
     pub(crate) lineage: Version,
+    /// Events of the recent past, if they are kept: no part of the state, and no outcome depends on them.
+    pub(crate) history: Option<Box<History>>,
     /// The running capture, if any.
     pub(crate) capture: Option<Box<Capture>>,
     pub(crate) scratch: Option<Box<Scratch>>,
@@ -135,6 +138,7 @@ impl Cell {
             row_log: ChangeLog::new(Version(0), changes),
             log: ChangeLog::new(Version(0), changes),
             lineage: Version(0),
+            history: None,
             capture: None,
             scratch: None,
         }
@@ -165,7 +169,10 @@ impl Cell {
             Command::ResizeGroup { job, group, count } => self.resize_group(job, &group, count),
             Command::KillJob { job } => self.kill_job(job),
             Command::ReportTask { task, machine, report } => {
-                self.report_task(task, machine, report)
+                self.report_task((task, machine), report, None)
+            }
+            Command::ReportEnd { task, machine, report, end } => {
+                self.report_task((task, machine), report, Some(end))
             }
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(&tenant, limit),
@@ -350,7 +357,8 @@ impl Cell {
     /// Whether outcomes of commands may depend on the time: then `Expire` should accompany them.
     #[must_use]
     pub fn goes_by_time(&self) -> bool {
-        self.policy.eviction_cap.is_some() || self.policies.go_by_time()
+        // Events have the cell's time.
+        self.policy.eviction_cap.is_some() || self.policies.go_by_time() || self.history.is_some()
     }
 
     /// The cell's version.

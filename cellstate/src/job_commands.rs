@@ -5,14 +5,15 @@ use crate::cores::TaskCores;
 use crate::devices::Devices;
 use crate::facts::{Trackers, member};
 use crate::held::Held;
+use crate::history::{Event, EventKind};
 use crate::jobs::{GroupRecord, JobRecord, OwnerId, TaskRecord};
 use crate::judge::Grant;
 use crate::rules::{GroupRules, Step, TrackerId};
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{JOBS_MAX, TASKS_PER_JOB_MAX};
 use omega_core::{
-    DeviceSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, TaskId, TaskReport, TaskState,
-    Text,
+    DeviceSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, RunEnd, TaskId, TaskReport,
+    TaskState, Text,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ impl Cell {
         let kinds = self.kinds.count();
         let mut groups = SmallVec::with_capacity(job.groups.len());
         let mut made = Vec::new();
+        let task_count = job.task_count() as u32;
         for index in 0..job.groups.len() {
             let (need, new) = self.facts.compile((id, &job), index, kinds, Trackers::Make);
             self.tenants.ask(tenant, &need, i64::from(job.groups[index].count));
@@ -61,6 +63,7 @@ impl Cell {
         });
         self.adopt_trackers(&made);
         self.log.push(Change::Job(id, owner));
+        self.note(|| Event::of_job(id, EventKind::Submitted { tasks: task_count }));
         Ok(Outcome::Job(id))
     }
 
@@ -137,6 +140,10 @@ impl Cell {
         let asks = job.spec.groups[index].asks().map(|amounts| (amounts, more));
         self.tenants.admit(&self.kinds, tenant, asks)?;
         let version = self.begin();
+        self.note(|| {
+            let (group, to) = (index as u16, count);
+            Event::of_job(id, EventKind::Resized { group, from: wanted, to })
+        });
         if count < wanted {
             self.shrink_group(id, index, wanted - count);
         }
@@ -165,7 +172,13 @@ impl Cell {
         let mut order: Vec<(bool, u32)> =
             alive.map(|(task, number)| (task.state.machine().is_none(), number)).collect();
         order.sort_unstable_by(|a, b| b.cmp(a));
-        self.kill_tasks(id, order.into_iter().take(count as usize).map(|(_, number)| number));
+        let killed: Vec<u32> = order.into_iter().take(count as usize).map(|(_, n)| n).collect();
+        for index in &killed {
+            let task = TaskId { job: id, index: *index };
+            let machine = self.task(task).and_then(TaskState::machine);
+            self.note(|| Event { machine, ..Event::of_task(task, EventKind::Killed) });
+        }
+        self.kill_tasks(id, killed.into_iter());
     }
 
     /// Kills tasks of a job; each machine that they leave changes once.
@@ -195,6 +208,7 @@ impl Cell {
         }
         let tasks = job.tasks.len() as u32;
         let version = self.begin();
+        self.note(|| Event::of_job(id, EventKind::Killed));
         self.kill_tasks(id, 0..tasks);
         self.settle_gang(id, false);
         self.end_if_over(id);
@@ -203,9 +217,9 @@ impl Cell {
 
     pub(crate) fn report_task(
         &mut self,
-        id: TaskId,
-        machine: MachineId,
+        (id, machine): (TaskId, MachineId),
         report: TaskReport,
+        end: Option<RunEnd>,
     ) -> Result<Outcome, Rejection> {
         let Some((job, task)) = self.jobs.task(id) else {
             return Err(Rejection::UnknownTask(id));
@@ -220,8 +234,19 @@ impl Cell {
         let started = task.state == TaskState::Placed(machine);
         match report {
             TaskReport::Started if !started => return Ok(Outcome::Done(self.version)),
+            TaskReport::Restarted => {
+                self.note(|| Event::of_task(id, EventKind::Restarted).on(machine).ended(end));
+                return Ok(Outcome::Done(self.version));
+            }
             _ => self.begin(),
         };
+        self.note(|| {
+            let kind = match report {
+                TaskReport::Failed if retry => EventKind::Requeued,
+                report => EventKind::of_report(report),
+            };
+            Event::of_task(id, kind).on(machine).ended(end)
+        });
         match report {
             TaskReport::Started => {
                 if let Some(job) = self.jobs.get_mut(id.job) {
@@ -232,6 +257,7 @@ impl Cell {
             TaskReport::Finished => _ = self.end_task(id, TaskState::Finished),
             TaskReport::Failed if !retry => _ = self.end_task(id, TaskState::Failed),
             TaskReport::Failed | TaskReport::Lost => self.requeue_task(id, report),
+            TaskReport::Restarted => {}
         }
         if report != TaskReport::Started {
             self.touch(machine.row());
@@ -276,6 +302,7 @@ impl Cell {
             Cell::place(parts, id, machine, Grant { devices, cores });
         }
         self.log_task(id, owner, Some(machine.row()));
+        self.note(|| Event::of_task(id, EventKind::Adopted).on(machine));
         self.touch(machine.row());
         self.begin_gang(id.job);
         Ok(Outcome::Done(version))
@@ -329,6 +356,7 @@ impl Cell {
             }
         }
         self.ended.push_back((id, None));
+        self.note(|| Event::of_job(id, EventKind::Ended));
         self.log.push(Change::Job(id, owner));
     }
 

@@ -2,6 +2,7 @@
 
 use crate::cell::{Cell, Change};
 use crate::devices::Devices;
+use crate::history::{Event, EventKind};
 use crate::judge::MachineStatus;
 use crate::load::{LoadReport, claimed};
 use crate::machines::claimable;
@@ -25,6 +26,7 @@ impl Cell {
         self.facts.set_machine(id.row(), Some(Arc::new(machine)));
         self.log.push(Change::Machine(id.slot));
         self.row_log.push(id.slot);
+        self.note(|| Event::of_machine(id, EventKind::Registered));
         Ok(Outcome::Machine(id))
     }
 
@@ -46,6 +48,7 @@ impl Cell {
             return Err(Rejection::CoresInUse(id));
         }
         let version = self.begin();
+        self.note_update(id, &old, &machine);
         self.before_row_changes(id.row());
         let before = claimable(&old, &self.kinds, &self.policy);
         let after = claimable(&machine, &self.kinds, &self.policy);
@@ -84,6 +87,8 @@ impl Cell {
         self.machines.row_mut(id.row()).status = status;
         self.log.push(Change::Machine(id.slot));
         self.touch(id.row());
+        let kind = if draining { EventKind::Drained } else { EventKind::Resumed };
+        self.note(|| Event::of_machine(id, kind));
         Ok(Outcome::Done(version))
     }
 
@@ -94,7 +99,9 @@ impl Cell {
         let tasks = self.machines.row(id.row()).tasks.clone();
         for task in &tasks {
             self.lose_task(*task, id.row());
+            self.note(|| Event::of_task(*task, EventKind::Lost).on(id));
         }
+        self.note(|| Event::of_machine(id, EventKind::Removed(machine.name.clone())));
         tasks.iter().for_each(|task| self.settle_gang(task.job, false));
         self.machines.remove(id.row(), &machine.name);
         self.facts.set_machine(id.row(), None);

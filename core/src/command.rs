@@ -11,6 +11,7 @@ use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::machine::{Machine, Overcommit};
 use crate::peaks::PeakCalendar;
 use crate::reservation::Reservation;
+use crate::run_end::RunEnd;
 use crate::tenant::TenantConfig;
 use crate::text::Text;
 use crate::transaction::{Commit, Transaction, TransactionError};
@@ -166,6 +167,18 @@ pub enum Command {
         /// Its name.
         name: Text,
     },
+    /// Reports the state of a placed task, as [`Command::ReportTask`] does, with the end of a run of
+    /// its program. The end is kept in the history alone.
+    ReportEnd {
+        /// Id of the task.
+        task: TaskId,
+        /// The machine that reports; a report from one that the task has left is refused.
+        machine: MachineId,
+        /// State of the task.
+        report: TaskReport,
+        /// The end of the run.
+        end: RunEnd,
+    },
 }
 
 /// The process that owns a scheduler's name.
@@ -189,6 +202,8 @@ pub enum TaskReport {
     Failed,
     /// The task's fate is unknown; it is pending again.
     Lost,
+    /// Its agent starts its program again, on the same machine. The task stays as it is.
+    Restarted,
 }
 
 /// Policy of the whole cell.

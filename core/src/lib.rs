@@ -21,7 +21,7 @@
 //! assert_eq!(request.get(KindId::CPU), 500);
 //! ```
 //!
-//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`run`], [`demand_profile`],
+//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`run`], [`run_end`], [`demand_profile`],
 //! [`tenant`], [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`build`], [`size`], [`limits`].
 
 pub mod amounts;
@@ -38,6 +38,7 @@ pub mod peaks;
 mod reason_text;
 pub mod reservation;
 pub mod run;
+pub mod run_end;
 pub mod selector;
 pub mod size;
 pub mod tenant;
@@ -64,6 +65,7 @@ pub use machine::{
 pub use peaks::{DAY_MS, KindShare, Peak, PeakCalendar};
 pub use reservation::Reservation;
 pub use run::{EnvVar, HealthCheck, NamedPort, Payload, Probe, RestartPolicy, Run};
+pub use run_end::{EndReason, RunEnd};
 pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
 pub use size::bytes_at_most;
 pub use tenant::TenantConfig;

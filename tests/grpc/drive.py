@@ -328,6 +328,8 @@ def tasks(at, machine, job):
     assert (stop.job, stop.index) == (job, 0)
     says.put(None)
     orders.cancel()
+    events = at.call("omega.v1.JobService/ListEvents", job={"id": job}, index=0).events
+    assert {"started", "placed"} <= {event.kind for event in events}, events
     insist("the end of a task", lambda: at.call("omega.v1.JobService/GetJob", job={"id": job}).job.finished == 1)
 
 

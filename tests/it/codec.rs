@@ -3,14 +3,14 @@
 use crate::histories::seeds;
 use omega_core::{
     Affinity, Amounts, Band, Claim, Command, ConflictCheck, CoreRequest, DemandProfile,
-    DeviceRequest, DeviceSet, EnvVar, EvictionCap, Granularity, HealthCheck, HolderId, Image, Job,
-    JobId, JobKind, KindId, KindShare, LabelSelector, Labels, Machine, MachineId, MachineSelector,
-    NamedPort, Near, NodeCores, Operator, OptionalResources, Overcommit, Peak, PeakCalendar,
-    PlacementRules, Policy, Port, Precedence, Preemption, Preferred, Probe, Protocol, Requirement,
-    Reservation, Resize, RestartPolicy, Run, SchedulerId, SequenceNumber, Spread, Taint,
-    TaintEffect, Take, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text,
-    Toleration, TolerationOperator, TopologyLevel, Transaction, TransactionId, Version,
-    WhenUnsatisfiable,
+    DeviceRequest, DeviceSet, EndReason, EnvVar, EvictionCap, Granularity, HealthCheck, HolderId,
+    Image, Job, JobId, JobKind, KindId, KindShare, LabelSelector, Labels, Machine, MachineId,
+    MachineSelector, NamedPort, Near, NodeCores, Operator, OptionalResources, Overcommit, Peak,
+    PeakCalendar, PlacementRules, Policy, Port, Precedence, Preemption, Preferred, Probe, Protocol,
+    Requirement, Reservation, Resize, RestartPolicy, Run, RunEnd, SchedulerId, SequenceNumber,
+    Spread, Taint, TaintEffect, Take, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector,
+    Tenants, Text, Toleration, TolerationOperator, TopologyLevel, Transaction, TransactionId,
+    Version, WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -255,7 +255,29 @@ fn every_command() -> Vec<(&'static str, Command)> {
     let amount = 40;
     commands.push(("set cell capacity", Command::SetClusterCapacity { kind: KindId(4), amount }));
     commands.extend(about_peaks());
+    commands.extend(about_ends());
     commands
+}
+
+/// Reports of ends, with every reason.
+fn about_ends() -> [(&'static str, Command); 8] {
+    let task = TaskId { job: JobId(5_000_000_000), index: 1 };
+    let machine = MachineId { slot: 70_000, incarnation: 3 };
+    let end = |reason| {
+        let (report, end) = (TaskReport::Failed, RunEnd { reason, restarts: 300 });
+        Command::ReportEnd { task, machine, report, end }
+    };
+    let restarted = Command::ReportTask { task, machine, report: TaskReport::Restarted };
+    [
+        ("report restarted", restarted),
+        ("report end", end(EndReason::ExitCode(-1))),
+        ("report end, signal", end(EndReason::Signal(9))),
+        ("report end, out of memory", end(EndReason::OutOfMemory)),
+        ("report end, unhealthy", end(EndReason::Unhealthy)),
+        ("report end, stopped", end(EndReason::Stopped)),
+        ("report end, not started", end(EndReason::not_started("no file"))),
+        ("report end, supervisor lost", end(EndReason::SupervisorLost)),
+    ]
 }
 
 fn policy() -> Policy {

@@ -1,6 +1,7 @@
 //! Histories: commands applied to two cells and a reference model, and shortened when they fail.
 
 use crate::compare::{compare, compare_answers};
+use crate::events;
 use crate::random::Generator;
 use crate::reference::Reference;
 use omega_cellstate::Cell;
@@ -18,11 +19,10 @@ impl Trio {
     /// Three empty cells.
     #[must_use]
     pub fn new(kinds: &Kinds) -> Trio {
-        Trio {
-            cell: Cell::new(kinds.clone()),
-            replica: Cell::new(kinds.clone()),
-            reference: Reference::new(kinds.clone()),
-        }
+        let mut cell = Cell::new(kinds.clone());
+        // The replica keeps none, so it shows that they change nothing.
+        cell.keep_history(events::BYTES);
+        Trio { cell, replica: Cell::new(kinds.clone()), reference: Reference::new(kinds.clone()) }
     }
 
     /// The cell, for schedulers.
@@ -64,6 +64,7 @@ impl Trio {
         compare_answers(answer.clone(), self.reference.apply(command.clone()))?;
         compare(&self.cell, &self.reference)?;
         self.cell.audit().map_err(|error| format!("audit: {error}"))?;
+        events::check(&self.cell)?;
         Ok(answer)
     }
 }

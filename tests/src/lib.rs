@@ -10,6 +10,7 @@
 //! - [`mod@reference`]: a slow and simple cell, written from the documentation of `omega-core` alone.
 //! - [`random`]: random commands, valid and invalid.
 //! - [`compare`]: comparison of the public state of a cell and of its reference model.
+//! - [`events`]: the events of a cell against its state.
 //! - [`history`]: histories on both, and their shortening on failure.
 //! - [`cluster`]: whole cells of replicas in one thread, with all kinds of faults.
 //! - [`faulty`]: a cell behind a faulty connection.
@@ -29,6 +30,7 @@ pub mod disk;
 #[cfg(doctest)]
 mod documents;
 pub mod durable;
+pub mod events;
 pub mod faulty;
 pub mod fire;
 pub mod fuzz;

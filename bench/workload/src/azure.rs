@@ -13,6 +13,7 @@
 //!   order of rows. A machine that was alive at the end runs on.
 //! - **Machines.** The trace has no machines, so the user gives some.
 
+use crate::compressed::stored;
 use crate::decimal::Rounding;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, whole};
 use crate::table::{Column, Row, Table};
@@ -49,7 +50,7 @@ pub fn load(dir: &Path, options: AzureOptions) -> Result<Workload, LoadError> {
 /// # Errors
 /// If the file is missing or its header at fault.
 pub fn open(dir: &Path, options: AzureOptions) -> Result<AzureStream, LoadError> {
-    let file = dir.join("dev.csv.gz");
+    let file = stored(&dir.join("dev.csv"));
     let table = Table::open(&file)?;
     let [id, arrival, batch] = table.find(["vm", "arrival_s", "batch"])?;
     let [cores, memory] = table.find(["cores", "mem_gb"])?;

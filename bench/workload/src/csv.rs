@@ -42,10 +42,19 @@
 //!
 //! A `LEVEL` is the key of a label, or `machine`. A column `resource:NAME` in either table registers
 //! one more resource kind, counted in whole units.
+//!
+//! **Placements**, if some tasks run at the start: a row for each.
+//!
+//! | column | holds | if left out |
+//! |---|---|---|
+//! | `job` | the job's name; its `arrival_s` is 0 | required |
+//! | `machine` | the machine's name | required |
+//! | `task` | the task's number in its job, from 0 | the least number that no other row has |
 
 pub(crate) mod forms;
 mod jobs;
 mod machines;
+mod placements;
 pub mod write;
 
 use crate::decimal::Rounding;
@@ -54,7 +63,8 @@ use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window, whole};
 use crate::table::{Column, Row, Table};
 use crate::{LoadError, Workload};
 use omega_core::limits::{AMOUNT_MAX, DEVICES_MAX};
-use omega_core::{Amounts, KindId, Kinds, ResourceKind, Unit};
+use omega_core::{Amounts, KindId, Kinds, Machine, ResourceKind, Unit};
+use placements::Placements;
 use std::path::Path;
 
 /// Prefix of the columns of further resource kinds.
@@ -73,24 +83,56 @@ pub fn load(machines: &Path, jobs: &Path) -> Result<Workload, LoadError> {
 /// # Errors
 /// If a file is missing, or the machines are invalid.
 pub fn open(machines: &Path, jobs: &Path, window: Window) -> Result<CsvStream, LoadError> {
+    open_all(&Tables { machines, jobs, placements: None }, window)
+}
+
+/// Files of a cell.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables<'a> {
+    /// Table of machines.
+    pub machines: &'a Path,
+    /// Table of jobs.
+    pub jobs: &'a Path,
+    /// Table of the tasks that run at the start.
+    pub placements: Option<&'a Path>,
+}
+
+/// Opens tables as a stream: the machines and placements are read, the jobs come as they are asked for.
+///
+/// # Errors
+/// If a file is missing, or the machines or placements are at fault.
+pub fn open_all(tables: &Tables<'_>, window: Window) -> Result<CsvStream, LoadError> {
+    let Tables { machines, jobs, placements } = *tables;
     let mut machine_table = Table::open(machines)?;
     let job_table = Table::open(jobs)?;
     check_columns(&machine_table, &machines::COLUMNS)?;
     check_columns(&job_table, &jobs::COLUMNS)?;
     let kinds = kinds(&[&machine_table, &job_table])?;
     let machines = machines::read(&mut machine_table, &kinds)?;
+    let placements = placements.map(|file| open_placements(file, &machines)).transpose()?;
     let columns = jobs::Columns::of(&job_table, &kinds)?;
     let name = jobs.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let jobs_at = JobsAt { file: jobs.to_path_buf(), column: "name" };
     let head = Head::new(name, kinds, machines, jobs_at);
-    Ok(CsvStream { head, table: job_table, columns, order: Order::new(window) })
+    Ok(CsvStream { head, table: job_table, columns, placements, order: Order::new(window) })
 }
 
-/// Two tables, as a stream.
+fn open_placements(file: &Path, machines: &[Machine]) -> Result<Placements, LoadError> {
+    let table = Table::open(file)?;
+    let known = placements::COLUMNS;
+    if let Some(name) = table.columns().iter().find(|name| !known.contains(&&***name)) {
+        let message = format!("there is no such column; there are: {}", known.join(", "));
+        return Err(table.error_at(Some(name), message));
+    }
+    Placements::read(table, machines)
+}
+
+/// Tables of a cell, as a stream.
 pub struct CsvStream {
     head: Head,
     table: Table,
     columns: jobs::Columns,
+    placements: Option<Placements>,
     order: Order<JobEvent>,
 }
 
@@ -101,8 +143,14 @@ impl Stream for CsvStream {
 
     fn next_event(&mut self) -> Result<Option<Event>, LoadError> {
         while !self.order.is_full() {
-            let Some(row) = self.table.next_row()? else { break };
-            let arrival = jobs::read_arrival(&row, &self.columns)?;
+            let Some(row) = self.table.next_row()? else {
+                self.placements.as_ref().map_or(Ok(()), Placements::check_used)?;
+                break;
+            };
+            let mut arrival = jobs::read_arrival(&row, &self.columns)?;
+            if let Some(placements) = &mut self.placements {
+                placements.place(&mut arrival)?;
+            }
             let job = JobEvent { line: Some(row.line()), arrival };
             let pushed = self.order.push(job.arrival.at_ms, job);
             pushed.map_err(|message| row.error_in("arrival_s", message))?;

@@ -28,6 +28,7 @@ pub mod jobs;
 mod machines;
 mod tasks;
 
+use crate::compressed::stored;
 use crate::stream::{Event, Head, JobsAt, Stream, whole};
 use crate::{LoadError, Workload};
 use machines::Machines;
@@ -82,7 +83,7 @@ pub fn open(dir: &Path, options: &GoogleOptions) -> Result<GoogleStream, LoadErr
     };
     let mut machines = Machines::open(dir, overcommit.clone())?;
     let start = machines.read_start()?;
-    let file = dir.join("tasks_replay.csv.gz");
+    let file = stored(&dir.join("tasks_replay.csv"));
     let tasks = Tasks::open(&file, start.rows, options.production)?;
     let name = match options.production {
         Production::All => "google 2011",

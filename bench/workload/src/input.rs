@@ -2,6 +2,7 @@
 
 use crate::alike::Alike;
 use crate::azure::{self, AzureOptions};
+use crate::csv::Tables;
 use crate::stream::{Held, Stream, Window, whole};
 use crate::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, swf, synth};
 use clap::{Args, ValueEnum};
@@ -44,6 +45,10 @@ pub struct InputArgs {
     #[arg(long = "jobs", value_name = "FILE.csv", requires = "machines_file")]
     #[serde(rename = "jobs")]
     jobs_file: Option<PathBuf>,
+    /// Read the tasks that run at the start, and their machines, from a table; docs/inputs.md has the columns.
+    #[arg(long = "placements", value_name = "FILE.csv", requires = "machines_file")]
+    #[serde(rename = "placements")]
+    placements_file: Option<PathBuf>,
     /// Number of machines of the synthetic cell.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = SYNTHETIC, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(SYNTHETIC_RANGE))]
@@ -71,6 +76,7 @@ impl Default for InputArgs {
             cluster: None,
             machines_file: None,
             jobs_file: None,
+            placements_file: None,
             synthetic: SYNTHETIC,
             hours: HOURS,
         }
@@ -122,8 +128,9 @@ impl InputArgs {
     /// The named input files, which outputs must not overwrite.
     #[must_use]
     pub fn files(&self) -> Vec<&Path> {
-        let files = [&self.cluster, &self.machines_file, &self.jobs_file, &self.data];
-        files.into_iter().flatten().map(PathBuf::as_path).collect()
+        let tables = [&self.machines_file, &self.jobs_file, &self.placements_file];
+        let files = tables.into_iter().chain([&self.cluster, &self.data]);
+        files.flatten().map(PathBuf::as_path).collect()
     }
 
     /// The addresses of a served cell, if `--cell` has them and not a part of a trace.
@@ -142,6 +149,9 @@ impl InputArgs {
             (true, false, _) => Some("a trace needs data, the folder of its files"),
             (false, true, _) => Some("data is the folder of a trace: which one?"),
             (_, _, (true, false) | (false, true)) => Some("machines and jobs go together"),
+            _ if self.placements_file.is_some() && !files.0 => {
+                Some("placements are of the tables machines and jobs: name these too")
+            }
             _ if some > 1 => {
                 Some("of a trace, a cluster, and machines with jobs, there may be one")
             }
@@ -225,7 +235,8 @@ impl InputArgs {
             return Ok(Box::new(Held::new(kube::load(file)?, file)));
         }
         if let (Some(machines), Some(jobs)) = (&self.machines_file, &self.jobs_file) {
-            return Ok(Box::new(csv::open(machines, jobs, window)?));
+            let placements = self.placements_file.as_deref();
+            return Ok(Box::new(csv::open_all(&Tables { machines, jobs, placements }, window)?));
         }
         if let (Some(trace), Some(data)) = (self.trace, &self.data) {
             return self.trace(trace, data, (seed, window, machines));

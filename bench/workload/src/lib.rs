@@ -10,6 +10,7 @@ pub mod alike;
 pub mod amount;
 pub mod azure;
 pub mod command_line;
+pub mod compressed;
 pub mod csv;
 pub mod decimal;
 pub mod fragments;

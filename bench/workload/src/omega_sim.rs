@@ -7,6 +7,7 @@
 //! Requests are rounded up to thousandths of a core and to bytes. In a stream, each list passes through a window of its
 //! own ([`crate::stream`]).
 
+use crate::compressed::stored;
 use crate::decimal::Rounding;
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window, whole};
@@ -54,7 +55,7 @@ pub fn open(dir: &Path, cell: &str, window: Window) -> Result<OmegaSimStream, Lo
     let names = [("prefill", Run::Forever), ("batch", Run::AsListed), ("service", Run::AsListed)];
     let mut lists = Vec::new();
     for (list, (name, run)) in cell.lists.iter().zip(names) {
-        lists.push(List::open(&dir.join(format!("{list}.csv.gz")), name, run, window)?);
+        lists.push(List::open(&stored(&dir.join(format!("{list}.csv"))), name, run, window)?);
     }
     let machine = |i: u32| Machine::new(format!("m{i}"), Amounts::new(MACHINE));
     let jobs_at = JobsAt { file: dir.to_path_buf(), column: "name" };

@@ -8,6 +8,7 @@
 //! are batch jobs. Lists without a class have service jobs only. The list is in order of time, so a stream holds one
 //! row.
 
+use crate::compressed::{plain_name, stored};
 use crate::decimal::Rounding;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, whole};
 use crate::table::{Column, Row, Table};
@@ -27,7 +28,7 @@ pub const GPU_MODEL: &str = "gpu-model";
 const MIB: u64 = 1 << 20;
 
 const LIST_PREFIX: &str = "openb_pod_list_";
-const LIST_SUFFIX: &str = ".csv.gz";
+const LIST_SUFFIX: &str = ".csv";
 
 /// Reads the machines and one list of tasks, such as `default` or `gpuspec33`.
 ///
@@ -47,8 +48,8 @@ pub fn open(dir: &Path, list: &str) -> Result<OpenbStream, LoadError> {
         let message = format!("there is no task list {list:?}; there are: {}", lists.join(", "));
         return Err(LoadError::new(dir, message));
     }
-    let machines = machines(&dir.join("openb_node_list_all_node.csv.gz"))?;
-    let file = dir.join(format!("{LIST_PREFIX}{list}{LIST_SUFFIX}"));
+    let machines = machines(&stored(&dir.join("openb_node_list_all_node.csv")))?;
+    let file = stored(&dir.join(format!("{LIST_PREFIX}{list}{LIST_SUFFIX}")));
     let table = Table::open(&file)?;
     let columns = TaskColumns::of(&table)?;
     let jobs_at = JobsAt { file, column: "name" };
@@ -96,11 +97,14 @@ fn lists(dir: &Path) -> Result<Vec<String>, LoadError> {
     for entry in std::fs::read_dir(dir).map_err(cannot)? {
         let name = entry.map_err(cannot)?.file_name();
         let list = name.to_str().and_then(|name| {
-            name.strip_prefix(LIST_PREFIX).and_then(|rest| rest.strip_suffix(LIST_SUFFIX))
+            plain_name(name)
+                .strip_prefix(LIST_PREFIX)
+                .and_then(|rest| rest.strip_suffix(LIST_SUFFIX))
         });
         lists.extend(list.map(str::to_owned));
     }
     lists.sort();
+    lists.dedup();
     Ok(lists)
 }
 

@@ -5,14 +5,16 @@
 //! only the present line is kept.
 //!
 //! Logs of the archive were converted from the sites' own formats, and some are irregular. Irregularities that cannot
-//! change a result are accepted and counted in [`Log::notes`]: a negative number other than -1 is unknown, too, and a
-//! header line without a number is ignored. All others are errors of the line.
+//! change a result are accepted and counted in [`Log::notes`]: a negative number other than -1 is unknown, too; fields
+//! after the eighteenth, which some sites append, and a header line without a number are ignored. All others are errors
+//! of the line.
 
 pub mod stream;
 
 use crate::LoadError;
+use crate::compressed::{describe, open_input};
 use crate::decimal::{Decimal, Rounding};
-use crate::table::{LINE_BYTES_MAX, describe, open_input};
+use crate::table::LINE_BYTES_MAX;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -70,6 +72,8 @@ pub struct Log {
     header: Header,
     /// Lines with a negative number other than -1.
     negative: u64,
+    /// Lines with more fields than the format has.
+    long: u64,
     notes: Vec<String>,
 }
 
@@ -83,7 +87,7 @@ pub struct Header {
 }
 
 impl Log {
-    /// Opens a log, plain or compressed with gzip.
+    /// Opens a log, plain or compressed.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -97,6 +101,7 @@ impl Log {
             number: 0,
             header: Header::default(),
             negative: 0,
+            long: 0,
             notes: Vec::new(),
         })
     }
@@ -115,6 +120,12 @@ impl Log {
             notes.push(format!(
                 "{} lines have negative numbers other than -1: taken as unknown",
                 self.negative
+            ));
+        }
+        if self.long > 0 {
+            let (lines, fields) = (self.long, FIELDS.len());
+            notes.push(format!(
+                "{lines} lines have more than {fields} fields: the others are ignored"
             ));
         }
         notes
@@ -181,13 +192,14 @@ impl Log {
         let text = std::str::from_utf8(text)
             .map_err(|_| self.error(None, "the line is not UTF-8 text"))?;
         let count = text.split_ascii_whitespace().count();
-        if count != FIELDS.len() {
+        if count < FIELDS.len() {
             let message = format!("the line has {count} fields, a job has {}", FIELDS.len());
             return Err(self.error(None, message));
         }
+        self.long += u64::from(count > FIELDS.len());
         let mut numbers = [None; FIELDS.len()];
         let mut negative = false;
-        for (i, field) in text.split_ascii_whitespace().enumerate() {
+        for (i, field) in text.split_ascii_whitespace().take(FIELDS.len()).enumerate() {
             // Thousandths are exact for times, and more than enough for unused fields.
             let number = read_number(field).map_err(|what| self.error(Some(FIELDS[i]), what))?;
             negative |= number.is_none() && field.trim_end_matches(['0', '.']) != "-1";

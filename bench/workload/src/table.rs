@@ -1,23 +1,19 @@
-//! Tables: CSV files with a header, plain or compressed with gzip, read row by row.
+//! Tables: CSV files with a header, plain or compressed, read row by row.
 //!
 //! Columns are found by name, so their order is free, and unused columns are ignored. Each line is a row: a quoted
 //! field ends on the line where it began. That bounds the memory and keeps line numbers correct for any file;
 //! `csv-core` parses the quotes. Every error is a [`LoadError`] that names file, line and column.
 
 use crate::LoadError;
+use crate::compressed::{describe, open_input};
 use crate::decimal::{Decimal, Rounding};
 use csv_core::{ReadRecordResult, Reader};
-use flate2::bufread::MultiGzDecoder;
 use omega_core::limits::AMOUNT_MAX;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
 /// Maximum length of a line in bytes, including its end: a hundred times the longest line of any supported trace.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
-
-/// The first two bytes of a gzip file.
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// A column of one [`Table`].
 #[derive(Clone, Copy, Debug)]
@@ -304,36 +300,6 @@ impl<'a> Row<'a> {
 
     fn too_large(&self, column: Column, max: u64) -> LoadError {
         self.error(column, format!("{:?} is too large: at most {max}", self.text(column)))
-    }
-}
-
-/// Opens a file, and decompresses it if it begins like a gzip file.
-pub(crate) fn open_input(file: &Path) -> io::Result<Box<dyn BufRead>> {
-    let mut input = BufReader::new(File::open(file)?);
-    if input.fill_buf()?.starts_with(&GZIP_MAGIC) {
-        return Ok(Box::new(BufReader::new(MultiGzDecoder::new(input))));
-    }
-    Ok(Box::new(input))
-}
-
-/// Reads the whole text of a file, and decompresses it if it begins like a gzip file.
-///
-/// # Errors
-/// If it cannot be read, or is not UTF-8.
-pub fn read_text(file: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    open_input(file)?.read_to_string(&mut text)?;
-    Ok(text)
-}
-
-/// A read error as a message for users.
-pub(crate) fn describe(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the gzip data ends too early: the file is cut off".into(),
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-            format!("the gzip data is damaged: {error}")
-        }
-        _ => format!("cannot be read: {error}"),
     }
 }
 

@@ -4,15 +4,20 @@ use crate::LoadError;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use omega_core::{Amounts, Machine};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A folder with these files; those named `.gz` are compressed.
+/// A folder with these files; those named `.gz` or `.zst` are compressed.
 pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in files {
-        let bytes = if name.ends_with(".gz") { gzip(content) } else { content.as_bytes().into() };
+        let bytes = match name.rsplit('.').next() {
+            Some("gz") => gzip(content),
+            Some("zst") => zstd(content),
+            _ => content.as_bytes().into(),
+        };
         std::fs::write(dir.path().join(name), bytes).unwrap();
     }
     dir
@@ -22,6 +27,10 @@ pub(crate) fn gzip(content: &str) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(content.as_bytes()).unwrap();
     encoder.finish().unwrap()
+}
+
+pub(crate) fn zstd(content: &str) -> Vec<u8> {
+    compress_to_vec(content.as_bytes(), CompressionLevel::Fastest)
 }
 
 /// The error message, without the path of the folder.

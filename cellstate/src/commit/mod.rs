@@ -61,6 +61,9 @@ impl Cell {
         self.judge_all(txn, &mut scratch);
         if !scratch.steps.is_empty() || crate::planted!(RefusalLeavesVersion) {
             self.finish(&mut scratch);
+            if self.history.is_some() {
+                self.note_commit(txn, &scratch);
+            }
             self.moves += self.moved(txn, &scratch.conflicts);
         }
         if !scratch.met.is_empty() {

@@ -16,7 +16,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    pub(super) fn slot(&self) -> u32 {
+    pub(crate) fn slot(&self) -> u32 {
         match self {
             Step::Placed { slot, .. } | Step::Removed { slot, .. } | Step::Resized { slot, .. } => {
                 *slot

@@ -21,6 +21,7 @@
 use super::{Ledger, Policy};
 use crate::cell::{Cell, Change};
 use crate::commit::{Review, Scope, Step};
+use crate::history::{Event, EventKind};
 use crate::jobs::JobRecord;
 use omega_core::transaction::Item;
 use omega_core::{Conflict, Job, JobId, Reason, TaskGroup, TaskId, TaskState};
@@ -260,11 +261,13 @@ impl Cell {
 
     /// Makes a task pending if it has a machine. Returns the row that it left.
     fn release_task(&mut self, id: TaskId) -> Option<usize> {
-        let slot = self.jobs.task(id)?.1.state.machine()?.row();
+        let machine = self.jobs.task(id)?.1.state.machine()?;
+        let slot = machine.row();
         let parts = self.parts(id.job)?;
         let owner = parts.job.owner;
         Cell::unplace(parts, id, TaskState::Pending);
         self.log_task(id, owner, Some(slot));
+        self.note(|| Event::of_task(id, EventKind::GangTimedOut).on(machine));
         Some(slot)
     }
 }

@@ -128,7 +128,7 @@ pub fn read_model(text: &str) -> Result<Instance, ReadError> {
     let (task, job, machine) = (weight("process")?, weight("service")?, weight("machine")?);
     words.end()?;
     let weights = MoveWeights { task, job, machine };
-    Ok(Instance { kinds, machines, jobs, tasks, balances, weights, initial: Vec::new() })
+    Ok(Instance { kinds, machines, jobs, tasks, balances, weights, ..Instance::default() })
 }
 
 fn read_kinds(words: &mut Words<'_>) -> Result<Vec<Kind>, ReadError> {
@@ -167,7 +167,7 @@ fn read_jobs(words: &mut Words<'_>) -> Result<Vec<Job>, ReadError> {
         let dependencies = words.count("the number of dependencies of a service")?;
         let dependency = |_| words.position(count, || format!("service {job}: dependency"));
         let depends_on = (0..dependencies).map(dependency).collect::<Result<_, _>>()?;
-        jobs.push(Job { spread, depends_on });
+        jobs.push(Job { spread, depends_on, ..Job::default() });
     }
     Ok(jobs)
 }
@@ -179,7 +179,7 @@ fn read_tasks(words: &mut Words<'_>, kinds: usize, jobs: usize) -> Result<Vec<Ta
         let job = words.position(jobs, || format!("process {task}: service"))?;
         let request = words.values(kinds, || format!("process {task}: requirement"))?;
         let move_cost = words.value(|| format!("process {task}: cost of moving it"))?;
-        tasks.push(Task { job, request, move_cost });
+        tasks.push(Task { job, request, move_cost, allowed: None });
     }
     Ok(tasks)
 }
@@ -193,7 +193,7 @@ fn read_balances(words: &mut Words<'_>, kinds: usize) -> Result<Vec<Balance>, Re
         let (first, second) = (kind()?, kind()?);
         let target = words.value(|| format!("balance objective {objective}: target"))?;
         let weight = words.value(|| format!("balance objective {objective}: weight"))?;
-        balances.push(Balance { first, second, target, weight });
+        balances.push(Balance { first, second, target, per: 1, weight });
     }
     Ok(balances)
 }

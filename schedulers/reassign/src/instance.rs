@@ -1,6 +1,7 @@
 //! Instance of the machine reassignment problem as plain data: machines, jobs, tasks, where each task runs, and costs.
 //!
-//! The rules and the costs are those of the ROADEF/EURO challenge 2012; docs/rebalance.md states them.
+//! The rules and the costs are those of the ROADEF/EURO challenge 2012; docs/rebalance.md states them. Sharing, allowed
+//! machines, limits on moves and ratios are not of the contest: cells need them.
 
 /// Resource kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +36,21 @@ pub struct Machine {
     pub move_costs: Vec<i64>,
 }
 
-/// Job: tasks that never share a machine.
+/// Whether tasks of a job may run on one machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// At most one task of the job on a machine.
+    #[default]
+    Apart,
+    /// Any number.
+    Together,
+}
+
+/// Job: tasks under common rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
+    /// Whether its tasks may share a machine.
+    pub sharing: Sharing,
     /// Least number of locations in which its tasks run.
     pub spread: u32,
     /// Jobs of which a task runs in each neighbourhood in which a task of this job runs.
@@ -53,18 +66,22 @@ pub struct Task {
     pub request: Vec<i64>,
     /// Cost of moving it.
     pub move_cost: i64,
+    /// Position in [`Instance::allowed`] of the machines to which it may move; `None` if to all.
+    pub allowed: Option<u32>,
 }
 
-/// Balance objective: for each free unit of one kind, so many free units of another.
+/// Balance objective: for each free unit of one kind, so many free units of another, as a ratio of whole numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Balance {
     /// Kind that is free.
     pub first: u32,
     /// Kind to be free beside it.
     pub second: u32,
-    /// Units of `second` for each unit of `first`.
+    /// Units of `second` for every `per` units of `first`.
     pub target: i64,
-    /// Cost of each missing unit of `second`.
+    /// Units of `first`; at least 1.
+    pub per: i64,
+    /// Cost of each missing unit of `second`, times `per`.
     pub weight: i64,
 }
 
@@ -77,6 +94,21 @@ pub struct MoveWeights {
     pub job: i64,
     /// Weight of the sum of [`Machine::move_costs`] over moved tasks.
     pub machine: i64,
+}
+
+/// Limits on the number of moved tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoveLimits {
+    /// Of all jobs.
+    pub total: u32,
+    /// Of each job.
+    pub per_job: u32,
+}
+
+impl Default for MoveLimits {
+    fn default() -> MoveLimits {
+        MoveLimits { total: u32::MAX, per_job: u32::MAX }
+    }
 }
 
 /// All data of an instance.
@@ -92,8 +124,12 @@ pub struct Instance {
     pub tasks: Vec<Task>,
     /// Balance objectives.
     pub balances: Vec<Balance>,
+    /// Sets of machines, a flag for each machine.
+    pub allowed: Vec<Vec<bool>>,
     /// Weights of moves.
     pub weights: MoveWeights,
+    /// Limits on moves.
+    pub limits: MoveLimits,
     /// Machine on which each task runs.
     pub initial: Vec<u32>,
 }

@@ -10,14 +10,22 @@
 //!
 //! The crate reads no clock and no files: the caller's [`Watch`] says when the time is over.
 
+mod chain;
+mod changes;
 pub mod contest;
+mod descent;
 mod instance;
 mod problem;
+mod proposals;
+mod rules;
 mod search;
 mod state;
+mod tables;
 mod walk;
 
-pub use instance::{Balance, Instance, Job, Kind, Machine, MoveWeights, Task, Transience};
+pub use instance::{
+    Balance, Instance, Job, Kind, Machine, MoveLimits, MoveWeights, Sharing, Task, Transience,
+};
 pub use problem::{Problem, ProblemError};
 pub use search::{Budget, Found, Settings, Watch, search};
 pub use state::{Costs, State};

@@ -1,18 +1,20 @@
-//! Problem: an instance as columns of integers, with everything that stays fixed during a search.
+//! Problem: an instance as columns, with everything that stays fixed during a search.
 //!
 //! Amounts of a machine or a task are rows of [`Lane`]s, four kinds each; a row is padded with zeros, which always fit
-//! and cost nothing. So the loops over kinds have no remainder and no bounds checks.
+//! and cost nothing. So the loops over kinds have no remainder and no bounds checks. Amounts and costs are whole numbers
+//! below 2^53 in floating point: sums and products are exact in any order, and every processor computes several at once.
 
-use crate::instance::{Balance, Instance, Transience};
+use crate::instance::{Balance, Instance, MoveLimits, Sharing, Transience};
+use crate::tables::Rows;
 
 /// Four kinds of a row.
-pub(crate) type Lane = [i64; 4];
+pub(crate) type Lane = [f64; 4];
 
 /// Kinds in a lane.
 pub(crate) const LANE: usize = 4;
 
-/// Greatest total cost of any assignment: sums and differences of two stay in 64 bits.
-const COST_MAX: i128 = 1 << 61;
+/// Greatest total cost of any assignment: sums and differences of two are exact in floating point.
+const COST_MAX: i128 = 1 << 52;
 
 /// Most entries of a table with a row per job and a column per machine, location or neighbourhood.
 const TABLE_MAX: usize = 1 << 30;
@@ -41,7 +43,7 @@ pub enum ProblemError {
         count: usize,
     },
     /// Use a smaller unit or smaller weights.
-    #[error("the cost of some assignment could exceed 2^61; use smaller weights or larger units")]
+    #[error("the cost of some assignment could exceed 2^52; use smaller weights or larger units")]
     Costs,
     /// Split the instance.
     #[error(
@@ -88,25 +90,64 @@ pub struct Problem {
     pub(crate) instance: Instance,
     /// Lanes of a row.
     pub(crate) lanes: usize,
-    pub(crate) locations: usize,
-    pub(crate) neighbourhoods: usize,
     pub(crate) location: Vec<u32>,
     pub(crate) neighbourhood: Vec<u32>,
+    /// Jobs of which no two tasks may share a machine, by machine.
+    pub(crate) apart: Rows,
+    /// Jobs that must be spread, by location.
+    pub(crate) spreading: Rows,
+    /// Jobs with dependencies or dependents, by neighbourhood.
+    pub(crate) depending: Rows,
     /// Weight of each kind's load.
     pub(crate) load_weight: Vec<Lane>,
     pub(crate) capacity: Vec<Lane>,
     pub(crate) safety: Vec<Lane>,
-    /// Two rows for each task: all that it uses, and the part that it uses only where it ends.
-    pub(crate) holds: Vec<Lane>,
+    /// Amounts that each task uses.
+    requests: Vec<Lane>,
+    /// Two rows of ones and zeros: kinds that a task occupies on a machine by coming there (all), and by returning to
+    /// its initial machine (all but those that it occupied there meanwhile).
+    occupied: Vec<Lane>,
     pub(crate) job: Vec<u32>,
     pub(crate) initial: Vec<u32>,
-    pub(crate) move_cost: Vec<i64>,
+    pub(crate) move_cost: Vec<f64>,
     /// Weighted cost of a move from machine to machine, by row of the first; empty if all are zero.
-    pub(crate) machine_move: Vec<i64>,
+    pub(crate) machine_move: Vec<f64>,
+    /// Weight of the number of moved tasks of the job with the most.
+    pub(crate) job_move: f64,
     pub(crate) spread: Vec<u32>,
     pub(crate) depends_on: Lists,
     pub(crate) dependents: Lists,
-    pub(crate) balances: Vec<Balance>,
+    pub(crate) balances: Vec<Proportion>,
+    /// Set of machines to which each task may move, or [`ANYWHERE`]; empty if all may move anywhere.
+    allowed: Vec<u32>,
+    /// Flags of the sets, one after the other.
+    sets: Vec<bool>,
+    pub(crate) limits: MoveLimits,
+}
+
+/// Set of a task that may move anywhere.
+const ANYWHERE: u32 = u32::MAX;
+
+/// Balance objective over columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Proportion {
+    pub(crate) first: usize,
+    pub(crate) second: usize,
+    pub(crate) target: f64,
+    pub(crate) per: f64,
+    pub(crate) weight: f64,
+}
+
+impl From<&Balance> for Proportion {
+    fn from(balance: &Balance) -> Proportion {
+        Proportion {
+            first: balance.first as usize,
+            second: balance.second as usize,
+            target: balance.target as f64,
+            per: balance.per as f64,
+            weight: balance.weight as f64,
+        }
+    }
 }
 
 impl Problem {
@@ -123,7 +164,6 @@ impl Problem {
         let (neighbourhood, neighbourhoods) =
             numbered(instance.machines.iter().map(|machine| machine.neighbourhood));
         let jobs = instance.jobs.len();
-        check_table(jobs, instance.machines.len(), "machines")?;
         let rows = |amounts: fn(&crate::instance::Machine) -> &[i64]| -> Vec<Lane> {
             instance.machines.iter().flat_map(|m| row(amounts(m), lanes)).collect()
         };
@@ -132,26 +172,39 @@ impl Problem {
         for (job, entry) in (0..).zip(&instance.jobs) {
             entry.depends_on.iter().for_each(|on| dependents[*on as usize].push(job));
         }
+        let [apart, spreading, depending] = tables(&instance, [locations, neighbourhoods]);
+        check_table(&apart, "machines")?;
+        check_table(&spreading, "locations")?;
+        check_table(&depending, "neighbourhoods")?;
         let weights: Vec<i64> = instance.kinds.iter().map(|kind| kind.load_weight).collect();
         let tasks = &instance.tasks;
         Ok(Problem {
             lanes,
-            locations,
-            neighbourhoods,
             location,
             neighbourhood,
+            apart,
+            spreading,
+            depending,
             load_weight: row(&weights, lanes),
             capacity,
             safety,
-            holds: holds(&instance, lanes),
+            requests: tasks.iter().flat_map(|task| row(&task.request, lanes)).collect(),
+            occupied: occupied(&instance, lanes),
             job: tasks.iter().map(|task| task.job).collect(),
             initial: instance.initial.clone(),
-            move_cost: tasks.iter().map(|task| task.move_cost * instance.weights.task).collect(),
+            move_cost: tasks
+                .iter()
+                .map(|task| (task.move_cost * instance.weights.task) as f64)
+                .collect(),
             machine_move: machine_moves(&instance),
             spread: instance.jobs.iter().map(|job| job.spread).collect(),
             depends_on: Lists::new(instance.jobs.iter().map(|job| job.depends_on.clone())),
             dependents: Lists::new(dependents.into_iter()),
-            balances: instance.balances.clone(),
+            job_move: instance.weights.job as f64,
+            balances: instance.balances.iter().map(Proportion::from).collect(),
+            allowed: allowed(&instance),
+            sets: instance.allowed.concat(),
+            limits: instance.limits,
             instance,
         })
     }
@@ -174,59 +227,104 @@ impl Problem {
         self.spread.len()
     }
 
-    /// Amounts that a task occupies on a machine beside those that stay occupied there anyway while it moves.
-    pub(crate) fn hold(&self, task: usize, machine: usize) -> &[Lane] {
-        let row = task * 2 + usize::from(self.initial[task] as usize == machine);
-        &self.holds[row * self.lanes..(row + 1) * self.lanes]
+    /// Sum of the capacities of all machines.
+    pub(crate) fn total_capacity(&self) -> Vec<Lane> {
+        let mut total = vec![[0.0; LANE]; self.lanes];
+        for row in self.capacity.chunks(self.lanes) {
+            for (total, amounts) in total.iter_mut().zip(row) {
+                (0..LANE).for_each(|kind| total[kind] += amounts[kind]);
+            }
+        }
+        total
+    }
+
+    /// Kinds of which a task's arrival on a machine occupies its request.
+    #[inline]
+    pub(crate) fn occupied(&self, task: usize, machine: usize) -> &[Lane] {
+        let row = usize::from(self.initial[task] as usize == machine);
+        &self.occupied[row * self.lanes..(row + 1) * self.lanes]
     }
 
     /// All that a task uses.
+    #[inline]
     pub(crate) fn request(&self, task: usize) -> &[Lane] {
-        &self.holds[task * 2 * self.lanes..(task * 2 + 1) * self.lanes]
+        &self.requests[task * self.lanes..(task + 1) * self.lanes]
+    }
+
+    /// Whether a task may run on a machine: it is in its set, or the initial one.
+    #[inline]
+    pub(crate) fn is_allowed(&self, task: usize, machine: usize) -> bool {
+        match self.allowed.get(task) {
+            None | Some(&ANYWHERE) => true,
+            Some(set) => {
+                self.sets[*set as usize * self.machines() + machine]
+                    || self.initial[task] as usize == machine
+            }
+        }
     }
 
     /// Weighted cost of moving a task to a machine from where it is initially, without that of its job.
-    pub(crate) fn moving(&self, task: usize, machine: usize) -> i64 {
+    pub(crate) fn moving(&self, task: usize, machine: usize) -> f64 {
         let initial = self.initial[task] as usize;
         if initial == machine {
-            return 0;
+            return 0.0;
         }
         let between = self.machine_move.get(initial * self.machines() + machine);
-        self.move_cost[task] + between.copied().unwrap_or(0)
+        self.move_cost[task] + between.copied().unwrap_or(0.0)
     }
 }
 
 fn row(amounts: &[i64], lanes: usize) -> Vec<Lane> {
-    let mut row = vec![[0; LANE]; lanes];
+    let mut row = vec![[0.0; LANE]; lanes];
     for (at, amount) in amounts.iter().enumerate() {
-        row[at / LANE][at % LANE] = *amount;
+        row[at / LANE][at % LANE] = *amount as f64;
     }
     row
 }
 
-fn holds(instance: &Instance, lanes: usize) -> Vec<Lane> {
-    let mut holds = Vec::with_capacity(instance.tasks.len() * 2 * lanes);
-    for task in &instance.tasks {
-        holds.extend(row(&task.request, lanes));
-        let kinds = instance.kinds.iter().zip(&task.request);
-        let only_new: Vec<i64> = kinds
-            .map(|(kind, amount)| match kind.use_while_moving {
-                Transience::Both => 0,
-                Transience::New => *amount,
-            })
-            .collect();
-        holds.extend(row(&only_new, lanes));
-    }
-    holds
+fn occupied(instance: &Instance, lanes: usize) -> Vec<Lane> {
+    let by_return = instance.kinds.iter().map(|kind| match kind.use_while_moving {
+        Transience::Both => 0,
+        Transience::New => 1,
+    });
+    let mut rows = row(&vec![1; instance.kinds.len()], lanes);
+    rows.extend(row(&by_return.collect::<Vec<_>>(), lanes));
+    rows
 }
 
-fn machine_moves(instance: &Instance) -> Vec<i64> {
+fn allowed(instance: &Instance) -> Vec<u32> {
+    if instance.allowed.is_empty() {
+        return Vec::new();
+    }
+    instance.tasks.iter().map(|task| task.allowed.unwrap_or(ANYWHERE)).collect()
+}
+
+/// Rows for the rules about sharing, spread and dependencies.
+fn tables(instance: &Instance, [locations, neighbourhoods]: [usize; 2]) -> [Rows; 3] {
+    let jobs = &instance.jobs;
+    let mut tasks = vec![0_u32; jobs.len()];
+    instance.tasks.iter().for_each(|task| tasks[task.job as usize] += 1);
+    let is_apart =
+        |(job, tasks): (&crate::instance::Job, &u32)| job.sharing == Sharing::Apart && *tasks > 1;
+    let mut depends = vec![false; jobs.len()];
+    for (at, job) in jobs.iter().enumerate() {
+        depends[at] |= !job.depends_on.is_empty();
+        job.depends_on.iter().for_each(|on| depends[*on as usize] = true);
+    }
+    [
+        Rows::new(jobs.iter().zip(&tasks).map(is_apart), instance.machines.len()),
+        Rows::new(jobs.iter().map(|job| job.spread > 1), locations),
+        Rows::new(depends.into_iter(), neighbourhoods),
+    ]
+}
+
+fn machine_moves(instance: &Instance) -> Vec<f64> {
     let weight = instance.weights.machine;
     let all = || instance.machines.iter().flat_map(|machine| &machine.move_costs);
     if weight == 0 || all().all(|cost| *cost == 0) {
         return Vec::new();
     }
-    all().map(|cost| cost * weight).collect()
+    all().map(|cost| (cost * weight) as f64).collect()
 }
 
 /// Numbers from 0 for the distinct values, and how many there are.
@@ -256,19 +354,20 @@ fn check_position(
     Err(ProblemError::Position { field: field(), given, count })
 }
 
-fn check_table(jobs: usize, columns: usize, of: &'static str) -> Result<(), ProblemError> {
-    if jobs.saturating_mul(columns) <= TABLE_MAX {
+fn check_table(rows: &Rows, of: &'static str) -> Result<(), ProblemError> {
+    if rows.count.saturating_mul(rows.columns) <= TABLE_MAX {
         return Ok(());
     }
-    Err(ProblemError::Table { jobs, columns, of })
+    Err(ProblemError::Table { jobs: rows.count, columns: rows.columns, of })
 }
 
 fn check_lists(instance: &Instance) -> Result<(), ProblemError> {
     let Instance { kinds, machines, jobs, tasks, balances, initial, .. } = instance;
+    let have_move_costs = machines.iter().any(|machine| !machine.move_costs.is_empty());
     for (at, machine) in machines.iter().enumerate() {
         check_length(format!("machine {at}: capacity"), machine.capacity.len(), kinds.len())?;
         check_length(format!("machine {at}: safety"), machine.safety.len(), kinds.len())?;
-        if instance.machines.iter().any(|machine| !machine.move_costs.is_empty()) {
+        if have_move_costs {
             let given = machine.move_costs.len();
             check_length(format!("machine {at}: move costs"), given, machines.len())?;
         }
@@ -283,6 +382,13 @@ fn check_lists(instance: &Instance) -> Result<(), ProblemError> {
         check_position(|| format!("task {at}: job"), task.job, jobs.len())?;
         check_length(format!("task {at}: request"), task.request.len(), kinds.len())?;
         check_position(|| format!("task {at}: machine"), *machine, machines.len())?;
+        let sets = instance.allowed.len();
+        task.allowed.map_or(Ok(()), |set| {
+            check_position(|| format!("task {at}: set of allowed machines"), set, sets)
+        })?;
+    }
+    for (at, set) in instance.allowed.iter().enumerate() {
+        check_length(format!("set {at} of allowed machines"), set.len(), machines.len())?;
     }
     for (at, balance) in balances.iter().enumerate() {
         check_position(|| format!("balance {at}: first kind"), balance.first, kinds.len())?;
@@ -301,12 +407,15 @@ fn check_costs(instance: &Instance) -> Result<(), ProblemError> {
     let use_of =
         |kind: usize| -> i128 { instance.tasks.iter().map(|task| wide(task.request[kind])).sum() };
     for (at, kind) in instance.kinds.iter().enumerate() {
-        most += wide(kind.load_weight) * use_of(at) + capacity(at);
+        let unsafe_before: i128 =
+            instance.machines.iter().map(|machine| wide(machine.safety[at].min(0).abs())).sum();
+        most += wide(kind.load_weight) * (use_of(at) + unsafe_before) + capacity(at);
     }
     for balance in &instance.balances {
         let (first, second) = (balance.first as usize, balance.second as usize);
-        let missing = wide(balance.target) * (capacity(first) + use_of(first)) + capacity(second);
-        most += wide(balance.weight) * (missing + use_of(second));
+        let missing = wide(balance.target) * (capacity(first) + use_of(first));
+        let other = wide(balance.per) * (capacity(second) + use_of(second));
+        most += wide(balance.weight) * (missing + other);
     }
     let costs = instance.tasks.iter().map(|task| wide(task.move_cost));
     most += wide(instance.weights.task) * costs.sum::<i128>();

@@ -58,8 +58,8 @@ struct Round {
 /// The first round decides which tasks share machines. The others begin colder, at its best assignment: they polish it
 /// down to costs that are small beside those at the start, as of moves.
 const ROUNDS: [Round; 3] = [
-    Round { end: 0.7, hot: 2.0, cold: 4e-3 },
-    Round { end: 0.85, hot: 2e-2, cold: 2e-4 },
+    Round { end: 0.85, hot: 8.0, cold: 2e-2 },
+    Round { end: 0.93, hot: 2e-2, cold: 2e-4 },
     Round { end: 1.0, hot: 2e-3, cold: 0.0 },
 ];
 
@@ -79,6 +79,11 @@ pub fn search(
         (0..settings.walks.max(1) as u64).map(|walk| settings.seed.wrapping_mul(1 << 16) + walk);
     let mut walks = seeds.map(|seed| Walk::new(problem, seed)).collect::<Result<Vec<_>, _>>()?;
     let heat = walks[0].heat();
+    walks[0].descend(&mut |walk| {
+        watch.best(walk.best_cost as i64);
+        let is_enough = matches!(settings.budget, Budget::Steps(most) if walk.steps >= most);
+        is_enough || watch.spent() >= 1.0
+    });
     let mut begin = 0.0;
     for round in &ROUNDS {
         let cooling = Cooling {
@@ -91,15 +96,15 @@ pub fn search(
                 scope.spawn(move || run(walk, cooling, settings.budget, part, watch));
             }
         });
-        let best = walks.iter().min_by_key(|walk| walk.best_cost).map(|walk| walk.best.clone());
-        if let Some(best) = best {
+        let best = walks.iter().min_by(|a, b| a.best_cost.total_cmp(&b.best_cost));
+        if let Some(best) = best.map(|walk| walk.best.clone()) {
             walks.iter_mut().for_each(|walk| walk.go_to(&best));
         }
         begin = round.end;
     }
     let steps = walks.iter().map(|walk| walk.steps).sum();
     let best = walks.swap_remove(0);
-    Ok(Found { costs: best.state.costs(), assignment: best.best, steps })
+    Ok(Found { costs: best.state.costs(), assignment: best.state.at, steps })
 }
 
 /// Part of a budget.
@@ -110,11 +115,11 @@ struct Part {
 }
 
 fn run(walk: &mut Walk<'_>, cooling: Cooling, budget: Budget, part: Part, watch: &dyn Watch) {
-    let mut told = i64::MAX;
+    let mut told = f64::INFINITY;
     walk.anneal(cooling, &mut |steps, best| {
         if best < told {
             told = best;
-            watch.best(best);
+            watch.best(best as i64);
         }
         let spent = match budget {
             Budget::Watched => watch.spent(),

@@ -33,7 +33,9 @@ impl Default for CandidateMachines {
 }
 
 impl CandidateMachines {
-    fn among(self, machines: usize) -> usize {
+    /// Returns on how many of so many machines it is tried.
+    #[must_use]
+    pub fn among(self, machines: usize) -> usize {
         let share = machines.saturating_mul(self.percentage as usize) / 100;
         share.max(self.absolute as usize).min(machines)
     }

@@ -55,6 +55,8 @@ pub struct FoundTask {
     pub spec: TaskSpec,
     /// Whether it was told to end.
     pub is_ending: bool,
+    /// Number of restarts of its program so far.
+    pub restarts: u32,
 }
 
 /// An event of a task.
@@ -62,6 +64,8 @@ pub struct FoundTask {
 pub enum Event {
     /// It runs, and its health check, if it has one, has succeeded.
     Started(String),
+    /// Its program has ended like this, and was started again; the number counts such restarts.
+    Restarted(String, Exit, u32),
     /// It has ended, and none of its processes is left.
     Ended(String, Exit),
 }

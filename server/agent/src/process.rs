@@ -45,6 +45,8 @@ struct Running {
     child: Option<Pid>,
     handle: Option<OwnedFd>,
     is_started: bool,
+    /// Restarts of its program that were told.
+    restarts: u32,
     /// Processor time that it had used when that was last looked at, in microseconds.
     cpu_us: u64,
 }
@@ -113,7 +115,15 @@ impl ProcessDriver {
         let pid = Pid::from_child(&child);
         // It is a child that nobody has waited for, so the number is its own.
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
-        Ok(Running { spec, folder, child: Some(pid), handle, is_started: false, cpu_us: 0 })
+        Ok(Running {
+            spec,
+            folder,
+            child: Some(pid),
+            handle,
+            is_started: false,
+            restarts: 0,
+            cpu_us: 0,
+        })
     }
 
     /// Notes that a task has ended, and removes the folders of those that ended long ago.
@@ -180,6 +190,13 @@ impl Running {
         }
     }
 
+    /// The event of restarts that were not told yet.
+    fn restarted(&mut self, id: &str, status: &StatusFile) -> Option<Event> {
+        let last = status.last.clone().filter(|_| status.restarts > self.restarts)?;
+        self.restarts = status.restarts;
+        Some(Event::Restarted(id.to_owned(), last, status.restarts))
+    }
+
     fn status(&self) -> StatusFile {
         spec::read(&self.folder, STATUS).ok().flatten().unwrap_or_default()
     }
@@ -209,8 +226,15 @@ impl Driver for ProcessDriver {
             let folder = entry.path();
             let Ok(Some(spec)) = spec::read::<TaskSpec>(&folder, SPEC) else { continue };
             let handle = handle(&folder);
-            let mut running =
-                Running { spec, folder, child: None, handle, is_started: true, cpu_us: 0 };
+            let mut running = Running {
+                spec,
+                folder,
+                child: None,
+                handle,
+                is_started: true,
+                restarts: 0,
+                cpu_us: 0,
+            };
             let id = running.spec.id.clone();
             // One that ended while no agent looked is told by the next poll.
             if running.is_over() && running.folder.join(REPORTED).exists() {
@@ -218,8 +242,9 @@ impl Driver for ProcessDriver {
                 over.push((changed, id));
                 continue;
             }
-            let is_ending = running.status().ending;
-            found.push(FoundTask { spec: running.spec.clone(), is_ending });
+            let StatusFile { ending: is_ending, restarts, .. } = running.status();
+            running.restarts = restarts;
+            found.push(FoundTask { spec: running.spec.clone(), is_ending, restarts });
             self.tasks.insert(id, running);
         }
         over.sort();
@@ -264,13 +289,17 @@ impl Driver for ProcessDriver {
         for (id, running) in &mut self.tasks {
             if running.is_over() {
                 over.push(id.clone());
-            } else if !running.is_started && running.status().ready {
+                continue;
+            }
+            let status = running.status();
+            if !running.is_started && status.ready {
                 running.is_started = true;
                 self.events.push(Event::Started(id.clone()));
             }
+            self.events.extend(running.restarted(id, &status));
         }
         for id in over {
-            let Some(running) = self.tasks.remove(&id) else { continue };
+            let Some(mut running) = self.tasks.remove(&id) else { continue };
             let exit = running.exit();
             if let Some(cgroup) = &running.spec.limits.cgroup {
                 Cgroup::at(cgroup).remove();
@@ -280,6 +309,7 @@ impl Driver for ProcessDriver {
             if !running.is_started && !matches!(exit, Exit::NotStarted(_)) {
                 self.events.push(Event::Started(id.clone()));
             }
+            self.events.extend(running.restarted(&id, &running.status()));
             // Without it, the end is told once more, and refused where it was noted.
             let _ = File::create(running.folder.join(REPORTED));
             self.keep(id.clone());

@@ -64,7 +64,7 @@ pub(crate) struct SupervisorFile {
 }
 
 /// Progress of a task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusFile {
     /// Number of restarts in place so far.
     pub restarts: u32,
@@ -74,6 +74,9 @@ pub struct StatusFile {
     pub ready: bool,
     /// Whether it was told to end.
     pub ending: bool,
+    /// The end of the run before this one, after a restart.
+    #[serde(default)]
+    pub last: Option<Exit>,
 }
 
 /// The end of a task, with the number of restarts before it.

@@ -345,6 +345,7 @@ impl Supervisor {
         if is_done || self.status.ending || self.row >= self.spec.restart.attempts {
             return Ok(Some(exit));
         }
+        self.status.last = Some(exit);
         let delay = Duration::from_millis(self.spec.restart.delay_ms.into());
         let delay = delay.saturating_mul(1 << self.row.min(20)).min(DELAY_MAX);
         self.restart_at = Some(Instant::now() + delay);

@@ -22,8 +22,8 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
     let scheduler = scheduler_of(client, &wanted).await?;
     let profile = KubeProfile::new(scheduler.clone());
     let first = lists(client).await;
-    let settings =
-        Settings { scheduler_names: BTreeSet::from([scheduler]), request_timeout_ms: 10_000 };
+    let scheduler_names = BTreeSet::from([scheduler]);
+    let settings = Settings { scheduler_names, request_timeout_ms: 10_000, preempts: false };
     let (adapter, _) = first.adapter(settings)?;
     match adapter.state(&wanted) {
         None => Ok(format!("{wanted} has ended")),

@@ -70,6 +70,9 @@ struct RunArgs {
     /// Decide, compare with what the present scheduler does, and write nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Deletion of pods of lower priority for those that find no node, as by kube-scheduler.
+    #[arg(long, default_value = "on")]
+    preemption: Choice,
     /// Events, as `kubectl describe pod` shows them.
     #[arg(long, default_value = "on")]
     events: Choice,
@@ -201,6 +204,7 @@ async fn schedule(args: RunArgs) -> Result<(), String> {
         workers: args.workers,
         in_flight: args.in_flight,
         mode: if args.dry_run { Mode::DryRun } else { Mode::Bind },
+        preemption: args.preemption,
         written: Written { events, conditions_per_second },
         candidate: candidate.filter(|_| !args.dry_run),
         listen,

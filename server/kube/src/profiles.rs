@@ -5,8 +5,9 @@
 
 use omega_core::Kinds;
 use omega_schedulers::plugins::{
-    BalancedAllocation, FitArgs, ImageLocality, InterPodAffinity, NodeAffinity, NodeName,
-    NodePorts, NodeResourcesFit, NodeUnschedulable, PodTopologySpread, Strategy, TaintToleration,
+    BalancedAllocation, CandidateMachines, FitArgs, ImageLocality, InterPodAffinity, NodeAffinity,
+    NodeName, NodePorts, NodeResourcesFit, NodeUnschedulable, PodTopologySpread, Strategy,
+    TaintToleration,
 };
 use omega_schedulers::{Profile, Search, Settings};
 use serde_json::{Map, Value};
@@ -34,6 +35,8 @@ pub struct KubeProfile {
     fit: FitArgs,
     /// Percentage of the nodes to score; `None` for all.
     percentage: Option<u8>,
+    /// The nodes on which victims are looked for; `None` without preemption.
+    preemption: Option<CandidateMachines>,
 }
 
 impl KubeProfile {
@@ -41,7 +44,8 @@ impl KubeProfile {
     #[must_use]
     pub fn new(name: impl Into<String>) -> KubeProfile {
         let (weights, fit) = (BTreeMap::from(SCORES), FitArgs::default());
-        KubeProfile { name: name.into(), weights, fit, percentage: None }
+        let preemption = Some(CandidateMachines::default());
+        KubeProfile { name: name.into(), weights, fit, percentage: None, preemption }
     }
 
     /// Returns it for a cell of these kinds.
@@ -72,6 +76,12 @@ impl KubeProfile {
             };
         }
         profile
+    }
+
+    /// Returns the nodes on which victims are looked for; `None` without preemption.
+    #[must_use]
+    pub fn candidates(&self) -> Option<CandidateMachines> {
+        self.preemption
     }
 
     /// Returns settings with its search.
@@ -121,7 +131,10 @@ fn profile(at: &str, value: &Value, of_all: Option<u8>) -> Result<KubeProfile, S
     if let Some(plugins) = fields.get("plugins") {
         let at = format!("{at}.plugins");
         let plugins = object(&at, plugins)?;
-        only(plugins, &at, &["score", "multiPoint"])?;
+        only(plugins, &at, &["score", "multiPoint", "postFilter"])?;
+        if let Some(set) = plugins.get("postFilter") {
+            preemption_set(&format!("{at}.postFilter"), set, &mut profile)?;
+        }
         for point in ["multiPoint", "score"] {
             if let Some(set) = plugins.get(point) {
                 plugin_set(&format!("{at}.{point}"), set, &mut profile)?;
@@ -173,6 +186,58 @@ fn plugin_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(), 
     Ok(())
 }
 
+/// Reads whether the profile preempts.
+fn preemption_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(), String> {
+    let set = object(at, value)?;
+    only(set, at, &["enabled", "disabled"])?;
+    for (list, preemption) in [("disabled", None), ("enabled", Some(CandidateMachines::default()))]
+    {
+        for (index, plugin) in items(set, at, list)?.iter().enumerate() {
+            let at = format!("{at}.{list}[{index}]");
+            let fields = object(&at, plugin)?;
+            only(fields, &at, &["name"])?;
+            match fields.get("name").and_then(Value::as_str) {
+                Some("DefaultPreemption") => profile.preemption = preemption,
+                Some("*") if list == "disabled" => profile.preemption = None,
+                other => {
+                    return Err(format!(
+                        "{at}.name: {:?}; there is DefaultPreemption",
+                        other.unwrap_or("")
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads the nodes on which victims are looked for.
+fn preemption_args(
+    at: &str,
+    args: &Map<String, Value>,
+    profile: &mut KubeProfile,
+) -> Result<(), String> {
+    let fields = ["minCandidateNodesPercentage", "minCandidateNodesAbsolute"];
+    only(args, at, &["apiVersion", "kind", fields[0], fields[1]])?;
+    let number = |field: &str, default: u32| match args.get(field) {
+        None => Ok(default),
+        Some(value) => {
+            let number = value.as_u64().and_then(|value| u32::try_from(value).ok());
+            number.ok_or_else(|| format!("{at}.{field}: {value}; expected a whole number from 0"))
+        }
+    };
+    let default = CandidateMachines::default();
+    let (percentage, absolute) =
+        (number(fields[0], default.percentage)?, number(fields[1], default.absolute)?);
+    if percentage > 100 || percentage + absolute == 0 {
+        return Err(format!(
+            "{at}: {percentage} % and {absolute} nodes; give at most 100 %, and not 0 of both"
+        ));
+    }
+    profile.preemption = profile.preemption.map(|_| CandidateMachines { percentage, absolute });
+    Ok(())
+}
+
 /// Returns a score by its name.
 fn score(at: &str, name: Option<&str>) -> Result<(&'static str, i32), String> {
     let known = SCORES.iter().find(|(known, _)| Some(*known) == name);
@@ -186,13 +251,17 @@ fn score(at: &str, name: Option<&str>) -> Result<(&'static str, i32), String> {
 fn plugin_config(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(), String> {
     let fields = object(at, value)?;
     only(fields, at, &["name", "args"])?;
-    if fields.get("name").and_then(Value::as_str) != Some("NodeResourcesFit") {
-        let name = fields.get("name").unwrap_or(&Value::Null);
-        return Err(format!("{at}.name: {name} has no arguments here; only NodeResourcesFit has"));
+    let name = fields.get("name").and_then(Value::as_str).unwrap_or_default();
+    if !matches!(name, "NodeResourcesFit" | "DefaultPreemption") {
+        let known = "only NodeResourcesFit and DefaultPreemption have";
+        return Err(format!("{at}.name: {name:?} has no arguments here; {known}"));
     }
     let at = format!("{at}.args");
     let Some(args) = fields.get("args") else { return Ok(()) };
     let args = object(&at, args)?;
+    if name == "DefaultPreemption" {
+        return preemption_args(&at, args, profile);
+    }
     only(args, &at, &["apiVersion", "kind", "scoringStrategy"])?;
     let Some(strategy) = args.get("scoringStrategy") else { return Ok(()) };
     let at = format!("{at}.scoringStrategy");

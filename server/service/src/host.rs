@@ -6,6 +6,7 @@
 
 use crate::leases::Leases;
 use crate::metrics::Metrics;
+use crate::names;
 use crate::peers::{Peers, PeersHeard};
 use crate::statistics::Observer;
 use omega_cellstate::{Cell, Image, SharedCell};
@@ -280,7 +281,8 @@ impl Host {
     /// # Errors
     /// If the command was rejected.
     pub async fn settled(&self, outcome: Result<Outcome, Rejection>) -> Result<Outcome, ApiError> {
-        let outcome = outcome.map_err(|rejection| ApiError::from(&rejection))?;
+        let outcome =
+            outcome.map_err(|rejection| self.read(|cell| names::rejection(cell, &rejection)))?;
         match &outcome {
             Outcome::Commit(commit) => self.reach(commit.version).await,
             Outcome::Done(version) => self.reach(*version).await,

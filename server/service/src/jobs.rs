@@ -8,7 +8,7 @@ use crate::identity::Caller;
 use crate::jobs_watch::JobsWatch;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
 use crate::tenant_tasks::TenantTasks;
-use crate::{reach, responses};
+use crate::{history, reach, responses, statistics};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::Cell;
@@ -172,8 +172,10 @@ impl JobService for Jobs {
             let id = find(cell, request.into_inner().job, &caller)?;
             let sees = cell.job(id).is_some_and(|job| caller.sees_programs(job));
             let response = if sees { responses::job_with_programs } else { responses::job };
-            Ok::<_, ApiError>(response(cell, id))
+            Ok::<_, ApiError>((id, response(cell, id)))
         })?;
+        let (id, mut job) = job;
+        job.age_ms = statistics::age(&self.host, id).as_millis() as u64;
         Ok(Response::new(proto::GetJobResponse { job: Some(job) }))
     }
 
@@ -205,11 +207,23 @@ impl JobService for Jobs {
                     answer.next_page_token = page_token(id.0);
                     break;
                 }
-                answer.jobs.push(room.take(responses::job(cell, id)));
+                let age_ms = statistics::age(&self.host, id).as_millis() as u64;
+                let job = proto::JobStatus { age_ms, ..responses::job(cell, id) };
+                answer.jobs.push(room.take(job));
             }
             answer
         });
         Ok(Response::new(answer))
+    }
+
+    async fn list_events(
+        &self,
+        request: Request<proto::ListEventsRequest>,
+    ) -> Answered<proto::ListEventsResponse> {
+        let caller = caller(&request)?;
+        self.host.refresh(deadline(&request)).await?;
+        let told = self.host.read(|cell| history::list(cell, request.into_inner(), &caller))?;
+        Ok(Response::new(told))
     }
 
     async fn explain_job(

@@ -18,7 +18,7 @@ pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
         job: cell.job(id).map(|job| proto::Job::from(&**job).without_programs()),
         ..Default::default()
     };
-    for (_, state) in cell.tasks(id) {
+    for (task, state) in cell.tasks(id) {
         *match state {
             TaskState::Pending => &mut told.pending,
             TaskState::Placed(_) => &mut told.placed,
@@ -27,6 +27,7 @@ pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
             TaskState::Failed => &mut told.failed,
             TaskState::Killed => &mut told.killed,
         } += 1;
+        told.failures += cell.task_failures(task);
     }
     told.gang_wait = cell.gang_hold(id).zip(cell.job(id)).map(|(_, job)| {
         let alive = told.pending + told.placed + told.running;
@@ -55,6 +56,7 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
         devices: devices.iter().map(|device| device as u32).collect(),
         cores: convert::node_list(&cell.task_cores(id)),
         allocated: cell.task_held(id).map(|held| every_kind(cell, &held)).unwrap_or_default(),
+        ..proto::TaskStatus::default()
     }
 }
 

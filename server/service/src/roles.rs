@@ -154,6 +154,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.JobService/ListJobs", LOOKERS, Look),
     rule("omega.v1.JobService/WatchJob", LOOKERS, Watch),
     rule("omega.v1.JobService/WatchJobs", LOOKERS, Watch),
+    rule("omega.v1.JobService/ListEvents", LOOKERS, Look),
     rule("omega.v1.JobService/ExplainJob", LOOKERS, Look),
     // An agent may use only its own machine: see `grants.rs`.
     rule("omega.v1.MachineService/RegisterMachine", AGENT.and(OPERATOR), Change),

@@ -1,16 +1,17 @@
 //! Calls about tasks: reports of agents, and queries.
 
-use crate::agents::Agents;
+use crate::agents::{Agents, reports};
 use crate::audit::about;
 use crate::grants::{self, caller};
+use crate::history::{self, TaskNotes};
 use crate::host::Host;
 use crate::roles::denied;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
-use crate::{jobs, machines, responses};
+use crate::{jobs, machines, names};
 use futures_util::future::join_all;
 use omega_client::proto::task_service_server::TaskService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, MachineId, TaskId, TaskState};
+use omega_core::{MachineId, TaskId, TaskState};
 use tonic::{Request, Response};
 
 /// The most reports of one call.
@@ -59,7 +60,8 @@ impl TaskService for Tasks {
         for one in request.reports {
             let report = convert::task_report(one.report).map_err(ApiError::from)?;
             let task = one.task.ok_or_else(|| missing("task"))?.into();
-            commands.push(Command::ReportTask { task, machine, report });
+            let end = one.end.as_ref().and_then(convert::run_end);
+            commands.push(reports::command((task, machine), report, end));
         }
         let reported = commands.into_iter().map(|command| self.host.apply(command, until));
         let mut refused = Vec::new();
@@ -97,9 +99,7 @@ impl TaskService for Tasks {
                 return Err(denied(format!("{caller}: {say}")));
             }
             let task = TaskId { job: id, index: request.index };
-            let unknown =
-                || ApiError::new(ErrorCode::UnknownTask, format!("there is no task {task}"));
-            cell.task(task).map(|state| (task, state)).ok_or_else(unknown)
+            Ok((task, names::known_task(cell, task)?))
         })?;
         let read = proto::ReadLog {
             read: 0,
@@ -126,14 +126,25 @@ impl TaskService for Tasks {
         let mut room = Room::of_page(request.page_size);
         let answer = self.host.read(|cell| {
             use proto::list_tasks_request::Of;
+            let mut machine = None;
             let all: Vec<(TaskId, TaskState)> = match request.of {
                 None => {
                     let say = "name a job or a machine whose tasks are to be listed";
                     return Err(ApiError::new(ErrorCode::Malformed, say));
                 }
-                Some(Of::Job(job)) => cell.tasks(jobs::find(cell, Some(job), &caller)?).collect(),
-                Some(Of::Machine(machine)) => {
-                    let id = machines::find(cell, Some(machine))?;
+                Some(Of::Job(job)) => {
+                    let id = jobs::find(cell, Some(job), &caller)?;
+                    match request.index {
+                        None => cell.tasks(id).collect(),
+                        Some(index) => {
+                            let task = TaskId { job: id, index };
+                            vec![(task, names::known_task(cell, task)?)]
+                        }
+                    }
+                }
+                Some(Of::Machine(of)) => {
+                    let id = machines::find(cell, Some(of))?;
+                    machine = Some(id);
                     let mut tasks = cell.machine(id).map_or(Vec::new(), |m| m.tasks.to_vec());
                     tasks.retain(|task| caller.sees_id(cell, task.job));
                     tasks.sort_unstable();
@@ -141,12 +152,17 @@ impl TaskService for Tasks {
                 }
             };
             let rest = all.get(start..).unwrap_or_default();
+            let notes = match (rest.first(), machine) {
+                (_, Some(machine)) => TaskNotes::of(cell.machine_events(machine)),
+                (Some((first, _)), None) => TaskNotes::of(cell.job_events(first.job)),
+                (None, None) => TaskNotes::default(),
+            };
             let mut tasks = Vec::new();
             for (id, state) in rest {
                 if room.is_full() {
                     break;
                 }
-                tasks.push(room.take(responses::task(cell, *id, *state)));
+                tasks.push(room.take(history::task(cell, (*id, *state), &notes, &caller)));
             }
             let next_page_token = match tasks.len() < rest.len() {
                 true => page_token((start + tasks.len()) as u64),

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     pub(super) task: TaskId,
+    /// The name of its job; empty in the notes of older agents.
+    #[serde(default)]
+    job: String,
     pub(super) machine: MachineId,
     request: Amounts,
     devices: Vec<u32>,
@@ -20,10 +23,19 @@ impl Note {
     pub(super) fn of(task: &Task) -> Note {
         Note {
             task: task.id,
+            job: task.job_name.to_string(),
             machine: task.machine,
             request: task.request.clone(),
             devices: task.devices.clone(),
             cores: task.cores.clone(),
+        }
+    }
+
+    /// The name of the task, as people write it.
+    pub(super) fn name(&self) -> String {
+        match &*self.job {
+            "" => self.task.to_string(),
+            job => format!("{job}/{}", self.task.index),
         }
     }
 

@@ -12,7 +12,7 @@ use omega_agent::{
     Driver, Event, Exit, FoundTask, Limits, ProcessDriver, ProcessSettings, TaskSpec,
 };
 use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, Task};
-use omega_core::{Amounts, JobKind, Kinds, MachineId, TaskId, TaskReport};
+use omega_core::{Amounts, EndReason, JobKind, Kinds, MachineId, RunEnd, TaskId, TaskReport};
 use rustix::fs::FlockOperation;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -102,6 +102,8 @@ struct Held {
     /// Whether the cell hears of its end: not of one that it told to stop without a grace.
     is_reported: bool,
     is_stopping: bool,
+    /// Restarts of its program on this machine.
+    restarts: u32,
 }
 
 /// See the head of the file.
@@ -125,6 +127,19 @@ fn folder(task: TaskId) -> String {
     format!("{}-{}", task.job.0, task.index)
 }
 
+/// The end of a run in the words of the cell.
+fn reason(exit: &Exit) -> EndReason {
+    match exit {
+        Exit::Code(code) => EndReason::ExitCode(*code),
+        Exit::Signal(signal) => EndReason::Signal(*signal),
+        Exit::OutOfMemory => EndReason::OutOfMemory,
+        Exit::Unhealthy => EndReason::Unhealthy,
+        Exit::Stopped => EndReason::Stopped,
+        Exit::NotStarted(why) => EndReason::not_started(why),
+        Exit::Lost => EndReason::SupervisorLost,
+    }
+}
+
 impl Worker {
     /// Tells the cell of the tasks that an earlier agent left; of those that no note is with, nobody knows any more.
     fn find(&mut self, left: Vec<FoundTask>) {
@@ -136,7 +151,12 @@ impl Worker {
             };
             self.cores.found(&id, found.spec.limits.cores.clone());
             self.agent.found(note.clone().found(&found));
-            let held = Held { note, is_reported: true, is_stopping: found.is_ending };
+            let held = Held {
+                note,
+                is_reported: true,
+                is_stopping: found.is_ending,
+                restarts: found.restarts,
+            };
             self.tasks.insert(id, held);
         }
     }
@@ -197,7 +217,8 @@ impl Worker {
             Order::Resize { task, to, .. } => {
                 let (cpu, memory) = self.amounts(&to);
                 if let Err(why) = self.driver.resize(&folder(task), cpu, memory) {
-                    tracing::warn!(%task, %why, "a task keeps its limits");
+                    let name = self.tasks.get(&folder(task)).map(|held| held.note.name());
+                    tracing::warn!(task = name, %why, "a task keeps its limits");
                 }
             }
             Order::ReadLog(read) => self.agent.log(&read, self.log(&read)),
@@ -234,13 +255,16 @@ impl Worker {
             .and_then(|spec| self.driver.start(&spec).map_err(|why| why.to_string()));
         match started {
             Ok(()) => {
-                let held = Held { note: Note::of(&task), is_reported: true, is_stopping: false };
+                let note = Note::of(&task);
+                let held = Held { note, is_reported: true, is_stopping: false, restarts: 0 };
                 self.tasks.insert(name, held);
             }
             Err(why) => {
                 self.cores.give(&name);
-                tracing::warn!(job = %task.job_name, task = %task.id, %why, "a task cannot be started");
-                self.agent.report(task.machine, task.id, TaskReport::Failed);
+                let shown = Note::of(&task).name();
+                tracing::warn!(task = shown, why, "a task cannot be started");
+                let end = RunEnd { reason: EndReason::not_started(&why), restarts: 0 };
+                self.agent.report_end(task.machine, task.id, TaskReport::Failed, end);
             }
         }
     }
@@ -281,14 +305,27 @@ impl Worker {
                         self.agent.report(held.note.machine, held.note.task, TaskReport::Started);
                     }
                 }
+                Event::Restarted(name, exit, restarts) => self.restarted(&name, &exit, restarts),
                 Event::Ended(name, exit) => self.ended(&name, &exit),
             }
         }
     }
 
+    /// Reports that a program was started again.
+    fn restarted(&mut self, name: &str, exit: &Exit, restarts: u32) {
+        let Some(held) = self.tasks.get_mut(name) else { return };
+        held.restarts = restarts;
+        let Held { note, .. } = held;
+        tracing::info!(task = note.name(), %exit, restarts, "a program was started again");
+        // The count is of those before it.
+        let end = RunEnd { reason: reason(exit), restarts: restarts.saturating_sub(1) };
+        self.agent.report_end(note.machine, note.task, TaskReport::Restarted, end);
+    }
+
     fn ended(&mut self, name: &str, exit: &Exit) {
         self.cores.give(name);
-        let Some(Held { note, is_reported, is_stopping }) = self.tasks.remove(name) else { return };
+        let Some(held) = self.tasks.remove(name) else { return };
+        let Held { note, is_reported, is_stopping, restarts } = held;
         let report = match exit {
             _ if is_stopping => TaskReport::Finished,
             Exit::Lost => TaskReport::Lost,
@@ -296,12 +333,13 @@ impl Worker {
             _ => TaskReport::Failed,
         };
         if report == TaskReport::Finished {
-            tracing::debug!(task = %note.task, %exit, "a task has ended");
+            tracing::debug!(task = note.name(), %exit, "a task has ended");
         } else {
-            tracing::info!(task = %note.task, %exit, "a task has failed");
+            tracing::info!(task = note.name(), %exit, "a task has failed");
         }
         if is_reported {
-            self.agent.report(note.machine, note.task, report);
+            let end = RunEnd { reason: reason(exit), restarts };
+            self.agent.report_end(note.machine, note.task, report, end);
         }
         if let Some(next) = self.waiting.remove(name) {
             self.start(next);

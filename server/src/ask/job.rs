@@ -1,6 +1,7 @@
 //! `omega job`: the jobs of a cell.
 
 use super::call::{Caller, Page};
+use super::events::{self, HistoryArgs};
 use super::explain::{self, ExplainArgs};
 use super::job_file::JobFile;
 use super::job_flags::JobFlags;
@@ -44,6 +45,9 @@ pub(crate) enum JobCommand {
     /// Print every change of a job's tasks.
     #[command(after_help = "Example:\n  omega job watch web --until placed")]
     Watch(WatchArgs),
+    /// Print what happened lately to a job and its tasks, and why.
+    #[command(after_help = "Example:\n  omega job history web --limit 20")]
+    History(HistoryArgs),
     /// Explain why a job is pending and what would help. It changes nothing.
     #[command(after_help = "Example:\n  omega job explain web")]
     Explain(ExplainArgs),
@@ -111,6 +115,7 @@ pub(crate) fn run(command: &JobCommand) -> Result<(), AskError> {
         JobCommand::Resize(args) => resize(args),
         JobCommand::Kill(args) => kill(args),
         JobCommand::Watch(args) => watch::run(args),
+        JobCommand::History(args) => events::run(args),
         JobCommand::Explain(args) => explain::run(args),
     }
 }
@@ -168,7 +173,8 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
         right("ended"),
     ];
     if wide {
-        heading.extend([right("failed"), right("precedence"), left("id")]);
+        heading.extend([right("failed"), right("restarts"), right("precedence")]);
+        heading.extend([right("age"), left("id")]);
     }
     let row = |job: &JobShape| {
         let tasks = job.tasks;
@@ -178,7 +184,9 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
             vec![job.name.clone(), job.kind.to_owned(), job.tenant.clone(), job.scheduler.clone()];
         row.extend(counts.map(|count| count.to_string()));
         if wide {
-            row.extend([tasks.failed.to_string(), job.precedence.to_string(), job.id.clone()]);
+            row.extend([tasks.failed, job.failures].map(|count| count.to_string()));
+            let age = events::age(job.age_ms + 1, 1);
+            row.extend([job.precedence.to_string(), age, job.id.clone()]);
         }
         row
     };

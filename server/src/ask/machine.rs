@@ -2,6 +2,7 @@
 
 use super::amount::{Amount, AmountArgs};
 use super::call::Page;
+use super::events::{self, EventsShape};
 use super::machine_file::{self, MachineFile, MachinesFile};
 use super::shape::{DoneShape, ListShape, MachineShape, MadeShape};
 use super::show::{self, Align, Format, and_more, columns, facts};
@@ -11,6 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use omega_client::proto;
 use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_core::{Kinds, MachineId, NodeCores, Requirement, Taint};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -20,7 +22,7 @@ pub(crate) enum MachineCommand {
     /// List the machines and their free resources.
     #[command(after_help = "Example:\n  omega machine list --label rack=a --limit 20")]
     List(ListArgs),
-    /// Show one machine.
+    /// Show one machine, and what happened there lately.
     #[command(after_help = "Example:\n  omega machine get m-1 -o json")]
     Get(NameArgs),
     /// Add a machine, or change one; its tasks stay.
@@ -198,8 +200,20 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
         MachineServiceClient::new(channel).get_machine(request).await
     })?;
     let told = told.machine.ok_or(omega_client::convert::Malformed::Missing("machine"))?;
-    let shape = MachineShape::new(&kinds, told)?;
-    show::print(args.ask.output, &shape, || one(&kinds, &shape))
+    let of = by_name(&args.name).map(events::Of::Machine);
+    let events = events::latest(&caller, of, None, events::FEW)?;
+    let shape = OneShape { machine: MachineShape::new(&kinds, told)?, events };
+    show::print(args.ask.output, &shape, || {
+        format!("{}\n{}", one(&kinds, &shape.machine), events::table(&shape.events))
+    })
+}
+
+/// A machine, and its latest events.
+#[derive(Debug, Serialize)]
+struct OneShape {
+    #[serde(flatten)]
+    machine: MachineShape,
+    events: EventsShape,
 }
 
 /// Labels of a machine in one line.

@@ -14,6 +14,7 @@ pub(crate) mod backup;
 mod call;
 pub(crate) mod cell;
 pub(crate) mod context;
+mod events;
 pub(crate) mod explain;
 pub(crate) mod job;
 mod job_file;

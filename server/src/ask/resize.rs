@@ -69,17 +69,19 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
     transaction.resizes.push(Resize { task, to: to.clone() });
     let commit = txn::send(&caller, &transaction)?;
     let conflict = commit.conflict_of(Item::Resize(0));
+    let name = format!("{job}/{index}");
     let shape = ResizedShape {
-        task: task.to_string(),
+        task: name.clone(),
         allocated: by_kind(&kinds, &to),
         version: commit.version.0,
         committed: conflict.is_none(),
         why: WhyShape::new(&kinds, conflict),
     };
+    let shown = show::clean_name(&name);
     show::print(args.ask.output, &shape, || match shape.committed {
-        true if to == Amounts::default() => format!("{task} is allocated nothing\n"),
-        true => format!("{task} is allocated {}\n", listed(&kinds, &shape.allocated)),
-        false => format!("{task} was not resized: {}\n", shape.why.words()),
+        true if to == Amounts::default() => format!("{shown} is allocated nothing\n"),
+        true => format!("{shown} is allocated {}\n", listed(&kinds, &shape.allocated)),
+        false => format!("{shown} was not resized: {}\n", shape.why.words()),
     })?;
     match shape.committed {
         true => Ok(()),

@@ -3,6 +3,7 @@
 //! Amounts are integers in the kind's smallest unit, by the kind's name; no key is ever left out.
 
 use super::AskError;
+use super::events::EndShape;
 use super::pairs::taint_text;
 use omega_client::agent::machine_state;
 use omega_client::convert::{self, Malformed};
@@ -103,6 +104,10 @@ pub(super) struct JobShape {
     /// State of an incomplete gang that keeps places.
     pub(super) gang_wait: Option<GangWaitShape>,
     pub(super) tasks: TasksShape,
+    /// Failures of its tasks after which they were placed again.
+    pub(super) failures: u32,
+    /// Time since it was submitted, as far as the replica saw it: at most its uptime.
+    pub(super) age_ms: u64,
     pub(super) groups: Vec<GroupShape>,
 }
 
@@ -194,6 +199,12 @@ pub(super) struct TaskShape {
     pub(super) cores: Vec<u32>,
     /// Allocation on its machine; `null`: its group's request.
     pub(super) allocated: Option<ByKind<u64>>,
+    /// Failures after which it was placed again, and restarts on the same machine.
+    pub(super) restarts: u32,
+    /// When it got its machine, in milliseconds since 1970; 0: it has none.
+    pub(super) placed_ms: u64,
+    /// The last end of its program; `null`: none was reported, or it is forgotten.
+    pub(super) last_end: Option<EndShape>,
 }
 
 /// A tenant with its limits and usage.
@@ -351,6 +362,8 @@ impl JobShape {
                 failed: told.failed,
                 killed: told.killed,
             },
+            failures: told.failures,
+            age_ms: told.age_ms,
             groups: job.groups.iter().map(group).collect(),
         })
     }
@@ -365,7 +378,10 @@ impl TasksShape {
 
 impl TaskShape {
     pub(super) fn new(kinds: &Kinds, told: proto::TaskStatus) -> TaskShape {
-        let task = told.task.map(|task| omega_core::TaskId::from(task).to_string());
+        let task = told.task.map(omega_core::TaskId::from).map(|id| match &*told.job_name {
+            "" => id.to_string(),
+            job => format!("{job}/{}", id.index),
+        });
         let state = state(told.phase());
         let allocated = (!told.allocated.is_empty()).then(|| convert::amounts(told.allocated));
         TaskShape {
@@ -376,6 +392,9 @@ impl TaskShape {
             devices: told.devices,
             cores: told.cores,
             allocated: allocated.map(|amounts| by_kind(kinds, &amounts)),
+            restarts: told.restarts,
+            placed_ms: told.placed_ms,
+            last_end: told.last_end.as_ref().and_then(EndShape::new),
         }
     }
 }

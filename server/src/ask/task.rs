@@ -1,16 +1,20 @@
 //! `omega task`: the tasks of a job, or of a machine; `resize.rs` has the verb that gives one more or less.
 
 use super::call::{Caller, Listed, Page};
+use super::events::{self, EventsShape};
 use super::logs::LogsArgs;
+use super::moment::unix_ms;
 use super::resize::ResizeArgs;
 use super::shape::{ListShape, TaskShape, listed};
-use super::show::{self, Align, and_more, columns};
+use super::show::{self, Align, Format, and_more, columns, facts};
 use super::{AskArgs, AskError, job, logs, machine, resize};
 use clap::{Args, Subcommand};
+use omega_client::convert::Malformed;
 use omega_client::proto;
 use omega_client::proto::list_tasks_request::Of;
 use omega_client::proto::task_service_client::TaskServiceClient;
 use omega_core::Kinds;
+use serde::Serialize;
 
 /// Commands for tasks.
 #[derive(Debug, Subcommand)]
@@ -20,6 +24,9 @@ pub(crate) enum TaskCommand {
         after_help = "Examples:\n  omega task list --job web\n  omega task list --machine m-1"
     )]
     List(ListArgs),
+    /// Show one task: its state, the last end of its program, and what happened to it.
+    #[command(after_help = "Example:\n  omega task get web/0")]
+    Get(GetArgs),
     /// Print what a task writes.
     #[command(
         after_help = "Examples:\n  omega task logs web/0 -f\n  omega task logs web/0 --tail 20 --stderr"
@@ -51,10 +58,29 @@ pub(crate) struct ListArgs {
     ask: AskArgs,
 }
 
+/// Which task.
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// The name of the job, and the number of the task: `web/0`.
+    #[arg(value_name = "JOB/INDEX", value_parser = resize::name)]
+    task: (String, u32),
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// A task, and its latest events.
+#[derive(Debug, Serialize)]
+struct OneShape {
+    #[serde(flatten)]
+    task: TaskShape,
+    events: EventsShape,
+}
+
 /// Runs the command.
 pub(crate) fn run(command: &TaskCommand) -> Result<(), AskError> {
     match command {
         TaskCommand::List(args) => run_list(args),
+        TaskCommand::Get(args) => get(args),
         TaskCommand::Logs(args) => logs::run(args),
         TaskCommand::Resize(args) => resize::run(args),
     }
@@ -73,7 +99,43 @@ fn run_list(args: &ListArgs) -> Result<(), AskError> {
         more: listed.more,
         items: listed.items.into_iter().map(|told| TaskShape::new(&kinds, told)).collect(),
     };
-    show::print(args.ask.output, &shape, || table(&kinds, &shape.items) + and_more(shape.more))
+    let format = args.ask.output;
+    show::print(format, &shape, || table(&kinds, &shape.items, format) + and_more(shape.more))
+}
+
+fn get(args: &GetArgs) -> Result<(), AskError> {
+    let (name, index) = &args.task;
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let of = job::by_name(name).map(Of::Job);
+    let request = proto::ListTasksRequest { of, index: Some(*index), ..Default::default() };
+    let page = caller.call(&request, |channel, request| async move {
+        TaskServiceClient::new(channel).list_tasks(request).await
+    })?;
+    let told = page.tasks.into_iter().next().ok_or(Malformed::Missing("tasks"))?;
+    let of = job::by_name(name).map(events::Of::Job);
+    let events = events::latest(&caller, of, Some(*index), events::FEW)?;
+    let shape = OneShape { task: TaskShape::new(&kinds, told), events };
+    show::print(args.ask.output, &shape, || one(&kinds, &shape))
+}
+
+fn one(kinds: &Kinds, shape: &OneShape) -> String {
+    let OneShape { task, events } = shape;
+    let numbers = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let end = task.last_end.as_ref().map(|end| end.words().to_owned());
+    let head = facts(&[
+        ("name", task.task.clone()),
+        ("group", task.group.clone()),
+        ("state", task.state.to_owned()),
+        ("machine", task.machine.clone().unwrap_or_default()),
+        ("age", events::age(unix_ms(), task.placed_ms)),
+        ("restarts", task.restarts.to_string()),
+        ("last end", end.unwrap_or_default()),
+        ("devices", numbers(&task.devices)),
+        ("cores", numbers(&task.cores)),
+        ("allocated", task.allocated.as_ref().map(|all| listed(kinds, all)).unwrap_or_default()),
+    ]);
+    format!("{head}\n{}", events::table(events))
 }
 
 /// The tasks of a job or a machine.
@@ -83,7 +145,8 @@ pub(super) fn list(
     limit: Option<u32>,
 ) -> Result<Listed<proto::TaskStatus>, AskError> {
     caller.pages(limit, |caller, page_size, page_token| {
-        let request = proto::ListTasksRequest { of: of.clone(), page_size, page_token };
+        let of = of.clone();
+        let request = proto::ListTasksRequest { of, page_size, page_token, index: None };
         let page = caller.call(&request, |channel, request| async move {
             TaskServiceClient::new(channel).list_tasks(request).await
         })?;
@@ -91,8 +154,8 @@ pub(super) fn list(
     })
 }
 
-/// Columns of the table. Devices, exclusive cores and allocations have one only if a task has them.
-fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
+/// Columns of the table. Restarts, devices, exclusive cores and allocations have one only if a task has them.
+fn table(kinds: &Kinds, tasks: &[TaskShape], format: Format) -> String {
     let numbers = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let allocated = |task: &TaskShape| {
         let listed = listed(kinds, task.allocated.as_ref()?);
@@ -104,13 +167,25 @@ fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
         ("state", &|task| task.state.to_owned()),
         ("machine", &|task| task.machine.clone().unwrap_or_default()),
     ];
-    let some: [Column; 3] = [
+    let restarts = |task: &TaskShape| match task.restarts {
+        0 => String::new(),
+        many => many.to_string(),
+    };
+    let (now_ms, is_wide) = (unix_ms(), format == Format::Wide);
+    let age = |task: &TaskShape| events::age(now_ms, task.placed_ms);
+    let last_end = |task: &TaskShape| {
+        task.last_end.as_ref().map(|end| end.words().to_owned()).unwrap_or_default()
+    };
+    let wide: [Column; 2] = [("age", &age), ("last end", &last_end)];
+    let some: [Column; 4] = [
+        ("restarts", &restarts),
         ("devices", &|task| numbers(&task.devices)),
         ("cores", &|task| numbers(&task.cores)),
         ("allocated", &|task| allocated(task).unwrap_or_default()),
     ];
     let some = some.into_iter().filter(|(_, of)| tasks.iter().any(|task| !of(task).is_empty()));
-    let shown: Vec<Column> = always.into_iter().chain(some).collect();
+    let wide = wide.into_iter().filter(|_| is_wide);
+    let shown: Vec<Column> = always.into_iter().chain(some).chain(wide).collect();
     let heading: Vec<_> = shown.iter().map(|(name, _)| (*name, Align::Left)).collect();
     let row = |task: &TaskShape| shown.iter().map(|(_, of)| of(task)).collect();
     let rows: Vec<Vec<String>> = tasks.iter().map(row).collect();

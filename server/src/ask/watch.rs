@@ -117,14 +117,17 @@ impl Watch<'_> {
 
     fn line(&self, version: u64, told: proto::TaskStatus) -> String {
         let phase = state(told.phase());
+        let told = proto::TaskStatus { job_name: self.args.name.clone(), ..told };
         let task = TaskShape::new(&self.kinds, told);
         let shape = ChangeShape { version, task };
         if let Some(text) = one_of_many(self.args.ask.output, &shape) {
             return text;
         }
         match &shape.task.machine {
-            Some(machine) => format!("{} {phase} on {}\n", shape.task.task, clean_name(machine)),
-            None => format!("{} {phase}\n", shape.task.task),
+            Some(machine) => {
+                format!("{} {phase} on {}\n", clean_name(&shape.task.task), clean_name(machine))
+            }
+            None => format!("{} {phase}\n", clean_name(&shape.task.task)),
         }
     }
 

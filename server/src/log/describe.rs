@@ -22,13 +22,11 @@ pub(super) fn command(command: &Command) -> String {
         }
         Command::KillJob { job } => format!("kill job {job}"),
         Command::ReportTask { task, machine, report } => {
-            let what = match report {
-                TaskReport::Started => "started",
-                TaskReport::Finished => "finished",
-                TaskReport::Failed => "failed",
-                TaskReport::Lost => "was lost",
-            };
-            format!("task {task} {what} on machine {machine}")
+            format!("task {task} {} on machine {machine}", reported(*report))
+        }
+        Command::ReportEnd { task, machine, report, end } => {
+            let reason = clean(&end.reason.to_string());
+            format!("task {task} {} on machine {machine}: {reason}", reported(*report))
         }
         Command::AdoptTask { task, machine } => format!("adopt task {task} on machine {machine}"),
         Command::SetQuota { tenant, limit: Some(_) } => format!("set quota of {}", clean(tenant)),
@@ -69,5 +67,15 @@ pub(super) fn command(command: &Command) -> String {
         }
         Command::EndHolder { holder } => format!("revoke all names of process {holder}"),
         _ => "a command that this program does not know".to_owned(),
+    }
+}
+
+fn reported(report: TaskReport) -> &'static str {
+    match report {
+        TaskReport::Started => "started",
+        TaskReport::Finished => "finished",
+        TaskReport::Failed => "failed",
+        TaskReport::Lost => "was lost",
+        TaskReport::Restarted => "was started again",
     }
 }

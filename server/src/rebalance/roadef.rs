@@ -9,7 +9,7 @@ use omega_reassign::{
     Budget, Costs, Found, Instance, Problem, ProblemError, Settings, State, Watch, search,
 };
 use omega_run::Stop;
-use omega_workload::table::read_text;
+use omega_workload::compressed::read_text;
 use parking_lot::Mutex;
 use std::fmt::Write;
 use std::num::NonZero;

@@ -2,7 +2,7 @@
 
 use super::settings::{Kept, Replicated, Settings, Start};
 use super::tls::dial;
-use omega_cellstate::{Cell, SharedCell};
+use omega_cellstate::{Cell, HISTORY_BYTES, SharedCell};
 use omega_core::{Command, Kinds, Policy};
 use omega_service::{Host, PeerListener, Peers, SlowCommit, Whoami};
 use omega_store::directory::{
@@ -72,7 +72,9 @@ pub(crate) fn open(
     match &settings.kept {
         Kept::Memory => {
             let me = Whoami { cell: CellId(rand_id()), replica: ReplicaId(1) };
-            let cell = SharedCell::new(new_cell(&settings.kinds));
+            let mut cell = new_cell(&settings.kinds);
+            cell.keep_history(HISTORY_BYTES);
+            let cell = SharedCell::new(cell);
             Ok(Opened { host: Host::memory(cell), me, peers: None })
         }
         Kept::Alone(dir) => {
@@ -168,6 +170,7 @@ fn run(
         incarnation: rand_id() as u64,
         slow,
         torn_tail,
+        history_bytes: HISTORY_BYTES,
         ..omega_store::replica::Settings::default()
     };
     settings.node.seed = rand_id() as u64;

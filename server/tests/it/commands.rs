@@ -120,7 +120,9 @@ memory    32.0 GiB   32.0 GiB      0 B  32.0 GiB   0 B
 disk           0 B        0 B      0 B       0 B   0 B
 gpu              2          2        0         2     0
 ";
-    assert_eq!(cell.ok("machine get b-1"), expected);
+    let told = cell.ok("machine get b-1");
+    let events = told.strip_prefix(expected).unwrap_or_else(|| panic!("{told}"));
+    assert!(events.ends_with("  registered  on b-1\n"), "{events}");
     let one = cell.json("machine get a-2");
     assert_eq!(one["labels"]["place"], "a2");
     assert_eq!(one["resources"]["memory"]["free"], 16_u64 << 30);
@@ -509,8 +511,10 @@ const VERBS: &[&str] = &[
     "job resize",
     "job kill",
     "job watch",
+    "job history",
     "job explain",
     "task list",
+    "task get",
     "task logs",
     "task resize",
     "quota list",

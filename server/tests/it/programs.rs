@@ -176,6 +176,48 @@ fn output_is_read_through_the_cell() {
     assert!(why.contains("there is no task"), "{why}");
 }
 
+const UNLUCKY: &str = r#"
+name = "unlucky"
+[[group]]
+count = 1
+restarts = 1
+request = { cpu = 1 }
+[group.run]
+command = "/bin/sh"
+args = ["-c", "exit 3"]
+restart = { attempts = 1, delay = "10ms" }
+"#;
+
+#[test]
+fn what_happened_is_told_with_reasons() {
+    let cell = Cell::new(&[("unlucky.toml", UNLUCKY)]);
+    let _agent = cell.agent("one");
+    cell.served.ok("job submit -f unlucky.toml");
+    until(|| cell.tasks("unlucky", "failed") == 1);
+    let history = cell.served.json("job history unlucky");
+    let items = history["items"].as_array().unwrap();
+    let events: Vec<&str> = items.iter().map(|one| one["event"].as_str().unwrap()).collect();
+    let run = ["placed", "started", "restarted"];
+    let expected = [&["submitted"], &run[..], &["requeued"], &run[..], &["failed", "ended"]];
+    assert_eq!(events, expected.concat());
+    let end = |event: &str| items.iter().rfind(|one| one["event"] == event).unwrap()["end"].clone();
+    let exit = |restarts: u32| serde_json::json!({ "reason": "exit_code", "number": 3, "message": null, "restarts": restarts });
+    assert_eq!([end("restarted"), end("requeued"), end("failed")], [exit(0), exit(1), exit(1)]);
+    let task = cell.served.json("task get unlucky/0");
+    assert_eq!((&task["task"], &task["state"]), (&"unlucky/0".into(), &"failed".into()));
+    assert_eq!((&task["restarts"], &task["last_end"]), (&3.into(), &exit(1)));
+    let table = cell.served.ok("task get unlucky/0");
+    assert!(table.contains("last end  exit code 3\n"), "{table}");
+    assert!(table.contains("failed     on one: exit code 3, after 1 restart\n"), "{table}");
+    assert!(cell.served.ok("task list --job unlucky").contains("RESTARTS"));
+    assert!(cell.served.ok("machine get one").contains("registered"));
+    let why = cell.served.fails(1, "task get unlucky/1");
+    assert!(why.contains("there is no task unlucky/1"), "{why}");
+    cell.served.ok("job submit absent --cpu 1 -- /no/such/program");
+    until(|| cell.tasks("absent", "failed") == 1);
+    assert!(cell.served.ok("job history absent").contains("exit code 127"));
+}
+
 /// The commands of `docs/run-programs.md` with this beginning, and their documented outputs.
 fn documented(beginning: &str) -> Vec<(String, String)> {
     let page = include_str!("../../../docs/run-programs.md");

@@ -147,17 +147,23 @@ fn tasks_are_moved_displaced_and_checked_by_sequence() {
     ]);
     cell.ok("txn commit -f place.json");
     cell.ok("txn commit -f move.toml");
-    assert_eq!(cell.json("task list --machine m-2")["items"][0]["task"], "j0/0");
+    assert_eq!(cell.json("task list --machine m-2")["items"][0]["task"], "web/0");
     let big = "{\"name\": \"big\", \"precedence\": 9, \"group\": [{\"count\": 1, \
                \"request\": {\"cpu\": 2}, \"devices\": {\"count\": 1}}]}";
     std::fs::write(cell.path().join("big.json"), big).unwrap();
     cell.ok("job submit -f big.json");
     let table = cell.ok("txn commit -f evict.toml");
     assert!(table.contains("eviction  web/1           committed\n"), "{table}");
+    let happened = cell.json("job history web")["items"].clone();
+    let of = |event: &str| happened.as_array().unwrap().iter().find(|one| one["event"] == event);
+    let evicted = of("evicted").unwrap();
+    assert_eq!((&evicted["task"], &evicted["by_job"]), (&json!("web/1"), &json!("big")));
+    assert_eq!((&evicted["machine"], &evicted["scheduler"]), (&json!("m-1"), &json!("by-hand")));
+    assert_eq!(of("released").unwrap()["task"], "web/0");
     let on = cell.json("task list --machine m-1");
     assert_eq!(
         (&on["items"][0]["task"], &on["items"][0]["devices"]),
-        (&"j1/0".into(), &json!([1]))
+        (&"big/0".into(), &json!([1]))
     );
     let (table, _) = refused(&cell, "txn commit -f stale.toml");
     assert!(table.contains("claim  web/2  m-2      machine changed\n"), "{table}");
@@ -267,9 +273,9 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     let cell = cell(&[("grow.toml", grow)]);
     refused(&cell, "txn commit -f three.toml");
     let (said, why) = refused(&cell, "task resize web/0 --cpu 2");
-    assert_eq!(said, "j0/0 was not resized: no room: cpu\n");
+    assert_eq!(said, "web/0 was not resized: no room: cpu\n");
     assert_eq!(why, "omega: 1 of 1 items were refused\n");
-    assert_eq!(cell.ok("task resize web/0 --cpu 500m"), "j0/0 is allocated 0.5 cpu\n");
+    assert_eq!(cell.ok("task resize web/0 --cpu 500m"), "web/0 is allocated 0.5 cpu\n");
     let table = cell.ok("txn commit -f grow.toml");
     assert!(table.contains("resize  web/1           committed\n"), "{table}");
     let of_cpu = |cpu: u64| json!({ "cpu": cpu, "memory": 0, "disk": 0, "gpu": 0 });
@@ -277,20 +283,20 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
         |index: usize| cell.json("task list --job web")["items"][index]["allocated"].clone();
     assert_eq!((holds(0), holds(1), holds(2)), (of_cpu(500), of_cpu(1500), Value::Null));
     // Kinds that are not named stay. An allocation equal to the group's request is not recorded.
-    assert_eq!(cell.ok("task resize web/1 --memory 0"), "j0/1 is allocated 1.5 cpu\n");
-    assert_eq!(cell.ok("task resize web/1 --cpu 1"), "j0/1 is allocated 1 cpu\n");
+    assert_eq!(cell.ok("task resize web/1 --memory 0"), "web/1 is allocated 1.5 cpu\n");
+    assert_eq!(cell.ok("task resize web/1 --cpu 1"), "web/1 is allocated 1 cpu\n");
     assert_eq!(holds(1), Value::Null);
     let table = cell.ok("task list --job web");
     assert!(table.contains("  ALLOCATED\n") && table.contains("  0.5 cpu\n"), "{table}");
-    assert_eq!(cell.ok("task resize web/1 --cpu 0"), "j0/1 is allocated nothing\n");
+    assert_eq!(cell.ok("task resize web/1 --cpu 0"), "web/1 is allocated nothing\n");
     assert_eq!(holds(1), of_cpu(0));
     assert!(cell.ok("task list --job web").contains("  nothing\n"));
-    assert_eq!(cell.ok("task resize web/1 --memory 0"), "j0/1 is allocated nothing\n");
+    assert_eq!(cell.ok("task resize web/1 --memory 0"), "web/1 is allocated nothing\n");
     cell.ok("task resize web/1 --cpu 1");
     let (said, _) = refused(&cell, "task resize web/2 --cpu 1");
-    assert_eq!(said, "j0/2 was not resized: task not placed\n");
+    assert_eq!(said, "web/2 was not resized: task not placed\n");
     let (said, _) = refused(&cell, "task resize web/9 --cpu 1");
-    assert_eq!(said, "j0/9 was not resized: unknown task\n");
+    assert_eq!(said, "web/9 was not resized: unknown task\n");
     cell.fails(2, "task resize web --cpu 1");
     let why = cell.fails(2, "task resize web/0");
     assert!(why.contains("give the new amounts"), "{why}");

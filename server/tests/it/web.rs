@@ -95,6 +95,16 @@ fn the_data_is_that_of_the_cell() {
     assert_eq!(job["job"]["tasks"]["pending"], 2);
     assert_eq!(job["groups"][0]["request"]["cpu"], 9000);
     assert_eq!(job["tasks"].as_array().unwrap().len(), 2);
+    let happened = json(port, "/api/v1/events?job=wide");
+    assert_eq!(
+        (&happened["items"][0]["event"], &happened["more"]),
+        (&"submitted".into(), &false.into())
+    );
+    let drained = json(port, "/api/v1/events?machine=b-3&limit=1");
+    assert_eq!(
+        (&drained["items"][0]["event"], &drained["more"]),
+        (&"drained".into(), &true.into())
+    );
     let why = json(port, "/api/v1/explain?job=wide");
     assert!(why["summary"].as_str().unwrap().contains("machines"), "{why}");
     assert!(why["text"].as_str().unwrap().contains("what would help"), "{why}");

@@ -40,6 +40,8 @@ pub struct Settings {
     pub slow: Duration,
     /// Treatment of a torn end of its log.
     pub torn_tail: TornTail,
+    /// Bytes of events that its cell keeps for people; 0: none.
+    pub history_bytes: usize,
 }
 
 impl Default for Settings {
@@ -57,6 +59,7 @@ impl Default for Settings {
             // The shortest election timeout: a longer delay is not one slow disk, for which the others make up.
             slow: Duration::from_millis(500),
             torn_tail: TornTail::Doubt,
+            history_bytes: 0,
         }
     }
 }

@@ -289,6 +289,8 @@ impl Replica {
         assert_eq!(agreed.membership, offer.membership, "the offer and the file are of one leader");
         failpoint!("snapshot-install");
         let mut state = self.applied.lock();
+        let mut cell = cell;
+        cell.adopt_history(&mut state.cell);
         state.cell = *cell;
         state.position = position;
         state.installed += 1;

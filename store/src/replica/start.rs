@@ -220,6 +220,8 @@ pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartE
         entries,
         doubt,
     };
+    let mut cell = cell;
+    cell.keep_history(settings.history_bytes);
     let start = super::Start { node, cell, fingerprint: agreed.fingerprint };
     Ok(Started {
         replica: Replica::new(start, settings),

@@ -43,6 +43,8 @@ pub struct Generator {
     demand_profiles: Dice,
     /// Separate generator for programs and payloads.
     programs: Dice,
+    /// Separate generator for ends of programs and restarts.
+    ends: Dice,
     /// Separate generator for allocations that differ from the group's request.
     held: Option<Dice>,
     /// Separate generator for exclusive cores.
@@ -72,6 +74,7 @@ impl Generator {
             planner: None,
             demand_profiles: Dice::new(seed ^ 0xC42E),
             programs: Dice::new(seed ^ 0x9206),
+            ends: Dice::new(seed ^ 0xE4D5),
             held: None,
             cores: None,
             licences: None,
@@ -227,7 +230,7 @@ impl Generator {
             _ => self.some_machine(reference),
         };
         let report = *self.dice.pick(&[Started, Started, Finished, Failed, Failed, Lost]);
-        Command::ReportTask { task, machine, report }
+        self.report((task, machine), report)
     }
 
     fn set_quota(&mut self) -> Command {

@@ -1,7 +1,10 @@
 //! Random programs and payloads, some of them beyond their bounds.
 
 use super::Generator;
-use omega_core::{EnvVar, HealthCheck, NamedPort, Probe, RestartPolicy, Run, TaskGroup, Text};
+use omega_core::{
+    Command, EndReason, EnvVar, HealthCheck, MachineId, NamedPort, Probe, RestartPolicy, Run,
+    RunEnd, TaskGroup, TaskId, TaskReport, Text,
+};
 use std::sync::Arc;
 
 impl Generator {
@@ -41,6 +44,27 @@ impl Generator {
         let delay_ms = *dice.pick(&[0, 100, 1000, 3_600_000, 3_600_001]);
         run.restart = RestartPolicy { attempts: dice.below(3) as u32, delay_ms };
         group.run = Some(Arc::new(run));
+    }
+
+    /// A report of a task, now and then with the end of its program, or of a restart instead.
+    pub(super) fn report(
+        &mut self,
+        (task, machine): (TaskId, MachineId),
+        report: TaskReport,
+    ) -> Command {
+        let dice = &mut self.ends;
+        if !dice.chance(30) {
+            return Command::ReportTask { task, machine, report };
+        }
+        let report = if dice.chance(20) { TaskReport::Restarted } else { report };
+        let reason = match dice.below(4) {
+            0 => EndReason::Signal(9),
+            1 => EndReason::OutOfMemory,
+            2 => EndReason::not_started("no such file"),
+            _ => EndReason::ExitCode(dice.below(256) as i32),
+        };
+        let end = RunEnd { reason, restarts: dice.below(3) as u32 };
+        Command::ReportEnd { task, machine, report, end }
     }
 
     fn argument(&mut self) -> Text {

@@ -130,6 +130,7 @@ impl Reference {
             TaskReport::Started if task.state == TaskState::Running(machine) => {
                 return Ok(Outcome::Done(self.version));
             }
+            TaskReport::Restarted => return Ok(Outcome::Done(self.version)),
             TaskReport::Started => TaskState::Running(machine),
             TaskReport::Finished => TaskState::Finished,
             TaskReport::Failed if task.failures >= restarts => TaskState::Failed,

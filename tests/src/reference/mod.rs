@@ -205,6 +205,10 @@ impl Reference {
             Command::ReportTask { task, machine, report } => {
                 self.report_task(task, machine, report)
             }
+            // The end is for the history alone, which is no part of the state.
+            Command::ReportEnd { task, machine, report, end: _ } => {
+                self.report_task(task, machine, report)
+            }
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(tenant, limit),
             Command::SetPolicy(policy) => {

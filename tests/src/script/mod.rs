@@ -175,6 +175,7 @@ impl World {
             "finished" => TaskReport::Finished,
             "failed" => TaskReport::Failed,
             "lost" => TaskReport::Lost,
+            "restarted" => TaskReport::Restarted,
             other => panic!("no report: {other}"),
         };
         Command::ReportTask { task, machine, report }

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 /// Options of `omega-sim swf`.
 #[derive(Debug, Args)]
 pub struct SwfArgs {
-    /// The log, plain or compressed with gzip
+    /// The log, plain or compressed with gzip or Zstandard
     file: PathBuf,
     /// Scheduling policy
     #[arg(long, value_enum, default_value = "all")]

@@ -1,12 +1,13 @@
 //! Machines with devices and a list of tasks, from tables in the form of Alibaba's "openb" trace.
 //!
 //! Machines: `cpu_milli, memory_mib, gpu, model`; those without devices are ignored. Tasks: `cpu_milli, memory_mib,
-//! num_gpu, gpu_milli`, and optionally `gpu_spec`, the accepted models, separated by `|`. Plain or gzip; other columns
+//! num_gpu, gpu_milli`, and optionally `gpu_spec`, the accepted models, separated by `|`. Plain or compressed; other columns
 //! are ignored.
 
 use super::machine::{DeviceMachine, Models, Shape};
 use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI, DEVICES_MAX};
 use omega_workload::LoadError;
+use omega_workload::compressed::{plain_name, stored};
 use omega_workload::table::Table;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 const MODELS_MAX: usize = Models::BITS as usize;
 
 const LIST_PREFIX: &str = "openb_pod_list_";
-const LIST_SUFFIX: &str = ".csv.gz";
+const LIST_SUFFIX: &str = ".csv";
 
 /// Input of a simulation.
 #[derive(Clone, Debug)]
@@ -47,13 +48,13 @@ impl Input {
 /// The file of machines in a folder of the trace.
 #[must_use]
 pub fn machines_file(dir: &Path) -> PathBuf {
-    dir.join("openb_node_list_gpu_node.csv.gz")
+    stored(&dir.join("openb_node_list_gpu_node.csv"))
 }
 
 /// The file of a list of tasks in a folder of the trace.
 #[must_use]
 pub fn tasks_file(dir: &Path, list: &str) -> PathBuf {
-    dir.join(format!("{LIST_PREFIX}{list}{LIST_SUFFIX}"))
+    stored(&dir.join(format!("{LIST_PREFIX}{list}{LIST_SUFFIX}")))
 }
 
 /// The names of the lists of a folder, ascending.
@@ -66,7 +67,9 @@ pub fn lists(dir: &Path) -> Result<Vec<String>, LoadError> {
     for entry in std::fs::read_dir(dir).map_err(cannot)? {
         let name = entry.map_err(cannot)?.file_name();
         let name = name.to_string_lossy();
-        let list = name.strip_prefix(LIST_PREFIX).and_then(|rest| rest.strip_suffix(LIST_SUFFIX));
+        let list = plain_name(&name)
+            .strip_prefix(LIST_PREFIX)
+            .and_then(|rest| rest.strip_suffix(LIST_SUFFIX));
         lists.extend(list.map(str::to_owned));
     }
     if lists.is_empty() {
@@ -74,6 +77,7 @@ pub fn lists(dir: &Path) -> Result<Vec<String>, LoadError> {
         return Err(LoadError::new(dir, message));
     }
     lists.sort();
+    lists.dedup();
     Ok(lists)
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the CSV reader through its public API.
 
-use super::load;
+use super::{Tables, load, open_all};
+use crate::stream::{Window, whole};
 use crate::testing::{folder, message};
 use crate::{LoadError, RunTime, Workload};
 use omega_core::{
@@ -188,4 +189,61 @@ fn there_are_at_most_sixteen_kinds() {
     let (dir, result) = read(&header, JOBS);
     let expected = "machines.csv:1: resource:r12: 17 resource kinds, at most 16 are allowed";
     assert_eq!(message(dir.path(), result), expected);
+}
+
+/// Reads three tables; the message of an error names files without their folder.
+fn read_placed(placements: &str) -> Result<Vec<Vec<(u32, u32)>>, String> {
+    let dir = folder(&[
+        ("machines.csv", "name,cpu,memory,count\nm,4,16Gi,2\nn,4,16Gi,\n"),
+        ("jobs.csv", "name,count,cpu,memory,arrival_s\nj,3,1,1Gi,\nk,1,1,1Gi,\nlate,1,1,1Gi,5\n"),
+        ("placements.csv", placements),
+    ]);
+    let [machines, jobs, placements] =
+        ["machines.csv", "jobs.csv", "placements.csv"].map(|name| dir.path().join(name));
+    let tables = Tables { machines: &machines, jobs: &jobs, placements: Some(&placements) };
+    let workload = open_all(&tables, Window::Bounded).and_then(|mut stream| whole(&mut stream));
+    match workload {
+        Ok(workload) => Ok(workload.arrivals.into_iter().map(|arrival| arrival.placed).collect()),
+        error => Err(message(dir.path(), error)),
+    }
+}
+
+#[test]
+fn placements_name_jobs_and_machines() {
+    let placed = |text| read_placed(text).unwrap();
+    assert_eq!(placed("job,machine\n"), [vec![], vec![], vec![]]);
+    assert_eq!(
+        placed("machine,job,task\nn,j,\nm-1,j,0\nm-0,k,0\n"),
+        [vec![(0, 1), (1, 2)], vec![(0, 0)], vec![]]
+    );
+}
+
+#[test]
+fn faults_of_placements_are_told_in_one_line() {
+    for (text, expected) in [
+        ("job\nj\n", ":1: machine: the column is missing"),
+        ("job,machine,n\nj,n,1\n", ":1: n: there is no such column; there are: job, machine, task"),
+        (
+            "job,machine\nj,m\n",
+            ":2: machine: \"m\" is not in the table of machines; correct either",
+        ),
+        ("job,machine\nk,n\nx,n\n", ":3: job: \"x\" is not in the table of jobs; correct either"),
+        ("job,machine\n,n\n", ":2: job: is empty"),
+        ("job,machine,task\nj,n,3\n", ":2: task: 3: \"j\" has 3 tasks; give a number below 3"),
+        (
+            "job,machine,task\nj,n,1\nj,n,1\n",
+            ":3: task: task 1 of \"j\" has two placements; remove one",
+        ),
+        (
+            "job,machine\nk,n\nk,n\n",
+            ":3: job: \"k\" has 1 tasks, and more placements; remove this row",
+        ),
+        (
+            "job,machine\nlate,n\n",
+            ":2: job: \"late\" arrives 5 s after the start, and only jobs of the start have placements; set its \
+             arrival_s to 0 or remove the row",
+        ),
+    ] {
+        assert_eq!(read_placed(text).unwrap_err(), format!("placements.csv{expected}"), "{text}");
+    }
 }

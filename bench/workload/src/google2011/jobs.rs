@@ -7,6 +7,7 @@
 
 use super::machines::Machines;
 use super::{kinds, since_start};
+use crate::compressed::stored;
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window};
 use crate::table::{Column, Row, Table};
@@ -38,7 +39,7 @@ pub struct JobStream {
 pub fn open(dir: &Path) -> Result<JobStream, LoadError> {
     let mut machines = Machines::open(dir, Overcommit::none())?;
     let start = machines.read_start()?;
-    let file = dir.join("jobs_dev_days0-10.csv.gz");
+    let file = stored(&dir.join("jobs_dev_days0-10.csv"));
     let table = Table::open(&file)?;
     let [submit, run, class, user] = table.find(["submit_us", "run_us", "class", "user"])?;
     let columns = Columns { submit, run, class, user };

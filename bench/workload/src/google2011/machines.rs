@@ -1,6 +1,7 @@
 //! The machines of the trace: initial ones, and changes over 29 days.
 
 use super::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, since_start};
+use crate::compressed::stored;
 use crate::decimal::Rounding;
 use crate::stream::Window;
 use crate::stream::order::Order;
@@ -52,7 +53,7 @@ enum Said {
 
 impl Machines {
     pub(super) fn open(dir: &Path, overcommit: Overcommit) -> Result<Machines, LoadError> {
-        let table = Table::open(&dir.join("machine_events_compact.csv.gz"))?;
+        let table = Table::open(&stored(&dir.join("machine_events_compact.csv")))?;
         let [time, id, event] = table.find(["time", "machine", "event"])?;
         let [platform, cpu, memory] = table.find(["platform", "cpu", "mem"])?;
         let columns = Columns { time, id, event, platform, cpu, memory };

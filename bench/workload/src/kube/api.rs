@@ -37,19 +37,34 @@ macro_rules! objects {
     )*};
 }
 
+/// Metadata of every object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", expecting = "an object")]
+pub struct Metadata {
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    #[serde(deserialize_with = "or_default")]
+    pub namespace: String,
+    #[serde(deserialize_with = "or_default")]
+    pub uid: String,
+    #[serde(rename = "resourceVersion", deserialize_with = "or_default")]
+    pub version: String,
+    #[serde(deserialize_with = "or_default")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "or_default")]
+    pub annotations: BTreeMap<String, String>,
+    #[serde(rename = "ownerReferences", deserialize_with = "or_default")]
+    pub owners: Vec<Owner>,
+    #[serde(rename = "creationTimestamp", deserialize_with = "or_default")]
+    pub created: String,
+    #[serde(rename = "deletionTimestamp", deserialize_with = "or_default")]
+    pub deleted: Option<String>,
+    /// The error for which only a part of the object was read. No field of Kubernetes.
+    #[serde(skip)]
+    pub unreadable: Option<String>,
+}
+
 objects! {
-    /// Metadata of every object.
-    Metadata {
-        "name" name: String,
-        "namespace" namespace: String,
-        "uid" uid: String,
-        "resourceVersion" version: String,
-        "labels" labels: BTreeMap<String, String>,
-        "annotations" annotations: BTreeMap<String, String>,
-        "ownerReferences" owners: Vec<Owner>,
-        "creationTimestamp" created: String,
-        "deletionTimestamp" deleted: Option<String>,
-    }
     /// Owner of an object.
     Owner {
         "kind" kind: String,
@@ -292,6 +307,10 @@ objects! {
     DisruptionBudget {
         "metadata" metadata: Metadata,
         "spec" spec: DisruptionBudgetSpec,
+        "status" status: DisruptionBudgetStatus,
+    }
+    DisruptionBudgetStatus {
+        "disruptionsAllowed" allowed: i64,
     }
     DisruptionBudgetSpec {
         "selector" selector: Option<LabelSelector>,

@@ -9,12 +9,10 @@ use super::api::{
     StorageClass,
 };
 use crate::LoadError;
-use crate::table::describe;
-use flate2::read::MultiGzDecoder;
+use crate::compressed::{self, describe};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::Path;
 
 /// The objects of a cluster file, in the order of the file.
@@ -105,15 +103,7 @@ impl Place {
 
 /// The text of a file that may be compressed.
 pub fn read_text(file: &Path) -> Result<String, Fault> {
-    let cannot = |error: std::io::Error| Fault::file(format!("cannot be read: {error}"));
-    let mut bytes = std::fs::read(file).map_err(cannot)?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut plain = Vec::new();
-        let read = MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut plain);
-        read.map_err(|error| Fault::file(describe(&error)))?;
-        bytes = plain;
-    }
-    let text = String::from_utf8(bytes).map_err(|_| Fault::file("is not UTF-8 text"))?;
+    let text = compressed::read_text(file).map_err(|error| Fault::file(describe(&error)))?;
     Ok(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
         None => text,

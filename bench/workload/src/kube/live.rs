@@ -13,6 +13,7 @@ use super::request::{nominal_request, pod_request};
 use super::rules::{self, Surroundings};
 use super::selector::Namespaces;
 use omega_core::{Job, JobKind, Kinds, Labels, Machine, Precedence, Preemption, TaskGroup, Text};
+use std::collections::BTreeSet;
 
 /// The converter of a live cluster's objects.
 pub struct Converter {
@@ -46,7 +47,39 @@ impl Converter {
         node::machine(node, &self.kinds).0
     }
 
-    /// Converts a pod to a job with one task. It never preempts, because an eviction in the cell deletes no pod.
+    /// Takes in the labels of a namespace. Returns whether that may concern rules of pods.
+    pub fn namespace_changed(&mut self, namespace: &Namespace) -> bool {
+        self.around.namespaces.set(namespace)
+    }
+
+    /// Takes in the deletion of a namespace. Returns whether that may concern rules of pods.
+    pub fn namespace_deleted(&mut self, name: &str) -> bool {
+        self.around.namespaces.remove(name)
+    }
+
+    /// Takes in a list of all namespaces. Returns whether anything has changed.
+    pub fn namespaces_listed(&mut self, all: &[Namespace]) -> bool {
+        let listed: BTreeSet<&str> = all.iter().map(|one| one.metadata.name.as_str()).collect();
+        let known = self.around.namespaces.names();
+        let gone: Vec<String> =
+            known.filter(|name| !listed.contains(name.as_str())).cloned().collect();
+        let removed = gone.iter().filter(|name| self.namespace_deleted(name)).count();
+        let changed = all.iter().filter(|one| self.namespace_changed(one)).count();
+        removed + changed > 0
+    }
+
+    /// Whether a pod's rules depend on the labels of namespaces.
+    #[must_use]
+    pub fn selects_namespaces(pod: &Pod) -> bool {
+        let affinity = &pod.spec.affinity;
+        let both = [&affinity.pod, &affinity.anti];
+        both.into_iter().any(|rules| {
+            let preferred = rules.preferred.iter().map(|weighted| &weighted.term);
+            rules.required.iter().chain(preferred).any(|term| term.namespace_selector.is_some())
+        })
+    }
+
+    /// Converts a pod to a job with one task. The policy of its preemption is that of the pod.
     #[must_use]
     pub fn job(&self, pod: &Pod, name: Text, scheduler: Text) -> Job {
         let (request, nominal) = (pod_request(&pod.spec), nominal_request(&pod.spec));
@@ -61,7 +94,10 @@ impl Converter {
             tenant: pod::namespace(pod).into(),
             scheduler,
             precedence: Precedence(pod.spec.priority),
-            preemption: Preemption::Never,
+            preemption: match pod.spec.preemption_policy.as_str() {
+                "Never" => Preemption::Never,
+                _ => Preemption::LowerPrecedence,
+            },
             kind: JobKind::Service,
             ..Job::batch(name, group)
         }

@@ -97,6 +97,12 @@ pub(super) fn required_machines(
     Some(terms.map(both).collect())
 }
 
+/// The labels of a namespace, with that of its name.
+fn with_name(name: &str, labels: &BTreeMap<String, String>) -> omega_core::Labels {
+    let own = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    own.chain([(NAMESPACE_NAME, name)]).collect()
+}
+
 /// The known namespaces with their labels.
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
@@ -111,10 +117,6 @@ impl Namespaces {
         objects: &'a [Namespace],
         others: impl IntoIterator<Item = &'a str>,
     ) -> Namespaces {
-        let with_name = |name: &str, labels: &BTreeMap<String, String>| {
-            let own = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-            own.chain([(NAMESPACE_NAME, name)]).collect()
-        };
         let mut labels = BTreeMap::new();
         for name in others {
             labels.entry(name.to_owned()).or_insert_with(|| with_name(name, &BTreeMap::new()));
@@ -124,6 +126,24 @@ impl Namespaces {
             labels.insert(name.clone(), with_name(name, &object.metadata.labels));
         }
         Namespaces { labels, described: !objects.is_empty() }
+    }
+
+    /// Adds a namespace, or changes its labels. Returns whether that changed anything.
+    pub(super) fn set(&mut self, object: &Namespace) -> bool {
+        self.described = true;
+        let name = &object.metadata.name;
+        let new = with_name(name, &object.metadata.labels);
+        self.labels.insert(name.clone(), new.clone()).as_ref() != Some(&new)
+    }
+
+    /// Removes a namespace. Returns whether it was there.
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        self.labels.remove(name).is_some()
+    }
+
+    /// The names of all namespaces.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.labels.keys()
     }
 
     /// Tenants whose pods a term considers.

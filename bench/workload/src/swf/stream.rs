@@ -9,6 +9,7 @@
 //!   stream holds a window of them ([`crate::stream`]).
 
 use super::{Header, Log, LoggedJob};
+use crate::compressed::{plain_name, stored};
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window};
 use crate::{Arrival, LoadError, RunTime};
@@ -18,9 +19,6 @@ use std::path::{Path, PathBuf};
 
 /// Time between the start of the workload and the first job.
 const BEFORE_MS: u64 = 1000;
-
-/// Suffixes of log files.
-const ENDINGS: [&str; 3] = [".swf.gz", ".swf", ""];
 
 /// A log, as a stream.
 pub struct SwfStream {
@@ -44,7 +42,7 @@ pub fn find(data: &Path, name: Option<&str>) -> Result<PathBuf, LoadError> {
     let name = name.ok_or_else(|| {
         LoadError::new(data, "is a folder: name a log in it by --cell, or the file itself")
     })?;
-    let files = ENDINGS.map(|ending| data.join(format!("{name}{ending}")));
+    let files = [stored(&data.join(format!("{name}.swf"))), data.join(name)];
     let found = files.into_iter().find(|file| file.is_file());
     found.ok_or_else(|| LoadError::new(data, format!("there is no log {name:?}")))
 }
@@ -60,7 +58,7 @@ pub fn open(
 ) -> Result<SwfStream, LoadError> {
     let log = Log::open(file)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.trim_end_matches(".gz").trim_end_matches(".swf").to_owned();
+    let name = plain_name(&name).trim_end_matches(".swf").to_owned();
     let jobs_at = JobsAt { file: file.to_path_buf(), column: "job number" };
     let mut stream = SwfStream {
         head: Head::new(name, Kinds::standard(), Vec::new(), jobs_at),

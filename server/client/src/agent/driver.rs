@@ -4,14 +4,14 @@
 
 use super::directives::Incoming;
 use super::endings::Endings;
-use super::records::{Follows, Records, Told};
+use super::records::{Follows, Records, Reported, Told};
 use super::{AgentSettings, Found, LogPart, Order, PAUSE};
 use crate::connect::{Connection, Connections, ORDERS_BYTES_MAX};
 use crate::convert;
 use crate::proto::agent_service_client::AgentServiceClient;
 use crate::proto::{self, AgentReport};
 use crate::{ApiError, ErrorCode};
-use omega_core::{Amounts, MachineId, TaskId, TaskReport};
+use omega_core::{Amounts, MachineId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -44,7 +44,7 @@ const BEHIND: usize = 64;
 #[derive(Debug)]
 pub(super) enum Said {
     Attach(MachineId),
-    Task(MachineId, TaskId, TaskReport),
+    Task(Reported),
     Load(MachineId, Amounts),
     Capacity(MachineId, Amounts),
     Found(Found),
@@ -264,7 +264,7 @@ impl Driver {
     }
 
     /// Handles a message of the user. Returns the report for the cell.
-    fn take(&mut self, said: Said) -> Option<(MachineId, TaskId, TaskReport)> {
+    fn take(&mut self, said: Said) -> Option<Reported> {
         match said {
             Said::Capacity(machine, has) => self.endings.has(machine, has),
             Said::Found(found) => {
@@ -275,13 +275,13 @@ impl Driver {
             Said::Attach(machine) => _ = self.machines.insert(machine),
             Said::Log(read, part) => self.logs.push(log_part(read, part)),
             Said::Load(machine, used) => _ = self.loads.insert(machine, used),
-            Said::Task(machine, task, report) => {
-                if report != TaskReport::Started {
-                    let orders = self.endings.ended(machine, task);
+            Said::Task(reported) => {
+                if !matches!(reported.report, TaskReport::Started | TaskReport::Restarted) {
+                    let orders = self.endings.ended(reported.machine, reported.task);
                     self.order(orders);
                 }
-                let concerns = self.records.report(machine, task, report);
-                return concerns.then_some((machine, task, report));
+                let concerns = self.records.report(&reported);
+                return concerns.then_some(reported);
             }
         }
         None
@@ -349,12 +349,16 @@ fn incarnations(ids: &[MachineId]) -> Vec<u32> {
     }
 }
 
-fn write(reports: &[(MachineId, TaskId, TaskReport)], message: &mut AgentReport) {
-    for (machine, task, report) in reports {
+fn write(reports: &[Reported], message: &mut AgentReport) {
+    let has_ends = reports.iter().any(|reported| reported.end.is_some());
+    for Reported { machine, task, report, end } in reports {
         message.task_jobs.push(task.job.0);
         message.task_indices.push(task.index);
         message.task_slots.push(machine.slot);
         message.task_incarnations.push(machine.incarnation);
         message.task_reports.push(proto::TaskReport::from(*report).into());
+        if has_ends {
+            message.task_ends.push(end.as_ref().map(Into::into).unwrap_or_default());
+        }
     }
 }

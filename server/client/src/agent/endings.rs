@@ -225,7 +225,7 @@ impl Endings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::records::{Records, Told};
+    use super::super::records::{Records, Reported, Told};
     use super::*;
     use omega_core::{JobId, JobKind, TaskReport};
 
@@ -385,7 +385,9 @@ mod tests {
         assert_eq!(orders, [stop(0, 1000)], "nothing starts yet");
         let killed = |index| Order::Kill { task: id(index), machine: HERE };
         assert_eq!(endings.due(300), [killed(1), start(2, 2, 0)]);
-        assert!(!records.report(HERE, id(0), TaskReport::Finished), "it concerns the cell no more");
+        let report = TaskReport::Finished;
+        let late = Reported { machine: HERE, task: id(0), report, end: None };
+        assert!(!records.report(&late), "it concerns the cell no more");
         assert_eq!(endings.ended(HERE, id(0)), [start(3, 2, 0)]);
     }
 }

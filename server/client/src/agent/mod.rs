@@ -53,9 +53,10 @@ use crate::proto::{self, machine_ref};
 use crate::{ApiError, ErrorCode, before_another_try};
 use driver::{Driver, Said};
 use omega_core::{
-    Amounts, JobKind, Labels, Machine, MachineId, Payload, Port, Run, Taint, TaskId, TaskReport,
-    Text,
+    Amounts, JobKind, Labels, Machine, MachineId, Payload, Port, Run, RunEnd, Taint, TaskId,
+    TaskReport, Text,
 };
+use records::Reported;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -316,7 +317,12 @@ impl Agent {
     /// Reports the outcome of a task. The end of a stopped task is not sent to the cell; it only
     /// frees the task's resources here.
     pub fn report(&self, machine: MachineId, task: TaskId, report: TaskReport) {
-        self.say(Said::Task(machine, task, report));
+        self.say(Said::Task(Reported { machine, task, report, end: None }));
+    }
+
+    /// Reports about a task as [`Agent::report`] does, with the end of a run of its program.
+    pub fn report_end(&self, machine: MachineId, task: TaskId, report: TaskReport, end: RunEnd) {
+        self.say(Said::Task(Reported { machine, task, report, end: Some(end) }));
     }
 
     /// Reports a machine's measured load. Call it only for changes, because each report is a write.

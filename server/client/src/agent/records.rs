@@ -4,18 +4,28 @@
 //! is sent again on a new stream.
 
 use super::{Found, LogRead, Order, Task};
-use omega_core::{Amounts, MachineId, TaskId, TaskReport};
+use omega_core::{Amounts, MachineId, RunEnd, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Phase of a task, as far as its agent knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     /// It was ordered.
     Ordered,
     /// It runs.
     Running,
     /// It has ended like this, and the cell has not confirmed it.
-    Ended(TaskReport),
+    Ended(TaskReport, Option<RunEnd>),
+}
+
+/// Report about a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reported {
+    pub(super) machine: MachineId,
+    pub(super) task: TaskId,
+    pub(super) report: TaskReport,
+    /// The end of a run of its program, if it is known.
+    pub(super) end: Option<RunEnd>,
 }
 
 /// The tasks of all machines of an agent.
@@ -28,7 +38,7 @@ pub(super) struct Records {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Follows {
     pub(super) orders: Vec<Order>,
-    pub(super) reports: Vec<(MachineId, TaskId, TaskReport)>,
+    pub(super) reports: Vec<Reported>,
 }
 
 /// Messages for the cell at once.
@@ -79,12 +89,14 @@ impl Records {
 
     /// Records a task's outcome. Returns whether to report it to the cell: the outcome of a stopped
     /// task is not reported.
-    pub(super) fn report(&mut self, machine: MachineId, task: TaskId, report: TaskReport) -> bool {
-        let Some((phase, _)) = self.tasks.get_mut(&(machine, task)) else { return false };
-        match (*phase, report) {
-            (Phase::Ended(_), _) => return false,
+    pub(super) fn report(&mut self, reported: &Reported) -> bool {
+        let place = (reported.machine, reported.task);
+        let Some((phase, _)) = self.tasks.get_mut(&place) else { return false };
+        match (&*phase, reported.report) {
+            (Phase::Ended(..), _) => return false,
+            (_, TaskReport::Restarted) => {}
             (_, TaskReport::Started) => *phase = Phase::Running,
-            (_, ended) => *phase = Phase::Ended(ended),
+            (_, ended) => *phase = Phase::Ended(ended, reported.end.clone()),
         }
         true
     }
@@ -102,7 +114,7 @@ impl Records {
                 follows.orders.push(Order::Stop { task, machine, grace_ms: 0 });
             }
             // It has ended by itself, and this confirms its report.
-            Some((Phase::Ended(_), _)) | None => {}
+            Some((Phase::Ended(..), _)) | None => {}
         }
     }
 
@@ -113,14 +125,17 @@ impl Records {
             follows.orders.push(Order::Start(task));
             return;
         };
-        match *phase {
+        let said = |report, end| Reported { machine, task: id, report, end };
+        match phase {
             Phase::Running if !is_running => {
-                follows.reports.push((machine, id, TaskReport::Started));
+                follows.reports.push(said(TaskReport::Started, None));
             }
-            Phase::Ended(ended) if is_new_stream => follows.reports.push((machine, id, ended)),
+            Phase::Ended(ended, end) if is_new_stream => {
+                follows.reports.push(said(*ended, end.clone()));
+            }
             _ => {}
         }
-        if !matches!(phase, Phase::Ended(_)) && *held != task.request {
+        if !matches!(phase, Phase::Ended(..)) && *held != task.request {
             held.clone_from(&task.request);
             follows.orders.push(Order::Resize { task: id, machine, to: task.request });
         }
@@ -130,7 +145,7 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{JobId, JobKind};
+    use omega_core::{EndReason, JobId, JobKind};
 
     const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
 
@@ -159,6 +174,13 @@ mod tests {
         Told { whole: [HERE].into(), starts, ..Told::default() }
     }
 
+    /// A report of a task here, with the end of its program where it failed.
+    fn said(index: u32, report: TaskReport) -> Reported {
+        let end = RunEnd { reason: EndReason::ExitCode(7), restarts: 2 };
+        let end = (report == TaskReport::Failed).then_some(end);
+        Reported { machine: HERE, task: id(index), report, end }
+    }
+
     fn stop(index: u32) -> Told {
         Told { stops: vec![(HERE, id(index))], ..Told::default() }
     }
@@ -172,21 +194,22 @@ mod tests {
         let mut records = Records::default();
         let first = records.hear(whole(vec![(task(0), false), (task(1), false), (task(2), false)]));
         assert_eq!(first.orders.len(), 3);
-        assert!((0..3).all(|index| records.report(HERE, id(index), TaskReport::Started)));
-        assert!(records.report(HERE, id(1), TaskReport::Finished));
+        assert!((0..3).all(|index| records.report(&said(index, TaskReport::Started))));
+        assert!(records.report(&said(1, TaskReport::Restarted)), "it runs on");
+        assert!(records.report(&said(1, TaskReport::Failed)));
         let again = records.hear(whole(vec![(task(0), false), (task(1), true), (task(3), false)]));
         let stopped = Order::Stop { task: id(2), machine: HERE, grace_ms: 0 };
         assert_eq!(again.orders, [stopped, Order::Start(task(3))]);
-        let said = [(HERE, id(0), TaskReport::Started), (HERE, id(1), TaskReport::Finished)];
-        assert_eq!(again.reports, said, "what the cell does not know is said again");
+        let again_said = [said(0, TaskReport::Started), said(1, TaskReport::Failed)];
+        assert_eq!(again.reports, again_said, "what the cell does not know is said again");
     }
 
     #[test]
     fn a_confirmed_end_lets_the_task_begin_anew() {
         let mut records = Records::default();
         records.hear(start(0, false));
-        assert!(records.report(HERE, id(0), TaskReport::Failed));
-        assert!(!records.report(HERE, id(0), TaskReport::Finished), "it has ended");
+        assert!(records.report(&said(0, TaskReport::Failed)));
+        assert!(!records.report(&said(0, TaskReport::Finished)), "it has ended");
         assert_eq!(records.hear(start(0, false)), Follows::default(), "not confirmed yet");
         let both = Told { stops: vec![(HERE, id(0))], ..start(0, false) };
         assert_eq!(records.hear(both).orders, [Order::Start(task(0))]);
@@ -195,7 +218,7 @@ mod tests {
             [Order::Stop { task: id(0), machine: HERE, grace_ms: 0 }]
         );
         assert_eq!(records.hear(stop(0)), Follows::default());
-        assert!(!records.report(HERE, id(0), TaskReport::Finished), "it concerns nobody");
+        assert!(!records.report(&said(0, TaskReport::Finished)), "it concerns nobody");
     }
 
     #[test]
@@ -209,10 +232,10 @@ mod tests {
         let order =
             |amount| Order::Resize { task: id(0), machine: HERE, to: Amounts::new([amount]) };
         assert_eq!(records.hear(resized(2, false)).orders, [order(2)], "before it runs");
-        assert!(records.report(HERE, id(0), TaskReport::Started));
+        assert!(records.report(&said(0, TaskReport::Started)));
         assert_eq!(records.hear(resized(2, true)), Follows::default(), "as it is");
         assert_eq!(records.hear(resized(1, true)).orders, [order(1)]);
-        assert!(records.report(HERE, id(0), TaskReport::Finished));
+        assert!(records.report(&said(0, TaskReport::Finished)));
         assert_eq!(records.hear(resized(3, true)), Follows::default(), "it has ended");
     }
 

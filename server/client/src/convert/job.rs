@@ -224,6 +224,7 @@ impl From<TaskReport> for proto::TaskReport {
             TaskReport::Finished => proto::TaskReport::Finished,
             TaskReport::Failed => proto::TaskReport::Failed,
             TaskReport::Lost => proto::TaskReport::Lost,
+            TaskReport::Restarted => proto::TaskReport::Restarted,
         }
     }
 }
@@ -239,5 +240,6 @@ pub fn task_report(value: i32) -> Result<TaskReport, Malformed> {
         proto::TaskReport::Finished => TaskReport::Finished,
         proto::TaskReport::Failed => TaskReport::Failed,
         proto::TaskReport::Lost => TaskReport::Lost,
+        proto::TaskReport::Restarted => TaskReport::Restarted,
     })
 }

@@ -3,7 +3,9 @@
 use super::job::{strings, texts};
 use super::{Malformed, given, narrow};
 use crate::proto;
-use omega_core::{EnvVar, HealthCheck, NamedPort, Probe, RestartPolicy, Run, Text};
+use omega_core::{
+    EndReason, EnvVar, HealthCheck, NamedPort, Probe, RestartPolicy, Run, RunEnd, Text,
+};
 
 impl From<&Run> for proto::Run {
     fn from(run: &Run) -> Self {
@@ -88,4 +90,71 @@ fn health_in(check: proto::HealthCheck) -> Result<HealthCheck, Malformed> {
         failures: check.failures,
         start_period_ms: check.start_period_ms,
     })
+}
+
+impl From<&RunEnd> for proto::RunEnd {
+    fn from(end: &RunEnd) -> Self {
+        use proto::EndReason as Sent;
+        let (mut number, mut message) = (0, String::new());
+        let reason = match &end.reason {
+            EndReason::ExitCode(code) => {
+                number = *code;
+                Sent::ExitCode
+            }
+            EndReason::Signal(signal) => {
+                number = *signal;
+                Sent::Signal
+            }
+            EndReason::OutOfMemory => Sent::OutOfMemory,
+            EndReason::Unhealthy => Sent::Unhealthy,
+            EndReason::Stopped => Sent::Stopped,
+            EndReason::NotStarted(why) => {
+                message = why.to_string();
+                Sent::NotStarted
+            }
+            EndReason::SupervisorLost => Sent::SupervisorLost,
+            _ => Sent::Unspecified,
+        };
+        proto::RunEnd { reason: reason.into(), number, message, restarts: end.restarts }
+    }
+}
+
+/// The end of a run; `None` where the message has none, or one of a newer program.
+#[must_use]
+pub fn run_end(end: &proto::RunEnd) -> Option<RunEnd> {
+    use proto::EndReason as Sent;
+    let reason = match end.reason() {
+        Sent::Unspecified => return None,
+        Sent::ExitCode => EndReason::ExitCode(end.number),
+        Sent::Signal => EndReason::Signal(end.number),
+        Sent::OutOfMemory => EndReason::OutOfMemory,
+        Sent::Unhealthy => EndReason::Unhealthy,
+        Sent::Stopped => EndReason::Stopped,
+        Sent::NotStarted => EndReason::not_started(&end.message),
+        Sent::SupervisorLost => EndReason::SupervisorLost,
+    };
+    Some(RunEnd { reason, restarts: end.restarts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_come_back() {
+        let reasons = [
+            EndReason::ExitCode(-3),
+            EndReason::Signal(9),
+            EndReason::OutOfMemory,
+            EndReason::Unhealthy,
+            EndReason::Stopped,
+            EndReason::not_started("no such file"),
+            EndReason::SupervisorLost,
+        ];
+        for reason in reasons {
+            let end = RunEnd { reason, restarts: 3 };
+            assert_eq!(run_end(&(&end).into()), Some(end));
+        }
+        assert_eq!(run_end(&proto::RunEnd::default()), None);
+    }
 }

@@ -2833,6 +2833,12 @@ pub struct JobStatus {
     /// if its tasks wait on their machines for the rest of the gang
     #[prost(message, optional, tag = "9")]
     pub gang_wait: ::core::option::Option<GangWait>,
+    /// since it was submitted, as far as this replica saw it: at most its uptime
+    #[prost(uint64, tag = "10")]
+    pub age_ms: u64,
+    /// of its tasks, after which they were placed again
+    #[prost(uint32, tag = "11")]
+    pub failures: u32,
 }
 /// A gang that has not all the places that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2876,6 +2882,67 @@ pub struct ListJobsResponse {
     /// of the cell when the page was made
     #[prost(uint64, tag = "3")]
     pub version: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListEventsRequest {
+    /// of a job: only the task with this index
+    #[prost(uint32, optional, tag = "3")]
+    pub index: ::core::option::Option<u32>,
+    /// at most 1000, which is what 0 means: the latest ones
+    #[prost(uint32, tag = "4")]
+    pub limit: u32,
+    #[prost(oneof = "list_events_request::Of", tags = "1, 2")]
+    pub of: ::core::option::Option<list_events_request::Of>,
+}
+/// Nested message and enum types in `ListEventsRequest`.
+pub mod list_events_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Of {
+        #[prost(message, tag = "1")]
+        Job(super::JobRef),
+        #[prost(message, tag = "2")]
+        Machine(super::MachineRef),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListEventsResponse {
+    /// the latest first
+    #[prost(message, repeated, tag = "1")]
+    pub events: ::prost::alloc::vec::Vec<Event>,
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// there are older ones
+    #[prost(bool, tag = "3")]
+    pub more: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Event {
+    /// since 1970, to a tenth of a second
+    #[prost(uint64, tag = "1")]
+    pub at_ms: u64,
+    /// such as `started`: docs/history.md lists them
+    #[prost(string, tag = "2")]
+    pub kind: ::prost::alloc::string::String,
+    /// its name; its id, where it is forgotten
+    #[prost(string, tag = "3")]
+    pub job: ::prost::alloc::string::String,
+    /// of the task
+    #[prost(uint32, optional, tag = "4")]
+    pub index: ::core::option::Option<u32>,
+    /// its name; its id, where it was removed
+    #[prost(string, tag = "5")]
+    pub machine: ::prost::alloc::string::String,
+    /// that placed, released or evicted the task
+    #[prost(string, tag = "6")]
+    pub scheduler: ::prost::alloc::string::String,
+    /// that got the place of an evicted task
+    #[prost(string, tag = "7")]
+    pub by_job: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "8")]
+    pub end: ::core::option::Option<RunEnd>,
+    /// what else there is to say: a taint, a group, a number
+    #[prost(string, tag = "9")]
+    pub text: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchJobRequest {
@@ -2948,6 +3015,33 @@ pub struct TaskStatus {
     /// how many of each NUMA node it has to itself
     #[prost(uint32, repeated, tag = "8")]
     pub cores: ::prost::alloc::vec::Vec<u32>,
+    /// In lists of tasks only, not in watches:
+    #[prost(string, tag = "9")]
+    pub job_name: ::prost::alloc::string::String,
+    /// failures after which it was placed again, and restarts on the same machine
+    #[prost(uint32, tag = "10")]
+    pub restarts: u32,
+    /// when it got its machine, in milliseconds since 1970; 0: it has none
+    #[prost(uint64, tag = "11")]
+    pub placed_ms: u64,
+    /// of its program, if one was reported and is remembered
+    #[prost(message, optional, tag = "12")]
+    pub last_end: ::core::option::Option<RunEnd>,
+}
+/// The end of a run of a task's program.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunEnd {
+    #[prost(enumeration = "EndReason", tag = "1")]
+    pub reason: i32,
+    /// the exit code or the signal
+    #[prost(int32, tag = "2")]
+    pub number: i32,
+    /// why it was not started
+    #[prost(string, tag = "3")]
+    pub message: ::prost::alloc::string::String,
+    /// of the program on this machine so far
+    #[prost(uint32, tag = "4")]
+    pub restarts: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RegisterMachineRequest {
@@ -3058,12 +3152,15 @@ pub struct ReportTasksRequest {
     #[prost(message, repeated, tag = "2")]
     pub reports: ::prost::alloc::vec::Vec<TaskReported>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TaskReported {
     #[prost(message, optional, tag = "1")]
     pub task: ::core::option::Option<TaskId>,
     #[prost(enumeration = "TaskReport", tag = "2")]
     pub report: i32,
+    /// of its program, if it ended
+    #[prost(message, optional, tag = "3")]
+    pub end: ::core::option::Option<RunEnd>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReportTasksResponse {
@@ -3109,6 +3206,9 @@ pub struct ListTasksRequest {
     pub page_size: u32,
     #[prost(string, tag = "4")]
     pub page_token: ::prost::alloc::string::String,
+    /// of a job: only the task with this index
+    #[prost(uint32, optional, tag = "5")]
+    pub index: ::core::option::Option<u32>,
     #[prost(oneof = "list_tasks_request::Of", tags = "1, 2")]
     pub of: ::core::option::Option<list_tasks_request::Of>,
 }
@@ -3695,6 +3795,53 @@ pub struct ExplainedRemedy {
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
+pub enum EndReason {
+    /// none was reported
+    Unspecified = 0,
+    ExitCode = 1,
+    Signal = 2,
+    OutOfMemory = 3,
+    /// its health check failed
+    Unhealthy = 4,
+    /// its agent was told to stop it
+    Stopped = 5,
+    NotStarted = 6,
+    SupervisorLost = 7,
+}
+impl EndReason {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "END_REASON_UNSPECIFIED",
+            Self::ExitCode => "END_REASON_EXIT_CODE",
+            Self::Signal => "END_REASON_SIGNAL",
+            Self::OutOfMemory => "END_REASON_OUT_OF_MEMORY",
+            Self::Unhealthy => "END_REASON_UNHEALTHY",
+            Self::Stopped => "END_REASON_STOPPED",
+            Self::NotStarted => "END_REASON_NOT_STARTED",
+            Self::SupervisorLost => "END_REASON_SUPERVISOR_LOST",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "END_REASON_UNSPECIFIED" => Some(Self::Unspecified),
+            "END_REASON_EXIT_CODE" => Some(Self::ExitCode),
+            "END_REASON_SIGNAL" => Some(Self::Signal),
+            "END_REASON_OUT_OF_MEMORY" => Some(Self::OutOfMemory),
+            "END_REASON_UNHEALTHY" => Some(Self::Unhealthy),
+            "END_REASON_STOPPED" => Some(Self::Stopped),
+            "END_REASON_NOT_STARTED" => Some(Self::NotStarted),
+            "END_REASON_SUPERVISOR_LOST" => Some(Self::SupervisorLost),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
 pub enum TaskReport {
     /// refused
     Unspecified = 0,
@@ -3702,6 +3849,8 @@ pub enum TaskReport {
     Finished = 2,
     Failed = 3,
     Lost = 4,
+    /// its program starts again on the same machine
+    Restarted = 5,
 }
 impl TaskReport {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -3715,6 +3864,7 @@ impl TaskReport {
             Self::Finished => "TASK_REPORT_FINISHED",
             Self::Failed => "TASK_REPORT_FAILED",
             Self::Lost => "TASK_REPORT_LOST",
+            Self::Restarted => "TASK_REPORT_RESTARTED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -3725,6 +3875,7 @@ impl TaskReport {
             "TASK_REPORT_FINISHED" => Some(Self::Finished),
             "TASK_REPORT_FAILED" => Some(Self::Failed),
             "TASK_REPORT_LOST" => Some(Self::Lost),
+            "TASK_REPORT_RESTARTED" => Some(Self::Restarted),
             _ => None,
         }
     }
@@ -4024,6 +4175,32 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "WatchJobs"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// Tells what happened lately to a job and its tasks, to one task, or to a machine. Each replica keeps the events
+        /// that it applied, in bounded memory: see docs/history.md.
+        pub async fn list_events(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListEventsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListEventsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/omega.v1.JobService/ListEvents",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("omega.v1.JobService", "ListEvents"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Tells why a job waits and what would help. It looks at the machines as a scheduler does, beside the
         /// commits; a few at once.
         pub async fn explain_job(
@@ -4120,6 +4297,15 @@ pub mod job_service_server {
             &self,
             request: tonic::Request<super::WatchJobsRequest>,
         ) -> std::result::Result<tonic::Response<Self::WatchJobsStream>, tonic::Status>;
+        /// Tells what happened lately to a job and its tasks, to one task, or to a machine. Each replica keeps the events
+        /// that it applied, in bounded memory: see docs/history.md.
+        async fn list_events(
+            &self,
+            request: tonic::Request<super::ListEventsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListEventsResponse>,
+            tonic::Status,
+        >;
         /// Tells why a job waits and what would help. It looks at the machines as a scheduler does, beside the
         /// commits; a few at once.
         async fn explain_job(
@@ -4517,6 +4703,51 @@ pub mod job_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/omega.v1.JobService/ListEvents" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListEventsSvc<T: JobService>(pub Arc<T>);
+                    impl<
+                        T: JobService,
+                    > tonic::server::UnaryService<super::ListEventsRequest>
+                    for ListEventsSvc<T> {
+                        type Response = super::ListEventsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListEventsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as JobService>::list_events(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListEventsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
@@ -7651,6 +7882,9 @@ pub struct AgentReport {
     /// Answers to `AgentDirectives.reads`.
     #[prost(message, repeated, tag = "11")]
     pub logs: ::prost::alloc::vec::Vec<LogPart>,
+    /// How runs of the tasks' programs ended: empty, or one for each of `task_reports`.
+    #[prost(message, repeated, tag = "12")]
+    pub task_ends: ::prost::alloc::vec::Vec<RunEnd>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MachineLoad {

@@ -9,6 +9,7 @@
 //! A pod that is still unbound is sent to the same node again, because the first request may still arrive. After
 //! [`FAILURES_MAX`] failures it is parked for at least a request's timeout, with its room kept, and then decided anew.
 
+use super::preempt::{Eviction, Nominee};
 use super::{Adapter, Binding, PodName, State};
 use omega_workload::kube::api::Pod;
 
@@ -51,6 +52,22 @@ pub enum Action {
     Bind(Binding, u64),
     /// Get the pod at this time.
     Get(Binding, u64),
+    /// Have the status of a pod show its nominated node at this time.
+    Nominate(Nominee, u64),
+    /// Delete a victim at this time.
+    Evict(Eviction, u64),
+}
+
+impl Action {
+    /// Returns the time of the step.
+    #[must_use]
+    pub fn at_ms(&self) -> u64 {
+        let (Action::Bind(_, at)
+        | Action::Get(_, at)
+        | Action::Nominate(_, at)
+        | Action::Evict(_, at)) = self;
+        *at
+    }
 }
 
 impl Adapter {

@@ -4,78 +4,37 @@
 //! *assumed* on the node until the watch shows it bound, so its room is never given away twice. [`answer`] has the
 //! rules for answers of the API server.
 
+//!
+//! In reading order: [`types`], `nodes`, `place`, [`answer`], `blind`, `overcommit`, `namespaces`, [`preempt`],
+//! `nominations`, [`budgets`].
+
 pub mod answer;
+mod blind;
+pub mod budgets;
+mod namespaces;
 mod nodes;
+mod nominations;
+mod overcommit;
 mod place;
+pub mod preempt;
+pub mod types;
 
 pub(crate) use place::scheduler_of;
+pub use types::{Binding, Counters, Effect, PodName, Remark, Settings, State};
 
-use omega_cellstate::{Cell, SharedCell};
-use omega_core::{Command, JobId, MachineId, TaskId, TaskState};
+use blind::Blind;
+use budgets::Budgets;
+use nominations::Nomination;
+
+use omega_cellstate::{Cell, CellHandle, SharedCell};
+use omega_core::{Command, JobId, MachineId, SchedulerId, TaskId, TaskState};
 use omega_workload::kube::api::Pod;
 use omega_workload::kube::live::Converter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The name of a pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PodName {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name in the namespace.
-    pub name: String,
-}
-
-impl PodName {
-    /// Returns the name of a pod.
-    #[must_use]
-    pub fn of(pod: &Pod) -> PodName {
-        let metadata = &pod.metadata;
-        PodName { namespace: metadata.namespace.clone(), name: metadata.name.clone() }
-    }
-}
-
-impl std::fmt::Display for PodName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// A binding to be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Binding {
-    /// The number of the decision, so that an answer to an older one is ignored.
-    pub decision: u64,
-    /// The pod.
-    pub pod: PodName,
-    /// Its uid, the precondition of the binding.
-    pub uid: String,
-    /// The node.
-    pub node: String,
-}
-
-/// The state of a pod in the adapter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Not to be scheduled by us, for this reason.
-    Held(String),
-    /// A pending task of the cell.
-    Pending,
-    /// The cell placed it; its binding is under way, or acknowledged but not yet seen by the watch.
-    Assumed {
-        /// The number of the decision.
-        decision: u64,
-        /// The node.
-        node: String,
-    },
-    /// The API server shows it on this node.
-    Bound(String),
-    /// It could not be bound; it is scheduled again at this time, so that it does not starve others.
-    Parked {
-        /// The time, in milliseconds of the caller's clock.
-        until_ms: u64,
-    },
-}
+/// The adapter's own name in the cell.
+const NAME: &str = "omega-kube/adapter";
 
 /// A pod as the adapter knows it.
 #[derive(Debug)]
@@ -88,33 +47,10 @@ struct Entry {
     failures: u32,
     /// Number of times the pod was parked, for the backoff.
     parked: u32,
-}
-
-/// Settings of the adapter.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The `schedulerName`s of the pods to schedule.
-    pub scheduler_names: BTreeSet<String>,
-    /// Time for which a request may be under way before its outcome is unknown, in milliseconds. A decision is given up only
-    /// after as long, because a late request could still bind the pod.
-    pub request_timeout_ms: u64,
-}
-
-/// Counters of the adapter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Bindings that the API server acknowledged.
-    pub bound: u64,
-    /// Bindings whose answer was a conflict or a missing pod.
-    pub conflicts: u64,
-    /// Bindings whose outcome was unknown.
-    pub unknown: u64,
-    /// Bindings put off by the API server's flow control.
-    pub throttled: u64,
-    /// Decisions given up after repeated failures.
-    pub given_up: u64,
-    /// Pods that were found bound by another scheduler, or by their owner.
-    pub foreign: u64,
+    /// Room that is kept for it.
+    nomination: Option<Nomination>,
+    /// The node of its last nomination, so that one that failed is not tried again.
+    tried: String,
 }
 
 /// The step machine. See the head of the file.
@@ -128,17 +64,35 @@ pub struct Adapter {
     names: BTreeMap<MachineId, String>,
     /// The pods on each node, also on one that is not there (yet).
     on_node: BTreeMap<String, BTreeSet<PodName>>,
+    /// The pods of jobs that keep room for them.
+    rooms: BTreeMap<JobId, PodName>,
+    budgets: Budgets,
+    /// Whether this process leads, and may preempt.
+    leads: bool,
+    /// The adapter's own name in the cell, and the number of its last transaction.
+    scheduler: SchedulerId,
+    transactions: u64,
+    /// Nodes that take no pods, because what they hold is not known.
+    blind: Blind,
+    /// Pods whose rules depend on the labels of namespaces.
+    selecting: BTreeSet<PodName>,
+    /// Whether the first list is being taken in: nothing in it is news.
+    starting: bool,
     submitted: u64,
     decisions: u64,
     counters: Counters,
+    effects: Vec<Effect>,
 }
 
 impl Adapter {
     /// Creates the adapter of an empty cell with the kinds of the converter.
     #[must_use]
     pub fn new(converter: Converter, settings: Settings) -> Adapter {
+        let cell = SharedCell::new(Cell::new(converter.kinds().clone()));
+        // An empty cell refuses no name.
+        let (scheduler, transactions) = cell.register(NAME.into()).unwrap_or_default();
         Adapter {
-            cell: SharedCell::new(Cell::new(converter.kinds().clone())),
+            cell,
             converter,
             settings,
             pods: BTreeMap::new(),
@@ -146,9 +100,18 @@ impl Adapter {
             nodes: BTreeMap::new(),
             names: BTreeMap::new(),
             on_node: BTreeMap::new(),
+            rooms: BTreeMap::new(),
+            budgets: Budgets::default(),
+            leads: false,
+            scheduler,
+            transactions,
+            blind: Blind::default(),
+            selecting: BTreeSet::new(),
+            starting: false,
             submitted: 0,
             decisions: 0,
             counters: Counters::default(),
+            effects: Vec::new(),
         }
     }
 
@@ -162,6 +125,18 @@ impl Adapter {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Returns the budgets that preemption respects.
+    #[must_use]
+    pub fn budgets(&self) -> &Budgets {
+        &self.budgets
+    }
+
+    /// Returns what followed from events since the last call, for the caller to carry out.
+    #[must_use]
+    pub fn effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
     }
 
     /// Returns the state of a pod.
@@ -230,12 +205,19 @@ impl Adapter {
             self.forget(&name);
             return;
         }
+        if Converter::selects_namespaces(&pod) {
+            self.selecting.insert(name.clone());
+        } else {
+            self.selecting.remove(&name);
+        }
         let pod = Arc::new(pod);
         match self.pods.get_mut(&name) {
             Some(entry) => (entry.pod, entry.version) = (pod, version),
             None => {
                 let state = State::Held(String::new());
-                let entry = Entry { pod, version, state, job: None, failures: 0, parked: 0 };
+                let (nomination, tried) = (None, String::new());
+                let (job, failures, parked) = (None, 0, 0);
+                let entry = Entry { pod, version, state, job, failures, parked, nomination, tried };
                 self.pods.insert(name.clone(), entry);
             }
         }
@@ -252,8 +234,15 @@ impl Adapter {
     }
 
     /// Takes in a list of all pods at a version. Pods that it lacks are gone; what is assumed stays assumed.
-    pub fn pods_listed(&mut self, pods: Vec<Pod>, at: &str) {
+    pub fn pods_listed(&mut self, mut pods: Vec<Pod>, at: &str) {
         let at = version(at);
+        self.starting = self.pods.is_empty();
+        // Of pods with one priority the older is the more important, and jobs are numbered in this order. Kubernetes
+        // writes all times in one form, whose order is that of the times.
+        pods.sort_by(|a, b| {
+            let of = |pod: &Pod| (pod.status.started.is_empty(), pod.status.started.clone());
+            of(a).cmp(&of(b))
+        });
         let listed: BTreeSet<PodName> = pods.iter().map(PodName::of).collect();
         let gone =
             |(name, entry): &(&PodName, &Entry)| entry.version <= at && !listed.contains(*name);
@@ -261,6 +250,12 @@ impl Adapter {
             self.pods.iter().filter(gone).map(|(name, _)| name.clone()).collect();
         gone.iter().for_each(|name| self.forget(name));
         pods.into_iter().for_each(|pod| self.pod_changed(pod));
+        self.starting = false;
+        // By now it is known which pods are leaving their nodes.
+        let nominated =
+            self.pods.iter().filter(|(_, entry)| !entry.pod.status.nominated_node.is_empty());
+        let nominated: Vec<PodName> = nominated.map(|(name, _)| name.clone()).collect();
+        nominated.iter().for_each(|name| self.follow_nomination(name));
     }
 
     /// Takes in an accepted claim, and returns its binding. `None` if the pod or the node has changed since.
@@ -271,17 +266,13 @@ impl Adapter {
         if placed != Some(TaskState::Placed(machine)) {
             return None;
         }
-        let entry = self.pods.get_mut(&name)?;
-        if entry.state != State::Pending {
+        if self.state(&name) != Some(&State::Pending) {
             return None;
         }
-        self.decisions += 1;
-        let decision = self.decisions;
-        entry.state = State::Assumed { decision, node: node.clone() };
-        entry.failures = 0;
-        self.on_node.entry(node.clone()).or_default().insert(name.clone());
-        let uid = entry.pod.metadata.uid.clone();
-        Some(Binding { decision, pod: name, uid, node })
+        let binding = self.assume(&name, node);
+        // Room came free elsewhere before the victims were gone.
+        self.drop_nomination(&name);
+        binding
     }
 
     /// Lets time pass: schedules parked pods again, and has the cell forget ended jobs.

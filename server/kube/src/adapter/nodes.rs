@@ -9,6 +9,12 @@ impl Adapter {
     /// Takes in a node that is new or has changed.
     pub fn node_changed(&mut self, node: &Node) {
         let name = &node.metadata.name;
+        self.note_node_sight(name, node.metadata.unreadable.as_ref());
+        if node.metadata.unreadable.is_some() {
+            // Its last form stays. One that was never read whole is no machine, so nothing is placed there.
+            self.shut(name);
+            return;
+        }
         let machine = self.converter.machine(node);
         if let Some(id) = self.nodes.get(name).copied() {
             let same =
@@ -17,6 +23,7 @@ impl Adapter {
             if !same && let Err(why) = self.cell.apply(Command::UpdateMachine { id, machine }) {
                 tracing::warn!(node = %name, %why, "the cell rejects the node's change");
             }
+            self.shut(name);
             return;
         }
         match self.cell.apply(Command::RegisterMachine(machine)) {
@@ -34,12 +41,16 @@ impl Adapter {
             if let Some(job) = self.placed_job(&pod) {
                 self.place(&pod, job);
             }
+            self.note_sight(&pod);
         }
+        self.shut(name);
     }
 
     /// Takes in the deletion of a node. Its pods stay bound to it, as in the API server, and take no room.
     pub fn node_deleted(&mut self, name: &str) {
+        self.note_node_sight(name, None);
         let Some(id) = self.nodes.remove(name) else { return };
+        self.forget_nominations_to(name);
         // Else the cell would have them pending again.
         self.pods_on(name).iter().for_each(|pod| self.replace(pod, None));
         self.names.remove(&id);

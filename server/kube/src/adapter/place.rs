@@ -6,7 +6,7 @@ use omega_workload::kube::api::Pod;
 use std::sync::Arc;
 
 /// The scheduler name of jobs that are bound already; no worker takes it.
-const PLACED: &str = "omega-kube/bound";
+pub(super) const PLACED: &str = "omega-kube/bound";
 
 impl Adapter {
     /// Brings a pod's job in line with the pod.
@@ -34,6 +34,7 @@ impl Adapter {
             None if parked => {}
             None => self.submit(name),
         }
+        self.follow_nomination(name);
     }
 
     /// Returns the reason for which a pod is not scheduled by us, if there is one.
@@ -41,6 +42,9 @@ impl Adapter {
         let scheduler = scheduler_of(pod);
         if !self.settings.scheduler_names.contains(scheduler) {
             return Some(format!("spec.schedulerName is {scheduler:?}"));
+        }
+        if let Some(why) = &pod.metadata.unreadable {
+            return Some(format!("it is not understood: {why}"));
         }
         if pod.metadata.deleted.is_some() {
             return Some("it is being deleted".into());
@@ -75,12 +79,18 @@ impl Adapter {
             _ => false,
         };
         if !there {
-            self.counters.foreign += 1;
             self.leave_node(name);
         }
         self.set(name, State::Bound(node.to_owned()));
         self.on_node.entry(node.to_owned()).or_default().insert(name.clone());
         self.place(name, job);
+        // After that, so that nobody sees the node without either.
+        self.drop_nomination(name);
+        self.note_sight(name);
+        if !there && !self.starting {
+            self.counters.foreign += 1;
+            self.note_overcommit(name);
+        }
     }
 
     /// Puts a pod that is bound or assumed onto its node, if the node is there.
@@ -170,6 +180,7 @@ impl Adapter {
 
     /// Removes a pod from the pods of its node.
     pub(super) fn leave_node(&mut self, name: &PodName) {
+        self.forget_sight(name);
         let Some(node) = self.pods.get(name).and_then(|entry| node_of(&entry.state)) else {
             return;
         };
@@ -185,8 +196,11 @@ impl Adapter {
     /// Forgets a pod that is gone or has ended.
     pub(super) fn forget(&mut self, name: &PodName) {
         self.leave_node(name);
+        self.drop_nomination(name);
         self.replace(name, None);
+        self.selecting.remove(name);
         self.pods.remove(name);
+        self.victim_left(name);
     }
 }
 

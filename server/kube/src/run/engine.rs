@@ -5,13 +5,14 @@ use super::input::Input;
 use super::metrics::Metrics;
 use super::notices::{Notice, Notices};
 use super::outbox::Outbox;
+use super::preempter::{Preempter, Preempting};
 use crate::adapter::answer::{Action, Answer};
-use crate::adapter::{Adapter, Binding, PodName, Settings, State};
+use crate::adapter::{Adapter, Binding, Counters, Effect, PodName, Settings, State};
 use crate::profiles::KubeProfile;
 use crate::watch::Event;
 use crate::workers::{Collect, Workers};
-use omega_workload::kube::api::{Node, Pod};
-use std::collections::{BTreeMap, HashMap};
+use omega_workload::kube::api::{Namespace, Node, Pod};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -74,6 +75,8 @@ pub struct Parts {
     pub outbox: Outbox,
     /// Events and conditions.
     pub notices: Notices,
+    /// The thread that proposes victims.
+    pub preempting: Preempting,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// The stage that probes see.
@@ -84,17 +87,23 @@ pub struct Parts {
 
 /// The engine.
 pub struct Engine {
-    parts: Parts,
-    first: First,
-    adapter: Option<Adapter>,
-    workers: Option<Workers>,
-    leads: bool,
-    started: Instant,
+    pub(super) parts: Parts,
+    pub(super) first: First,
+    pub(super) adapter: Option<Adapter>,
+    pub(super) workers: Option<Workers>,
+    pub(super) leads: bool,
+    pub(super) started: Instant,
     /// The time at which each unbound pod was first seen, by uid.
-    seen: HashMap<String, Instant>,
+    pub(super) seen: HashMap<String, Instant>,
     /// The decisions of a dry run.
-    would: BTreeMap<PodName, String>,
-    foreign: u64,
+    pub(super) would: BTreeMap<PodName, String>,
+    /// Pods for which victims are being looked for.
+    pub(super) asking: BTreeSet<PodName>,
+    /// Pods for which they are to be looked for again.
+    pub(super) again: BTreeSet<PodName>,
+    /// The counters that the metrics have.
+    pub(super) counted: Counters,
+    pub(super) ticks: u64,
 }
 
 impl Engine {
@@ -110,7 +119,10 @@ impl Engine {
             started: Instant::now(),
             seen: HashMap::new(),
             would: BTreeMap::new(),
-            foreign: 0,
+            asking: BTreeSet::new(),
+            again: BTreeSet::new(),
+            counted: Counters::default(),
+            ticks: 0,
         }
     }
 
@@ -142,6 +154,8 @@ impl Engine {
             Input::Lead => {
                 self.leads = true;
                 self.start_workers()?;
+                let now_ms = self.now_ms();
+                self.follow_up(now_ms);
             }
             input if self.adapter.is_some() => self.happened(input),
             Input::Tick => {}
@@ -161,6 +175,9 @@ impl Engine {
         let made = first.adapter(self.parts.settings.clone());
         let (adapter, later) = made.map_err(EngineError::Cluster)?;
         self.parts.notices.mirror(adapter.cell(), &self.parts.profiles);
+        let (cell, budgets) = (adapter.cell().clone(), adapter.budgets().clone());
+        let preempter = Preempter::new(cell, self.parts.profiles.clone(), budgets);
+        self.parts.preempting.mirror(preempter);
         self.adapter = Some(adapter);
         later.into_iter().for_each(|input| self.happened(input));
         self.parts.stage.ready();
@@ -170,11 +187,14 @@ impl Engine {
     }
 
     fn start_workers(&mut self) -> Result<(), EngineError> {
-        let Some(adapter) = self.adapter.as_ref().filter(|_| self.leads && self.workers.is_none())
-        else {
+        if !self.leads || self.workers.is_some() {
             return Ok(());
-        };
+        }
         let queue = self.parts.queue.clone();
+        if let Some(adapter) = &mut self.adapter {
+            adapter.lead();
+        }
+        let Some(adapter) = &self.adapter else { return Ok(()) };
         let pass = move |collect: Collect| drop(queue.blocking_send(Input::Decided(collect)));
         let workers =
             Workers::start(adapter.cell(), &self.parts.profiles, self.parts.workers, pass);
@@ -204,9 +224,54 @@ impl Engine {
                 if let Some(adapter) = &mut self.adapter {
                     adapter.tick(now_ms);
                 }
+                std::mem::take(&mut self.again)
+                    .into_iter()
+                    .for_each(|pod| self.ask_for_victims(pod));
                 self.figures();
             }
-            Input::Namespaces(_) | Input::Lead | Input::Stop => {}
+            Input::Namespaces(event) => self.namespaces(event),
+            Input::Budgets(event) => self.budgets(event),
+            Input::Proposed(pod, proposal) => self.proposed(pod, proposal),
+            Input::Nominated(nominee, done) => {
+                let Some(adapter) = &mut self.adapter else { return };
+                let action = adapter.nominated(nominee, done, now_ms);
+                self.act(action, now_ms);
+            }
+            Input::Evicted(eviction, done) => {
+                let Some(adapter) = &mut self.adapter else { return };
+                let action = adapter.evicted(eviction, done, now_ms);
+                self.act(action, now_ms);
+            }
+            Input::Lead | Input::Stop => {}
+        }
+        self.follow_up(now_ms);
+    }
+
+    /// Carries out what followed from an event.
+    fn follow_up(&mut self, now_ms: u64) {
+        let Some(adapter) = &mut self.adapter else { return };
+        for effect in adapter.effects() {
+            match effect {
+                Effect::Act(action) => self.act(Some(action), now_ms),
+                Effect::Tell(name, remark) => {
+                    let pod = self.adapter.as_ref().and_then(|adapter| adapter.pod(&name));
+                    let notice = pod.map(|pod| Notice::remark(pod, remark));
+                    // A process that does not lead sees the same, and leaves it to the one that does.
+                    notice
+                        .filter(|_| self.leads)
+                        .into_iter()
+                        .for_each(|it| self.parts.notices.tell(it));
+                }
+            }
+        }
+    }
+
+    fn namespaces(&mut self, event: Event<Namespace>) {
+        let Some(adapter) = &mut self.adapter else { return };
+        match event {
+            Event::Listed(all, _) => adapter.namespaces_listed(&all),
+            Event::Changed(namespace) => adapter.namespace_changed(&namespace),
+            Event::Deleted(namespace) => adapter.namespace_deleted(&namespace.metadata.name),
         }
     }
 
@@ -262,6 +327,7 @@ impl Engine {
     }
 
     fn decided(&mut self, collect: &Collect) {
+        let mut unplaced = Vec::new();
         let Some(adapter) = &mut self.adapter else { return };
         let metrics = &self.parts.metrics;
         metrics.conflicts.inc_by(collect.conflicts as u64);
@@ -274,6 +340,7 @@ impl Engine {
         for job in &collect.unplaced {
             if let Some(pod) = adapter.pod_of(*job) {
                 self.parts.notices.ask(pod.clone(), *job);
+                unplaced.push(pod.clone());
             }
         }
         for binding in bindings {
@@ -284,6 +351,7 @@ impl Engine {
                 self.parts.outbox.act(Action::Bind(binding, 0), 0);
             }
         }
+        unplaced.into_iter().for_each(|pod| self.ask_for_victims(pod));
     }
 
     fn answered(&mut self, binding: Binding, answer: Answer, now_ms: u64) {
@@ -307,8 +375,7 @@ impl Engine {
 
     fn act(&self, action: Option<Action>, now_ms: u64) {
         let Some(action) = action else { return };
-        let (Action::Bind(_, at) | Action::Get(_, at)) = &action;
-        let delay = at.saturating_sub(now_ms);
+        let delay = action.at_ms().saturating_sub(now_ms);
         self.parts.outbox.act(action, delay);
     }
 
@@ -320,23 +387,5 @@ impl Engine {
         {
             self.parts.notices.tell(Notice::unschedulable(pod, message));
         }
-    }
-
-    /// Sets the gauges.
-    fn figures(&mut self) {
-        let Some(adapter) = &self.adapter else { return };
-        let metrics = &self.parts.metrics;
-        let [active, assumed, backoff] = adapter.queues();
-        let set = |queue, pods: usize| {
-            let gauge = metrics.pending.get_or_create(&[("queue", queue)]);
-            gauge.set(i64::try_from(pods).unwrap_or(i64::MAX));
-        };
-        set("active", active);
-        set("assumed", assumed);
-        set("backoff", backoff);
-        metrics.nodes.set(i64::try_from(adapter.node_count()).unwrap_or(i64::MAX));
-        let foreign = adapter.counters().foreign;
-        metrics.foreign.inc_by(foreign - self.foreign);
-        self.foreign = foreign;
     }
 }

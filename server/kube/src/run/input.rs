@@ -1,10 +1,11 @@
 //! Inputs of the engine: everything that happens, in one queue.
 
 use crate::adapter::answer::{Answer, Found};
+use crate::adapter::preempt::{Done, Eviction, Nominee, Proposal};
 use crate::adapter::{Binding, PodName};
 use crate::watch::{Event, Sink};
 use crate::workers::Collect;
-use omega_workload::kube::api::{Namespace, Node, Pod};
+use omega_workload::kube::api::{DisruptionBudget, Namespace, Node, Pod};
 use tokio::sync::mpsc::Sender;
 
 /// An input.
@@ -22,6 +23,14 @@ pub enum Input {
     Answered(Binding, Answer),
     /// The answer to the GET of a pod.
     Found(Binding, Found),
+    /// From the watch of disruption budgets.
+    Budgets(Event<DisruptionBudget>),
+    /// The preempter's answer about a pod.
+    Proposed(PodName, Option<Proposal>),
+    /// The outcome of a change of a nominated node.
+    Nominated(Nominee, Done),
+    /// The outcome of a victim's deletion.
+    Evicted(Eviction, Done),
     /// A pod's state in words was computed.
     Explained(PodName, String),
     /// Time has passed.

@@ -26,6 +26,18 @@ pub struct Metrics {
     pub conflicts: Counter,
     /// `omega_kube_foreign_bindings_total`.
     pub foreign: Counter,
+    /// `scheduler_preemption_attempts_total`.
+    pub preemptions: Counter,
+    /// `omega_kube_preempted_pods_total`.
+    pub victims: Counter,
+    /// `omega_kube_overcommits_total`.
+    pub overcommits: Counter,
+    /// `omega_kube_overcommitted_nodes`.
+    pub overcommitted: Gauge,
+    /// `omega_kube_unreadable_objects`.
+    pub unreadable: Gauge,
+    /// `omega_kube_blind_nodes`.
+    pub blind: Gauge,
     /// `omega_kube_nodes`.
     pub nodes: Gauge,
     /// `omega_kube_events_total`: Events and conditions, by outcome.
@@ -51,6 +63,12 @@ impl Default for Metrics {
             bindings: Family::default(),
             conflicts: Counter::default(),
             foreign: Counter::default(),
+            preemptions: Counter::default(),
+            victims: Counter::default(),
+            overcommits: Counter::default(),
+            overcommitted: Gauge::default(),
+            unreadable: Gauge::default(),
+            blind: Gauge::default(),
             nodes: Gauge::default(),
             notices: Family::default(),
             dry_run: Family::default(),
@@ -80,6 +98,18 @@ impl Metrics {
         all.register("omega_kube_conflicts", help, self.conflicts.clone());
         let help = "Pods that another scheduler bound";
         all.register("omega_kube_foreign_bindings", help, self.foreign.clone());
+        let help = "Pods that were nominated to a node after preemption";
+        all.register("scheduler_preemption_attempts", help, self.preemptions.clone());
+        let help = "Pods that were deleted to make room";
+        all.register("omega_kube_preempted_pods", help, self.victims.clone());
+        let help = "Foreign bindings after which the pods of a node request more than it has";
+        all.register("omega_kube_overcommits", help, self.overcommits.clone());
+        let help = "Nodes whose pods request more than they have";
+        all.register("omega_kube_overcommitted_nodes", help, self.overcommitted.clone());
+        let help = "Pods and nodes that are not understood";
+        all.register("omega_kube_unreadable_objects", help, self.unreadable.clone());
+        let help = "Nodes that take no pods, because what they hold is not known";
+        all.register("omega_kube_blind_nodes", help, self.blind.clone());
         let help = "Nodes in the cell";
         all.register("omega_kube_nodes", help, self.nodes.clone());
         let help = "Events and conditions, by outcome";

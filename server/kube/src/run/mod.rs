@@ -1,30 +1,34 @@
 //! The program: watches, engine, workers and outbox together.
 //!
-//! In reading order: [`input`], [`first`], [`engine`], [`outbox`], [`fence`], [`lease`], [`notices`], [`reasons`],
-//! [`metrics`], [`serve`].
+//! In reading order: [`input`], [`first`], [`engine`], `victims`, `figures`, [`outbox`], [`fence`], [`lease`], [`notices`], [`reasons`],
+//! [`preempter`], [`metrics`], [`serve`].
 
 pub mod engine;
 pub mod fence;
+mod figures;
 pub mod first;
 pub mod input;
 pub mod lease;
 pub mod metrics;
 pub mod notices;
 pub mod outbox;
+pub mod preempter;
 pub mod reasons;
 pub mod serve;
+mod victims;
 
 use self::engine::{Engine, EngineError, Mode, Stage};
 use self::fence::Fence;
 use self::input::{Input, Into};
 use self::lease::{Candidate, Election};
 use self::metrics::Metrics;
-use self::notices::{Notices, Written};
+use self::notices::{Choice, Notices, Written};
 use self::outbox::Outbox;
+use self::preempter::Preempting;
 use crate::client::Client;
 use crate::profiles::KubeProfile;
 use crate::watch::{self, Resource};
-use omega_workload::kube::api::{Namespace, Node, Pod};
+use omega_workload::kube::api::{DisruptionBudget, Namespace, Node, Pod};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -42,6 +46,9 @@ pub const PODS: Resource =
 /// All nodes.
 pub const NODES: Resource = Resource { path: "/api/v1/nodes", fields: "" };
 
+/// All disruption budgets.
+pub const BUDGETS: Resource = Resource { path: "/apis/policy/v1/poddisruptionbudgets", fields: "" };
+
 /// All namespaces.
 pub const NAMESPACES: Resource = Resource { path: "/api/v1/namespaces", fields: "" };
 
@@ -56,6 +63,8 @@ pub struct Options {
     pub in_flight: u32,
     /// The effect of decisions.
     pub mode: Mode,
+    /// Whether pods of lower priority are deleted for those that find no node.
+    pub preemption: Choice,
     /// Notices to users.
     pub written: Written,
     /// The lease to hold while scheduling; `None` without leader election.
@@ -117,13 +126,16 @@ pub async fn run(
     let request_timeout_ms = u64::try_from(client.timeout().as_millis()).unwrap_or(u64::MAX);
     let names = options.profiles.iter().map(|profile| profile.name.clone());
     let scheduler_names: BTreeSet<String> = names.collect();
+    let preempting = Preempting::start(queue.clone()).map_err(RunError::Thread)?;
+    let preempts = options.preemption == Choice::On && options.mode == Mode::Bind;
     let engine = Engine::new(engine::Parts {
-        settings: crate::adapter::Settings { scheduler_names, request_timeout_ms },
+        settings: crate::adapter::Settings { scheduler_names, request_timeout_ms, preempts },
         profiles: options.profiles.clone(),
         workers: options.workers,
         mode: options.mode,
         outbox: outbox.clone(),
         notices,
+        preempting,
         metrics: Arc::clone(&metrics),
         stage,
         queue: queue.clone(),
@@ -173,8 +185,9 @@ fn watches(
     let pods = Into { queue: queue.clone(), wrap: |event| Input::Pods(Box::new(event)) };
     let nodes = Into { queue: queue.clone(), wrap: |event| Input::Nodes(Box::new(event)) };
     let namespaces = Into { queue: queue.clone(), wrap: Input::Namespaces };
-    let clients = [client.clone(), client.clone(), client.clone()];
-    let [of_pods, of_nodes, of_namespaces] = clients;
+    let budgets = Into { queue: queue.clone(), wrap: Input::Budgets };
+    let clients = [client.clone(), client.clone(), client.clone(), client.clone()];
+    let [of_pods, of_nodes, of_namespaces, of_budgets] = clients;
     let ticks = queue.clone();
     vec![
         tokio::spawn(async move { watch::keep::<Pod, _>(&of_pods, PODS, settings, pods).await }),
@@ -183,6 +196,9 @@ fn watches(
         ),
         tokio::spawn(async move {
             watch::keep::<Namespace, _>(&of_namespaces, NAMESPACES, settings, namespaces).await;
+        }),
+        tokio::spawn(async move {
+            watch::keep::<DisruptionBudget, _>(&of_budgets, BUDGETS, settings, budgets).await;
         }),
         tokio::spawn(async move {
             let mut clock = tokio::time::interval(Duration::from_millis(500));

@@ -7,7 +7,7 @@ use super::fence::Fence;
 use super::input::Input;
 use super::metrics::Metrics;
 use super::reasons::Explainer;
-use crate::adapter::{PodName, scheduler_of};
+use crate::adapter::{PodName, Remark, scheduler_of};
 use crate::client::{Call, Client, time};
 use crate::profiles::KubeProfile;
 use http::Method;
@@ -61,6 +61,7 @@ pub struct Notice {
 enum Kind {
     Scheduled(String),
     Unschedulable(String),
+    Remark(Remark),
 }
 
 impl Notice {
@@ -86,19 +87,20 @@ impl Notice {
         Notice::of(pod, Kind::Unschedulable(message))
     }
 
+    /// Returns the notice of a remark about a pod.
+    #[must_use]
+    pub fn remark(pod: &Pod, remark: Remark) -> Notice {
+        Notice::of(pod, Kind::Remark(remark))
+    }
+
     /// Returns the Event, in the form in which kube-scheduler writes it.
     fn event(&self, instance: &str, number: u64) -> Value {
         let Notice { name, uid, version, scheduler, kind } = self;
-        let (action, reason, severity, note) = match kind {
-            Kind::Scheduled(node) => (
-                "Binding",
-                "Scheduled",
-                "Normal",
-                format!("Successfully assigned {name} to {node}"),
-            ),
-            Kind::Unschedulable(message) => {
-                ("Scheduling", "FailedScheduling", "Warning", message.clone())
-            }
+        let [action, reason, severity] = kind.words();
+        let note = match kind {
+            Kind::Scheduled(node) => format!("Successfully assigned {name} to {node}"),
+            Kind::Unschedulable(message) => message.clone(),
+            Kind::Remark(remark) => words(remark),
         };
         let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // The number keeps the names of one moment apart.
@@ -120,6 +122,38 @@ impl Notice {
             "message": message, "lastProbeTime": null,
             "lastTransitionTime": time::seconds(SystemTime::now())}]}});
         Call::json(Method::PATCH, path, &body)
+    }
+}
+
+impl Kind {
+    /// Returns action, reason and type of the Event.
+    fn words(&self) -> [&'static str; 3] {
+        match self {
+            Kind::Scheduled(_) => ["Binding", "Scheduled", "Normal"],
+            Kind::Unschedulable(_) => ["Scheduling", "FailedScheduling", "Warning"],
+            Kind::Remark(Remark::Unreadable { .. }) => ["Mirroring", "PodNotUnderstood", "Warning"],
+            Kind::Remark(Remark::Overcommitted { .. }) => {
+                ["Mirroring", "NodeOvercommitted", "Warning"]
+            }
+            Kind::Remark(Remark::Preempted { .. }) => ["Preempting", "Preempted", "Normal"],
+        }
+    }
+}
+
+/// Returns the text of a remark.
+fn words(remark: &Remark) -> String {
+    match remark {
+        Remark::Unreadable { node, why } => {
+            format!(
+                "This version of omega-kube does not understand the pod, so {node} takes no further pods: {why}"
+            )
+        }
+        Remark::Overcommitted { node, resources } => {
+            format!(
+                "Another scheduler bound the pod to {node}, whose pods now request more than it has: {resources}"
+            )
+        }
+        Remark::Preempted { by_uid, node } => format!("Preempted by pod {by_uid} on node {node}"),
     }
 }
 
@@ -231,7 +265,7 @@ async fn write(parts: Parts, mut notices: Receiver<Notice>) {
             }
             condition = (!same).then(|| notice.condition(message));
             last.insert(notice.uid.clone(), (message.clone(), Instant::now()));
-        } else {
+        } else if matches!(notice.kind, Kind::Scheduled(_)) {
             last.remove(&notice.uid);
         }
         if last.len() > QUEUE_MAX {

@@ -5,10 +5,13 @@ use super::input::Input;
 use super::metrics::Metrics;
 use crate::adapter::Binding;
 use crate::adapter::answer::{Action, Answer, Found};
-use crate::client::{Call, CallError, Client, Response};
+use crate::adapter::preempt::{Done, Eviction, Nominee};
+use crate::client::{Call, CallError, Client, Response, time};
+use crate::watch::partial::read;
 use http::Method;
+use serde_json::json;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Sender;
@@ -64,6 +67,14 @@ impl Outbox {
                     let found = outbox.get(&binding).await;
                     Input::Found(binding, found)
                 }
+                Action::Nominate(nominee, _) => {
+                    let done = outbox.nominate(&nominee).await;
+                    Input::Nominated(nominee, done)
+                }
+                Action::Evict(eviction, _) => {
+                    let done = outbox.evict(&eviction).await;
+                    Input::Evicted(eviction, done)
+                }
             };
             drop(place);
             // The engine may have stopped; the answer is then of no use.
@@ -81,7 +92,7 @@ impl Outbox {
     async fn bind(&self, binding: &Binding) -> Answer {
         let Binding { pod, uid, node, .. } = binding;
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
-        let body = serde_json::json!({"apiVersion": "v1", "kind": "Binding",
+        let body = json!({"apiVersion": "v1", "kind": "Binding",
             "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": uid},
             "target": {"kind": "Node", "name": node}});
         let sent = Instant::now();
@@ -99,10 +110,60 @@ impl Outbox {
         match self.client.call(&Call::get(path)).await {
             Ok(response) if response.status == 404 => Found::Gone,
             Ok(response) if response.status == 200 => {
-                serde_json::from_slice(&response.body).map_or(Found::Unknown, Found::Pod)
+                let text = std::str::from_utf8(&response.body).unwrap_or_default();
+                read(text).map_or(Found::Unknown, |pod| Found::Pod(Box::new(pod)))
             }
             _ => Found::Unknown,
         }
+    }
+}
+
+/// The requests of a preemption.
+impl Outbox {
+    async fn nominate(&self, nominee: &Nominee) -> Done {
+        let Nominee { pod, uid, node } = nominee;
+        let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
+        let body = json!({"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}});
+        done_of(self.client.call(&Call::json(Method::PATCH, path, &body)).await)
+    }
+
+    /// Says why the victim goes, then deletes it.
+    async fn evict(&self, eviction: &Eviction) -> Done {
+        let Eviction { pod, uid, scheduler, .. } = eviction;
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+        let message = format!("{scheduler}: preempting to accommodate a higher priority pod");
+        let body = json!({"metadata": {"uid": uid}, "status": {"conditions": [{
+            "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+            "message": message, "lastTransitionTime": time::seconds(SystemTime::now())}]}});
+        let shown =
+            self.client.call(&Call::json(Method::PATCH, format!("{path}/status"), &body)).await;
+        match done_of(shown) {
+            Done::Done => {}
+            other => return other,
+        }
+        if !self.fence.is_open() {
+            return Done::Unknown;
+        }
+        let body =
+            json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}});
+        let deleted = done_of(self.client.call(&Call::json(Method::DELETE, path, &body)).await);
+        if deleted == Done::Refused {
+            tracing::error!(%pod, "a victim may not be deleted; omega-kube needs the right to delete pods");
+        }
+        deleted
+    }
+}
+
+/// Returns the meaning of an answer to a request about a nomination or a victim.
+fn done_of(answer: Result<Response, CallError>) -> Done {
+    let Ok(response) = answer else { return Done::Unknown };
+    match response.status {
+        200..=299 => Done::Done,
+        // 409 and 422: the uid is that of another pod.
+        404 | 409 | 422 => Done::Gone,
+        429 => Done::Throttled(response.retry_after.unwrap_or(RETRY_AFTER) * 1000),
+        400..=499 => Done::Refused,
+        _ => Done::Unknown,
     }
 }
 

@@ -1,9 +1,9 @@
 //! Lists in pages.
 
+use super::partial::{Object, read};
 use super::{Event, Failure, Keeper, Sink};
 use crate::client::{Call, Response, escape};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 /// Number of times a list in pages is begun again when its token expires, before it is read in one piece.
@@ -29,7 +29,7 @@ impl<S> Keeper<'_, S> {
     /// Lists all objects.
     pub(super) async fn list<T>(&mut self) -> Result<(), Failure>
     where
-        T: DeserializeOwned + Send,
+        T: Object,
         S: Sink<T>,
     {
         let (mut items, mut next, mut restarts) = (Vec::new(), String::new(), 0);
@@ -44,7 +44,7 @@ impl<S> Keeper<'_, S> {
                 continue;
             }
             let page = parse(&response)?;
-            items.extend(page.items.into_iter().flatten().filter_map(|item| object(item.get())));
+            items.extend(page.items.into_iter().flatten().filter_map(|item| read(item.get())));
             next = page.metadata.next;
             if next.is_empty() {
                 self.version.clone_from(&page.metadata.resource_version);
@@ -63,18 +63,6 @@ impl<S> Keeper<'_, S> {
             path += &format!("&continue={}", escape(next));
         }
         path
-    }
-}
-
-/// Reads an object. One that is not understood is left out, so that it does not keep all others out.
-pub(super) fn object<T: DeserializeOwned>(text: &str) -> Option<T> {
-    match serde_json::from_str(text) {
-        Ok(object) => Some(object),
-        Err(why) => {
-            let head: String = text.chars().take(200).collect();
-            tracing::error!(%why, object = %head, "an object is not understood, and left out");
-            None
-        }
     }
 }
 

@@ -8,10 +8,11 @@
 //! | 429, 5xx, no connection | the same step again, after `Retry-After` or a growing delay |
 
 mod list;
+pub mod partial;
 mod stream;
 
+use self::partial::Object;
 use crate::client::{CallError, Client};
-use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ pub(crate) struct Keeper<'a, S> {
 /// Keeps a list up to date until its events are no longer taken.
 pub async fn keep<T, S>(client: &Client, resource: Resource, settings: Settings, sink: S)
 where
-    T: DeserializeOwned + Send,
+    T: Object,
     S: Sink<T>,
 {
     let (version, watch_list) = (String::new(), true);

@@ -1,10 +1,9 @@
 //! Watches, with or without the initial list in them.
 
-use super::list::object;
+use super::partial::{Object, read};
 use super::{Event, Failure, Keeper, Sink};
 use crate::client::{Call, escape};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -55,7 +54,7 @@ impl<S> Keeper<'_, S> {
     /// Watches from the last version, or from the start with all objects, until the server ends the watch.
     pub(super) async fn watch<T>(&mut self) -> Result<(), Failure>
     where
-        T: DeserializeOwned + Send,
+        T: Object,
         S: Sink<T>,
     {
         let from_start = self.version.is_empty();
@@ -101,7 +100,7 @@ impl<S> Keeper<'_, S> {
 
     async fn line<T>(&mut self, line: &[u8], initial: &mut Initial<T>) -> Result<(), Failure>
     where
-        T: DeserializeOwned + Send,
+        T: Object,
         S: Sink<T>,
     {
         let wrong = |why: serde_json::Error| Failure::Json(why.to_string());
@@ -125,15 +124,15 @@ impl<S> Keeper<'_, S> {
             }
             ("BOOKMARK", _) => None,
             ("ADDED" | "MODIFIED", Some(items)) => {
-                items.extend(object(text).map(|object| (key, object)));
+                items.extend(read(text).map(|object| (key, object)));
                 None
             }
             ("DELETED", Some(items)) => {
                 items.remove(&key);
                 None
             }
-            ("ADDED" | "MODIFIED", None) => object(text).map(Event::Changed),
-            ("DELETED", None) => object(text).map(Event::Deleted),
+            ("ADDED" | "MODIFIED", None) => read(text).map(Event::Changed),
+            ("DELETED", None) => read(text).map(Event::Deleted),
             (kind, _) => return Err(Failure::Json(format!("event of type {kind:?}"))),
         };
         if initial.0.is_none() {

@@ -13,7 +13,9 @@ impl Double {
     pub(super) fn copy_topology(&self, pod: &mut Value) {
         let name = text(pod, "/spec/nodeName").to_owned();
         let key = Key { resource: NODES.into(), namespace: String::new(), name };
-        let Some(node) = self.objects.get(&key) else { return };
+        let Some(node) = self.objects.get(&key).filter(|_| !self.no_topology_labels) else {
+            return;
+        };
         for key in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"] {
             if let Some(value) = node["metadata"]["labels"].get(key) {
                 pod["metadata"]["labels"][key] = value.clone();
@@ -56,6 +58,7 @@ impl Double {
                 pod["metadata"]["annotations"] = annotations.clone();
             }
             self.copy_topology(&mut pod);
+            self.note_scheduled(&mut pod);
             let (uid, node) = (text(&pod, "/metadata/uid").to_owned(), target.to_owned());
             self.audit.push(Bound { uid, pod: name.to_owned(), node });
             self.store(key, pod);

@@ -63,12 +63,16 @@ pub(crate) struct Double {
     pub(crate) audit: Vec<Bound>,
     /// Number of watches opened so far.
     pub(crate) watches: u32,
+    /// Whether pods do not get the topology labels of their nodes, as before Kubernetes 1.35.
+    pub(crate) no_topology_labels: bool,
     /// The time in objects: that of a transcript, or the real one.
     pub(crate) clock: Option<String>,
 }
 
 pub(crate) const PODS: &str = "/api/v1/pods";
 pub(crate) const NODES: &str = "/api/v1/nodes";
+pub(crate) const NAMESPACES: &str = "/api/v1/namespaces";
+pub(crate) const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets";
 
 pub(crate) fn failure(status: u16, reason: Option<&str>, message: String) -> Response {
     let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

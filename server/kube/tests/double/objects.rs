@@ -1,6 +1,6 @@
 //! Creation, updates, patches and deletion of objects.
 
-use super::{Double, NODES, PODS, Response, Target, conflict, failure, has_items, text};
+use super::{BUDGETS, Double, NODES, PODS, Response, Target, conflict, failure, has_items, text};
 use omega_kube::client::time;
 use serde_json::{Value, json};
 use std::time::SystemTime;
@@ -219,27 +219,48 @@ impl Double {
                 return conflict(super::discovery::kind(plural), &target.name, &why);
             }
         }
-        let waits =
-            body["gracePeriodSeconds"] != 0 && target.resource == PODS && self.is_running(target);
         let known = &self.objects[&target.key()];
+        let grace = Double::grace(target, known, body);
         let mut object = Value::clone(known);
-        if waits && !text(known, "/metadata/deletionTimestamp").is_empty() {
+        if grace > 0 && !text(known, "/metadata/deletionTimestamp").is_empty() {
             return Response { status: 200, body: object };
         }
-        if has_items(known, "/metadata/finalizers") || waits {
+        if has_items(known, "/metadata/finalizers") || grace > 0 {
             object["metadata"]["deletionTimestamp"] = self.now().into();
+            object["metadata"]["deletionGracePeriodSeconds"] = grace.into();
             return Response { status: 200, body: self.store(target.key(), object) };
         }
         Response { status: 200, body: self.remove(&target.key()).unwrap_or_default() }
     }
 
-    /// Whether a kubelet has to end the pod first.
-    fn is_running(&self, target: &Target) -> bool {
-        self.objects.get(&target.key()).is_some_and(|pod| text(pod, "/status/phase") == "Running")
+    /// Gives a pod that is bound its condition.
+    pub(super) fn note_scheduled(&self, pod: &mut Value) {
+        let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null,
+            "lastTransitionTime": self.now()});
+        let conditions = &mut pod["status"]["conditions"];
+        if let Some(all) = conditions.as_array_mut() {
+            all.retain(|known| known["type"] != "PodScheduled");
+        }
+        merge_items(conditions, &[condition], "type");
+    }
+
+    /// Returns the time that a pod has to end, in seconds: none if it is on no node, or has ended.
+    fn grace(target: &Target, pod: &Value, body: &Value) -> u64 {
+        let ended = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
+        if target.resource != PODS || text(pod, "/spec/nodeName").is_empty() || ended {
+            return 0;
+        }
+        let asked = body["gracePeriodSeconds"].as_u64();
+        asked.or(pod["spec"]["terminationGracePeriodSeconds"].as_u64()).unwrap_or(30)
+    }
+
+    /// Ends a pod that is being deleted, as its kubelet does.
+    pub(crate) fn end(&mut self, namespace: &str, name: &str) {
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        self.call("DELETE", &path, &json!({"gracePeriodSeconds": 0}));
     }
 
     pub(super) fn evict(&mut self, target: &Target, body: &Value) -> Response {
-        let budgets = "/apis/policy/v1/poddisruptionbudgets";
         let pod = self.objects.get(&target.key());
         let guards = |budget: &Value| {
             let wanted = budget.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
@@ -249,7 +270,7 @@ impl Double {
             })
         };
         // The controller of budgets is not here, so no disruption is ever allowed.
-        if self.all(budgets).any(|budget| guards(budget)) {
+        if self.all(BUDGETS).any(|budget| guards(budget)) {
             let message = "Cannot evict pod as it would violate the pod's disruption budget.";
             return failure(429, Some("TooManyRequests"), message.into());
         }

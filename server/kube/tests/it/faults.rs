@@ -3,7 +3,6 @@
 use crate::double::http::Server;
 use crate::double::{Double, PODS};
 use crate::process::{block_on, bound, check, create, pod, server, start};
-use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
@@ -92,8 +91,7 @@ fn foreign_bindings_deleted_nodes_and_recreated_pods_are_followed() {
                 // Another scheduler takes one of ours, wherever it likes.
                 double.bind_elsewhere("t", &format!("r{round}-0"), "n0");
                 double.delete_node(&format!("n{}", 9 - round));
-                let path = format!("/api/v1/namespaces/t/pods/r{round}-1");
-                double.call("DELETE", &path, &Value::Null);
+                double.end("t", &format!("r{round}-1"));
                 double.call(
                     "POST",
                     "/api/v1/namespaces/t/pods",

@@ -5,9 +5,13 @@ mod deploy;
 #[path = "../double/mod.rs"]
 mod double;
 mod faults;
+mod oracle;
 mod pairs;
+mod preempting;
+mod preemption;
 mod process;
 mod random;
 mod real;
 mod replay;
 mod rules;
+mod truths;

@@ -1,9 +1,12 @@
 //! An adapter with its workers beside a double of the API server, in one thread.
 
-use crate::double::{Double, NODES, PODS};
-use omega_kube::adapter::answer::{Answer, Found};
-use omega_kube::adapter::{Adapter, Binding, Settings, State};
+use crate::double::{BUDGETS, Double, NAMESPACES, NODES, PODS};
+use omega_core::JobId;
+use omega_kube::adapter::answer::{Action, Answer, Found};
+use omega_kube::adapter::preempt::{Done, Eviction, Nominee, Proposal, Verdict};
+use omega_kube::adapter::{Adapter, Binding, Effect, PodName, Settings, State};
 use omega_kube::profiles::KubeProfile;
+use omega_kube::run::preempter::Preempter;
 use omega_kube::workers::{Collect, worker};
 use omega_schedulers::Scheduler;
 use omega_workload::kube::api::{Node, Pod};
@@ -16,6 +19,9 @@ pub(crate) struct Pair {
     pub(crate) adapter: Adapter,
     pub(crate) workers: Vec<Scheduler>,
     pub(crate) timeout_ms: u64,
+    pub(crate) preempter: Preempter,
+    /// Pods that found no node, with their jobs.
+    pub(crate) unplaced: Vec<(PodName, JobId)>,
     now: u64,
     /// The number of changes that the watches have delivered.
     delivered: usize,
@@ -36,21 +42,46 @@ impl Pair {
         for index in 0..nodes {
             add_node(&mut server, index);
         }
+        Pair::of(server, workers)
+    }
+
+    /// An adapter that begins with the nodes of a server.
+    pub(crate) fn of(server: Double, workers: u32) -> Pair {
         let objects: Vec<_> = server.all(NODES).map(|value| node(value)).collect();
-        let converter = Converter::new(&objects, &[], &[]).expect("kinds");
+        let pods: Vec<_> = server.all(PODS).map(|value| pod(value)).collect();
+        let converter = Converter::new(&objects, &pods, &[]).expect("kinds");
         let names = BTreeSet::from(["omega".to_owned()]);
         let timeout_ms = 10_000;
-        let settings = Settings { scheduler_names: names, request_timeout_ms: timeout_ms };
-        let adapter = Adapter::new(converter, settings);
+        let settings =
+            Settings { scheduler_names: names, request_timeout_ms: timeout_ms, preempts: true };
+        let mut adapter = Adapter::new(converter, settings);
+        adapter.lead();
+        adapter.budgets().listed(&[]);
         let profile = KubeProfile::new("omega");
+        let (cell, budgets) = (adapter.cell().clone(), adapter.budgets().clone());
+        let preempter = Preempter::new(cell, vec![profile.clone()], budgets);
         let schedulers =
             (0..workers).map(|i| worker(adapter.cell(), &profile, i, workers).expect("a name"));
         let workers = schedulers.collect();
-        Pair { server, adapter, workers, timeout_ms, now: 0, delivered: 0 }
+        let unplaced = Vec::new();
+        Pair { server, adapter, workers, timeout_ms, preempter, unplaced, now: 0, delivered: 0 }
+    }
+
+    /// Begins again with an adapter that knows nothing, and lists.
+    pub(crate) fn restart(&mut self, workers: u32) {
+        let server = std::mem::take(&mut self.server);
+        *self = Pair { now: self.now, ..Pair::of(server, workers) };
+        self.relist();
     }
 
     pub(crate) fn create(&mut self, name: &str, milli: u32) {
         let spec = json!({"schedulerName": "omega", "containers": [
+            {"name": "c", "resources": {"requests": {"cpu": format!("{milli}m")}}}]});
+        self.create_with(name, &spec.to_string());
+    }
+
+    pub(crate) fn create_ranked(&mut self, name: &str, milli: u32, priority: u32) {
+        let spec = json!({"schedulerName": "omega", "priority": priority, "containers": [
             {"name": "c", "resources": {"requests": {"cpu": format!("{milli}m")}}}]});
         self.create_with(name, &spec.to_string());
     }
@@ -61,8 +92,9 @@ impl Pair {
         self.server.call("POST", "/api/v1/namespaces/t/pods", &body);
     }
 
+    /// Deletes a pod at once.
     pub(crate) fn delete(&mut self, name: &str) {
-        self.server.call("DELETE", &format!("/api/v1/namespaces/t/pods/{name}"), &Value::Null);
+        self.server.end("t", name);
     }
 
     pub(crate) fn bind_elsewhere(&mut self, name: &str, to: &str) {
@@ -77,10 +109,69 @@ impl Pair {
             (PODS, false) => self.adapter.pod_changed(pod(&change.new)),
             (PODS, true) => self.adapter.pod_deleted(&pod(&change.new)),
             (NODES, false) => self.adapter.node_changed(&node(&change.new)),
-            (_, true) => self.adapter.node_deleted(&change.key.name),
-            (resource, false) => panic!("{resource}"),
+            (NODES, true) => self.adapter.node_deleted(&change.key.name),
+            (NAMESPACES, false) => {
+                self.adapter.namespace_changed(
+                    &serde_json::from_value(Value::clone(&change.new)).expect("one"),
+                );
+            }
+            (BUDGETS, gone) => {
+                let budget = serde_json::from_value(Value::clone(&change.new)).expect("a budget");
+                let budgets = self.adapter.budgets();
+                if gone { budgets.deleted(&budget) } else { budgets.changed(&budget) }
+            }
+            (resource, _) => panic!("{resource}"),
         }
         true
+    }
+
+    /// Has victims proposed for the pods that found no node, and nominates as far as the adapter agrees.
+    pub(crate) fn preempt(&mut self) -> Vec<Verdict> {
+        let unplaced = std::mem::take(&mut self.unplaced);
+        let able = unplaced.into_iter().filter(|(pod, _)| self.adapter.may_preempt(pod));
+        let able: Vec<_> = able.collect();
+        let propose = |(pod, job)| self.preempter.propose(pod, job);
+        let proposals: Vec<Proposal> = able.into_iter().filter_map(propose).collect();
+        proposals.iter().map(|proposal| self.adapter.preempt(proposal)).collect()
+    }
+
+    /// Returns the requests that followed from events.
+    pub(crate) fn requests(&mut self) -> Vec<Action> {
+        let request = |effect| match effect {
+            Effect::Act(action) => Some(action),
+            Effect::Tell(..) => None,
+        };
+        self.adapter.effects().into_iter().filter_map(request).collect()
+    }
+
+    /// Makes the requests about victims and nominations, and returns the bindings.
+    pub(crate) fn carry_out(&mut self) -> Vec<Binding> {
+        let mut bindings = Vec::new();
+        for request in self.requests() {
+            match request {
+                Action::Bind(binding, _) | Action::Get(binding, _) => bindings.push(binding),
+                Action::Nominate(nominee, _) => {
+                    let done = self.nominate(&nominee);
+                    assert_eq!(self.adapter.nominated(nominee, done, 0), None);
+                }
+                Action::Evict(eviction, _) => {
+                    let done = self.evict(&eviction);
+                    assert_eq!(self.adapter.evicted(eviction, done, 0), None);
+                }
+            }
+        }
+        bindings
+    }
+
+    pub(crate) fn nominate(&mut self, nominee: &Nominee) -> Done {
+        let path = format!("{}/status", path(&nominee.pod));
+        let body = json!({"metadata": {"uid": nominee.uid}, "status": {"nominatedNodeName": nominee.node}});
+        done(self.server.call("PATCH", &path, &body).status)
+    }
+
+    pub(crate) fn evict(&mut self, eviction: &Eviction) -> Done {
+        let body = json!({"preconditions": {"uid": eviction.uid}});
+        done(self.server.call("DELETE", &path(&eviction.pod), &body).status)
     }
 
     pub(crate) fn deliver(&mut self) {
@@ -92,6 +183,14 @@ impl Pair {
         self.delivered = self.server.changes.len();
         let nodes: Vec<_> = self.server.all(NODES).map(|value| node(value)).collect();
         self.adapter.nodes_listed(&nodes);
+        let budgets = self.server.all(BUDGETS).map(|value| Value::clone(value));
+        let budgets: Vec<_> =
+            budgets.map(|value| serde_json::from_value(value).expect("a budget")).collect();
+        self.adapter.budgets().listed(&budgets);
+        let namespaces = self.server.all(NAMESPACES).map(|value| Value::clone(value));
+        let namespaces: Vec<_> =
+            namespaces.map(|value| serde_json::from_value(value).expect("a namespace")).collect();
+        self.adapter.namespaces_listed(&namespaces);
         let pods = self.server.all(PODS).map(|value| pod(value)).collect();
         self.adapter.pods_listed(pods, &self.server.version.to_string());
     }
@@ -102,6 +201,9 @@ impl Pair {
         let mut collect = Collect::default();
         let cell = self.adapter.cell().clone();
         let step = self.workers[worker].step(&cell, self.now, &mut collect).expect("a cell");
+        for job in &collect.unplaced {
+            self.unplaced.extend(self.adapter.pod_of(*job).map(|pod| (pod.clone(), *job)));
+        }
         let bindings =
             collect.accepted.iter().filter_map(|a| self.adapter.decided(a.task, a.machine));
         (bindings.collect(), step.idle)
@@ -125,7 +227,7 @@ impl Pair {
     pub(crate) fn send(&mut self, binding: &Binding) -> Answer {
         let body = json!({"metadata": {"name": binding.pod.name, "uid": binding.uid},
             "target": {"kind": "Node", "name": binding.node}});
-        let path = format!("/api/v1/namespaces/t/pods/{}/binding", binding.pod.name);
+        let path = format!("{}/binding", path(&binding.pod));
         match self.server.call("POST", &path, &body).status {
             201 => Answer::Bound,
             404 | 409 => Answer::Conflict,
@@ -134,8 +236,7 @@ impl Pair {
     }
 
     pub(crate) fn get(&mut self, binding: &Binding) -> Found {
-        let path = format!("/api/v1/namespaces/t/pods/{}", binding.pod.name);
-        let answer = self.server.call("GET", &path, &Value::Null);
+        let answer = self.server.call("GET", &path(&binding.pod), &Value::Null);
         match answer.status {
             200 => Found::Pod(Box::new(pod(&answer.body))),
             _ => Found::Gone,
@@ -145,6 +246,18 @@ impl Pair {
     /// Number of pods that are pending in the adapter.
     pub(crate) fn pending(&self) -> usize {
         self.adapter.count(|state| *state == State::Pending)
+    }
+}
+
+fn path(pod: &PodName) -> String {
+    format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name)
+}
+
+fn done(status: u16) -> Done {
+    match status {
+        200 => Done::Done,
+        404 | 409 | 422 => Done::Gone,
+        _ => Done::Refused,
     }
 }
 

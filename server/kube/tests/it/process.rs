@@ -6,6 +6,7 @@ use crate::pairs::add_node;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 /// A running program, which ends with its guard.
 pub(crate) struct Program(pub(crate) Child);
@@ -74,13 +75,13 @@ fn pods_are_bound_to_nodes_with_room_and_told_of() {
         // More than there is room for, while it runs.
         (60..120).for_each(|index| create(&server, &pod(&format!("p{index}"), 500)));
         server.until(|double| bound(double) == 80).await;
-        let conditions = |double: &Double| {
-            double.all(PODS).filter(|pod| pod.pointer("/status/conditions/0").is_some()).count()
+        let is_told = |pod: &&Arc<Value>| {
+            pod.pointer("/status/conditions/0/status").is_some_and(|status| status == "False")
         };
-        server.until(|double| conditions(double) > 0).await;
+        server.until(|double| double.all(PODS).any(|pod| is_told(&pod))).await;
         check(&server);
         let double = server.lock();
-        let told = double.all(PODS).find(|pod| pod.pointer("/status/conditions/0").is_some());
+        let told = double.all(PODS).find(is_told);
         let condition = &told.expect("one")["status"]["conditions"][0];
         assert_eq!(condition["type"], "PodScheduled");
         assert_eq!(condition["status"], "False");

@@ -1,12 +1,15 @@
 //! Random histories: lost and late requests, throttling, relists, deleted and recreated pods, nodes that come and go,
 //! foreign bindings. No pod is bound twice, none is lost, and without foreign bindings no node is overcommitted.
 
-use crate::double::{NODES as NODE_LIST, PODS as POD_LIST};
+use crate::double::{NODES as NODE_LIST, PODS as POD_LIST, text};
 use crate::pairs::{Pair, add_node};
-use omega_kube::adapter::Binding;
 use omega_kube::adapter::answer::{Action, Answer};
+use omega_kube::adapter::preempt::Done;
+use omega_kube::adapter::{Binding, PodName};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use serde_json::Value;
+use std::sync::Arc;
 
 const NODES: u32 = 4;
 const PODS: u32 = 24;
@@ -20,6 +23,8 @@ struct World {
     late: Vec<(u64, Binding)>,
     /// Whether other schedulers bind pods, and nodes leave.
     foreign: bool,
+    /// Whether pods differ in priority.
+    ranked: bool,
 }
 
 impl World {
@@ -35,12 +40,15 @@ impl World {
         match self.chance(16) {
             0 | 1 => {
                 let (name, milli) = (self.pick(), 500 + 500 * self.chance(3));
-                self.pair.create(&name, milli);
+                let priority = if self.ranked { self.chance(3) } else { 0 };
+                self.pair.create_ranked(&name, milli, priority);
             }
             2 => {
                 let name = self.pick();
                 self.pair.delete(&name);
             }
+            13 => drop(self.pair.preempt()),
+            14 => self.kubelet(),
             3 if self.foreign => {
                 let (name, node) = (self.pick(), self.chance(NODES));
                 self.pair.bind_elsewhere(&name, &format!("n{node}"));
@@ -68,6 +76,16 @@ impl World {
             }
             _ => drop(self.pair.deliver_one()),
         }
+        self.actions.extend(self.pair.requests());
+    }
+
+    /// Ends a pod that is being deleted.
+    fn kubelet(&mut self) {
+        let leaves = |pod: &&Arc<Value>| pod["metadata"].get("deletionTimestamp").is_some();
+        let leaving = self.pair.server.all(POD_LIST).find(leaves);
+        if let Some(name) = leaving.map(|pod| text(pod, "/metadata/name").to_owned()) {
+            self.pair.server.end("t", &name);
+        }
     }
 
     /// Lets time pass. A request arrives at the latest after its timeout.
@@ -91,6 +109,14 @@ impl World {
                 let found = self.pair.get(&binding);
                 self.pair.adapter.found(binding, found, self.now_ms)
             }
+            Action::Nominate(nominee, _) => {
+                let done = self.fault(faults).unwrap_or_else(|| self.pair.nominate(&nominee));
+                self.pair.adapter.nominated(nominee, done, self.now_ms)
+            }
+            Action::Evict(eviction, _) => {
+                let done = self.fault(faults).unwrap_or_else(|| self.pair.evict(&eviction));
+                self.pair.adapter.evicted(eviction, done, self.now_ms)
+            }
             Action::Bind(binding, _) => {
                 let answer = match if faults { self.chance(8) } else { 7 } {
                     0 => Answer::Throttled(1000),
@@ -112,15 +138,29 @@ impl World {
         self.actions.extend(next);
     }
 
+    /// A fault of a request about a victim or a nomination.
+    fn fault(&mut self, faults: bool) -> Option<Done> {
+        match if faults { self.chance(8) } else { 7 } {
+            0 => Some(Done::Throttled(1000)),
+            1 => Some(Done::Refused),
+            2 => Some(Done::Unknown),
+            _ => None,
+        }
+    }
+
     /// Ends all faults, and lets everything come to rest.
     fn rest(&mut self) {
-        for _ in 0..12 {
+        for _ in 0..30 {
             self.pair.deliver();
             let bindings = self.pair.decide();
             self.actions.extend(bindings.into_iter().map(|b| Action::Bind(b, 0)));
+            drop(self.pair.preempt());
+            self.actions.extend(self.pair.requests());
             while !self.actions.is_empty() {
                 self.act(0, false);
+                self.actions.extend(self.pair.requests());
             }
+            (0..PODS).for_each(|_| self.kubelet());
             self.pass(400_000);
         }
     }
@@ -130,7 +170,8 @@ fn run(seed: u64) -> u64 {
     let foreign = seed % 2 == 1;
     let pair = Pair::new(NODES, 1 + (seed % 3) as u32);
     let dice = Pcg64::seed_from_u64(seed);
-    let mut world = World { pair, dice, now_ms: 0, actions: Vec::new(), late: Vec::new(), foreign };
+    let (actions, late, ranked) = (Vec::new(), Vec::new(), seed % 4 > 1);
+    let mut world = World { pair, dice, now_ms: 0, actions, late, foreign, ranked };
     for _ in 0..200 {
         world.turn();
         if !foreign {
@@ -143,13 +184,28 @@ fn run(seed: u64) -> u64 {
     let unbound = server.all(POD_LIST).filter(|pod| pod["spec"].get("nodeName").is_none());
     // What is unbound is pending for want of room: nothing is lost, parked or assumed for ever.
     assert_eq!(unbound.count(), world.pair.pending(), "seed {seed}");
+    let nominated = |pod: &&Arc<Value>| {
+        let name = PodName { namespace: "t".into(), name: text(pod, "/metadata/name").into() };
+        world.pair.adapter.nominated_node(&name).is_some()
+    };
+    assert_eq!(
+        server.all(POD_LIST).filter(nominated).count(),
+        0,
+        "seed {seed}: room is kept for ever"
+    );
     server.bound().len() as u64
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
 #[test]
 fn no_history_loses_a_pod_or_overcommits_a_node() {
-    let day = std::env::var("OMEGA_KUBE_SEED").ok().and_then(|seed| seed.parse().ok());
-    let (from, count) = day.map_or((0, 400), |seed| (seed, 1));
+    let (from, count) = match setting("OMEGA_KUBE_SEED") {
+        Some(seed) => (seed, 1),
+        None => (setting("OMEGA_SEEDS_FROM").unwrap_or(0), setting("OMEGA_SEEDS").unwrap_or(400)),
+    };
     let bound: u64 = (from..from + count).map(run).sum();
     assert!(bound >= count, "the histories bind pods");
 }

@@ -17,13 +17,17 @@ const PARTS: [&str; 8] = [
     "/spec/nodeName",
 ];
 
-/// Returns the calls of a transcript; `None` if the data is not there.
-fn transcript(name: &str) -> Option<Vec<Value>> {
-    let data = std::env::var_os("OMEGA_DATA").map_or_else(
+/// The folder of recorded data.
+pub(crate) fn data() -> PathBuf {
+    std::env::var_os("OMEGA_DATA").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
         PathBuf::from,
-    );
-    let file = data.join("kube-api").join(name);
+    )
+}
+
+/// Returns the calls of a transcript; `None` if the data is not there.
+pub(crate) fn transcript(name: &str) -> Option<Vec<Value>> {
+    let file = data().join("kube-api").join(name);
     let Ok(text) = std::fs::read_to_string(&file) else {
         println!("skipped: {} not found", file.display());
         return None;

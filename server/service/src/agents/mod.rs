@@ -21,7 +21,7 @@ mod log_reads;
 mod marks;
 pub mod monitor;
 mod orders;
-mod reports;
+pub(crate) mod reports;
 mod routes;
 
 use crate::grants;

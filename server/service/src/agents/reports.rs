@@ -4,7 +4,7 @@ use super::hub::Confirmed;
 use crate::host::Host;
 use futures_util::future::join_all;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, MachineId, Outcome, TaskId, TaskReport};
+use omega_core::{Command, MachineId, Outcome, RunEnd, TaskId, TaskReport};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -28,7 +28,9 @@ impl Report {
     pub(super) fn machines(&self) -> impl Iterator<Item = MachineId> + '_ {
         let commanded = self.commands.iter().filter_map(|command| match command {
             Command::ReportLoad { id, .. } => Some(*id),
-            Command::ReportTask { machine, .. } => Some(*machine),
+            Command::ReportTask { machine, .. } | Command::ReportEnd { machine, .. } => {
+                Some(*machine)
+            }
             _ => None,
         });
         self.attach.iter().chain(&self.alive).copied().chain(commanded)
@@ -58,13 +60,31 @@ impl TryFrom<proto::AgentReport> for Report {
                 "the columns of tasks differ in length",
             ));
         }
+        let has_ends = !said.task_ends.is_empty();
+        if has_ends && said.task_ends.len() != rows {
+            let say = format!("task_ends: {} values for {rows} reports", said.task_ends.len());
+            return Err(ApiError::new(ErrorCode::Malformed, say));
+        }
         for (row, machine) in reporters.into_iter().enumerate() {
             let task = proto::TaskId { job: said.task_jobs[row], index: said.task_indices[row] };
             let report = convert::task_report(reports[row])?;
-            commands.push(Command::ReportTask { task: task.into(), machine, report });
+            let end = said.task_ends.get(row).and_then(convert::run_end);
+            commands.push(command((task.into(), machine), report, end));
         }
         bounded("logs", said.logs.len())?;
         Ok(Report { attach, alive, commands, logs: said.logs })
+    }
+}
+
+/// The command of a report, with the end of a run if the agent knows it.
+pub(crate) fn command(
+    (task, machine): (TaskId, MachineId),
+    report: TaskReport,
+    end: Option<RunEnd>,
+) -> Command {
+    match end {
+        Some(end) => Command::ReportEnd { task, machine, report, end },
+        None => Command::ReportTask { task, machine, report },
     }
 }
 
@@ -117,9 +137,11 @@ pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Con
 
 /// The task whose end a command reports.
 fn end(command: &Command) -> Option<(TaskId, MachineId)> {
-    match command {
-        Command::ReportTask { report: TaskReport::Started, .. } => None,
-        Command::ReportTask { task, machine, .. } => Some((*task, *machine)),
-        _ => None,
-    }
+    let (Command::ReportTask { task, machine, report }
+    | Command::ReportEnd { task, machine, report, .. }) = command
+    else {
+        return None;
+    };
+    let is_over = !matches!(report, TaskReport::Started | TaskReport::Restarted);
+    is_over.then_some((*task, *machine))
 }

@@ -4,6 +4,7 @@ use super::Shown;
 use super::answer::{Answer, Asked, json};
 use super::cell::TasksShape;
 use super::machines::{PAGE, PAGE_MAX};
+use crate::names;
 use crate::service::{page_start, page_token};
 use crate::statistics::age;
 use crate::summary::Counts;
@@ -110,7 +111,7 @@ pub(super) fn task(cell: &Cell, id: TaskId) -> Option<TaskShape> {
     let machine = machine.and_then(|id| cell.machine(id));
     let group = cell.task_group(id).and_then(|group| job.groups.get(group));
     Some(TaskShape {
-        task: id.to_string(),
+        task: names::task(cell, id),
         job: job.name.to_string(),
         group: group.map(|group| group.name.to_string()).unwrap_or_default(),
         state,

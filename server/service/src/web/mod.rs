@@ -3,7 +3,7 @@
 //! ```text
 //!   connection ──▶ listen.rs: HTTP/1.1, limits ──▶ guard.rs: host, caller, headers ──▶ routes
 //!                                                   /           assets.rs: the page, in the binary
-//!                                                   /api/v1/..  cell.rs, heat.rs, machines.rs, jobs.rs
+//!                                                   /api/v1/..  cell.rs, heat.rs, machines.rs, jobs.rs, events.rs
 //!                                                   /metrics, /healthz, /readyz
 //! ```
 //!
@@ -12,6 +12,7 @@
 mod answer;
 mod assets;
 mod cell;
+mod events;
 mod explain;
 mod guard;
 mod heat;
@@ -93,6 +94,7 @@ fn routes(shown: Shown) -> Router {
         .route("/api/v1/machine", get(machines::one))
         .route("/api/v1/jobs", get(jobs::list))
         .route("/api/v1/job", get(jobs::one))
+        .route("/api/v1/events", get(events::events))
         .route("/api/v1/explain", get(explain::explain))
         .merge(assets::routes())
         .fallback(answer::nothing_here)

@@ -9,7 +9,7 @@ use crate::sheet::Cell;
 
 /// Ratio of the largest to the smallest number above which an axis is logarithmic.
 const DECADES: f64 = 20.0;
-/// The same ratio for the axis of waits, which vary more.
+/// Like [`DECADES`], for the axis of waits, which vary more.
 const DECADES_OF_WAITS: f64 = 100.0;
 /// Smallest drawn wait, because a logarithmic axis has no zero.
 const WAIT_LEAST_S: f64 = 0.01;

@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { device, el, link, replace, table } from "./dom.js";
+import { events } from "./events.js";
 import { explanation } from "./explain.js";
 import { amount, count, time } from "./format.js";
 import { pages } from "./machines.js";
@@ -50,8 +51,9 @@ export function job(name) {
       if (performance.now() - last < EVERY_MS) return;
       last = performance.now();
       let told;
+      let happened;
       try {
-        told = await ask("job", { name });
+        [told, happened] = await Promise.all([ask("job", { name }), events({ job: name })]);
       } catch (error) {
         replace(place, el("p", { class: "bad" }, error.message));
         return;
@@ -78,7 +80,8 @@ export function job(name) {
           { name: "each asks for", of: request },
           ...byState,
         ], told.groups)),
-        device("Tasks", taskTable(told.tasks, { job: false }), told.next_page ? el("p", { class: "quiet" }, `the first ${told.tasks.length}; omega task list --job has all`) : ""));
+        device("Tasks", taskTable(told.tasks, { job: false }), told.next_page ? el("p", { class: "quiet" }, `the first ${told.tasks.length}; omega task list --job has all`) : ""),
+        happened);
     },
   };
 }

@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { bar, device, el, link, replace, table } from "./dom.js";
+import { events } from "./events.js";
 import { amount, count, percent } from "./format.js";
 import { taskTable } from "./jobs.js";
 
@@ -72,8 +73,9 @@ export function machine(name) {
       if (performance.now() - last < EVERY_MS) return;
       last = performance.now();
       let told;
+      let happened;
       try {
-        told = await ask("machine", { name });
+        [told, happened] = await Promise.all([ask("machine", { name }), events({ machine: name })]);
       } catch (error) {
         replace(place, el("p", { class: "bad" }, error.message));
         return;
@@ -96,7 +98,8 @@ export function machine(name) {
             { name: "claimable", number: true, of: (row) => amount(unit[row.kind], row.claimable) },
             { name: "used", number: true, of: (row) => (row.used === null ? "–" : amount(unit[row.kind], row.used)) },
           ], rows))),
-        device(`Tasks (${count(one.tasks)})`, taskTable(told.tasks, { job: true }), told.next_page ? el("p", { class: "quiet" }, `the first ${told.tasks.length}; omega task list has all`) : ""));
+        device(`Tasks (${count(one.tasks)})`, taskTable(told.tasks, { job: true }), told.next_page ? el("p", { class: "quiet" }, `the first ${told.tasks.length}; omega task list has all`) : ""),
+        happened);
     },
   };
 }

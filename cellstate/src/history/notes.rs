@@ -1,0 +1,103 @@
+//! Events as the cell notes them, and as it shows them.
+
+use super::{Event, EventKind, History};
+use crate::cell::Cell;
+use crate::commit::{Scratch, Step};
+use omega_core::{Item, JobId, Machine, MachineId, TaskId, Transaction};
+use std::collections::BTreeMap;
+
+impl Cell {
+    /// Keeps events from now on, in so many bytes; 0: none. Those that are there are forgotten.
+    pub fn keep_history(&mut self, bytes: usize) {
+        self.history = (bytes > 0).then(|| Box::new(History::new(bytes)));
+    }
+
+    /// Takes over the events of another cell, whose later state this is. Those of commands in between are missing.
+    pub fn adopt_history(&mut self, earlier: &mut Cell) {
+        self.history = earlier.history.take();
+    }
+
+    /// Events of a job and its tasks, the newest first.
+    pub fn job_events(&self, job: JobId) -> impl Iterator<Item = &Event> {
+        self.history.iter().flat_map(move |history| history.of_job(job))
+    }
+
+    /// Events of a task, the newest first.
+    pub fn task_events(&self, task: TaskId) -> impl Iterator<Item = &Event> {
+        self.job_events(task.job).filter(move |event| event.index == Some(task.index))
+    }
+
+    /// Events of a machine and of tasks there, the newest first.
+    pub fn machine_events(&self, machine: MachineId) -> impl Iterator<Item = &Event> {
+        self.history.iter().flat_map(move |history| history.of_machine(machine))
+    }
+
+    /// Number of times that a task failed and was placed again.
+    #[must_use]
+    pub fn task_failures(&self, id: TaskId) -> u32 {
+        self.jobs.task(id).map_or(0, |(_, task)| task.failures.into())
+    }
+
+    /// Notes an event, if events are kept.
+    pub(crate) fn note(&mut self, event: impl FnOnce() -> Event) {
+        if let Some(history) = &mut self.history {
+            history.push(event(), self.now_ms);
+        }
+    }
+
+    /// Notes what a commit did.
+    pub(crate) fn note_commit(&mut self, txn: &Transaction, scratch: &Scratch) {
+        let Cell { history: Some(history), machines, now_ms, .. } = self else { return };
+        let stayed =
+            scratch.conflicts.iter().filter(|c| matches!(c.item, Item::Release(_))).count();
+        // Releases are judged first, so their steps come first.
+        let released = txn.releases.len().saturating_sub(stayed);
+        let scheduler = txn.id.scheduler;
+        let successors =
+            if txn.evictions.is_empty() { BTreeMap::new() } else { successors(scratch) };
+        for (position, step) in scratch.steps.iter().enumerate() {
+            let (task, kind) = match *step {
+                Step::Placed { task, .. } => (task, EventKind::Placed { scheduler }),
+                Step::Removed { task, .. } if position < released => {
+                    (task, EventKind::Released { scheduler })
+                }
+                Step::Removed { task, slot, .. } => {
+                    let by = successors.get(&slot).copied();
+                    (task, EventKind::Evicted { scheduler, by })
+                }
+                Step::Resized { .. } => continue,
+            };
+            let machine = machines.id(step.slot() as usize);
+            history.push(Event::of_task(task, kind).on(machine), *now_ms);
+        }
+    }
+
+    /// Notes how the description of a machine changes.
+    pub(crate) fn note_update(&mut self, id: MachineId, old: &Machine, new: &Machine) {
+        if self.history.is_none() {
+            return;
+        }
+        let has = |machine: &Machine, key: &str| machine.taints.iter().any(|t| *t.key == *key);
+        for taint in new.taints.iter().filter(|taint| !has(old, &taint.key)) {
+            self.note(|| Event::of_machine(id, EventKind::Tainted(taint.key.clone())));
+        }
+        for taint in old.taints.iter().filter(|taint| !has(new, &taint.key)) {
+            self.note(|| Event::of_machine(id, EventKind::Untainted(taint.key.clone())));
+        }
+        let rest = Machine { taints: old.taints.clone(), ..new.clone() };
+        if rest != *old {
+            self.note(|| Event::of_machine(id, EventKind::Updated));
+        }
+    }
+}
+
+/// The first job that got a place on each machine.
+fn successors(scratch: &Scratch) -> BTreeMap<u32, JobId> {
+    let mut successors = BTreeMap::new();
+    for step in &scratch.steps {
+        if let Step::Placed { task, slot, .. } = step {
+            successors.entry(*slot).or_insert(task.job);
+        }
+    }
+    successors
+}

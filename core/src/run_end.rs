@@ -1,0 +1,91 @@
+//! The end of a run of a task's program, as its agent reports it.
+//!
+//! It is for people and accounting alone: what becomes of the task is decided by the
+//! [`TaskReport`](crate::TaskReport) beside it.
+
+use crate::text::{self, Text};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Bytes of a message in an [`EndReason`]; a longer one is cut.
+pub const END_MESSAGE_BYTES_MAX: usize = 200;
+
+/// Reason for which a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EndReason {
+    /// The program exited with this code.
+    ExitCode(i32),
+    /// A signal of this number ended the program.
+    Signal(i32),
+    /// The kernel killed it, because it exceeded its memory limit.
+    OutOfMemory,
+    /// Its health check failed.
+    Unhealthy,
+    /// The agent was told to stop it.
+    Stopped,
+    /// It could not be started; the text says why.
+    NotStarted(Text),
+    /// Its supervisor was killed.
+    SupervisorLost,
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// Why it ended.
+    pub reason: EndReason,
+    /// Number of restarts of the program on this machine so far, without one that follows.
+    pub restarts: u32,
+}
+
+impl EndReason {
+    /// The reason of a task that could not be started, from any text.
+    #[must_use]
+    pub fn not_started(why: &str) -> EndReason {
+        let mut why = text::shown(why);
+        if why.len() > END_MESSAGE_BYTES_MAX {
+            let end = (0..=END_MESSAGE_BYTES_MAX).rev().find(|end| why.is_char_boundary(*end));
+            why.truncate(end.unwrap_or_default());
+        }
+        EndReason::NotStarted(why.into())
+    }
+
+    /// The reason with a message that is short and printable, whoever sent it.
+    #[must_use]
+    pub fn cleaned(self) -> EndReason {
+        match self {
+            EndReason::NotStarted(why) => EndReason::not_started(&why),
+            other => other,
+        }
+    }
+}
+
+impl fmt::Display for EndReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndReason::ExitCode(code) => write!(f, "exit code {code}"),
+            EndReason::Signal(signal) => write!(f, "signal {signal}"),
+            EndReason::OutOfMemory => f.write_str("out of memory"),
+            EndReason::Unhealthy => f.write_str("health check failed"),
+            EndReason::Stopped => f.write_str("stopped"),
+            EndReason::NotStarted(why) => write!(f, "not started: {why}"),
+            EndReason::SupervisorLost => f.write_str("supervisor lost"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_short_and_printable() {
+        let told = |why: &str| EndReason::NotStarted(why.into()).cleaned().to_string();
+        assert_eq!(told("no \u{1b}[31mfile"), "not started: no \u{fffd}[31mfile");
+        let long = told(&"é".repeat(END_MESSAGE_BYTES_MAX));
+        assert_eq!(long, format!("not started: {}", "é".repeat(END_MESSAGE_BYTES_MAX / 2)));
+        assert_eq!(EndReason::Signal(9).cleaned().to_string(), "signal 9");
+    }
+}

@@ -1,0 +1,225 @@
+//! Changes of the cost by single moves, and by moves that displace another task, before they are made; room for them.
+
+use crate::problem::{LANE, Lane};
+use crate::state::{State, product};
+
+/// Displacement: a task takes the place of another, which goes to the machine `to`. An exchange if that is the machine of
+/// the first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Displacement {
+    pub(crate) task: usize,
+    pub(crate) other: usize,
+    pub(crate) to: usize,
+}
+
+impl State<'_> {
+    /// Change of the cost if a task moved to a machine; `None` if a rule forbids it.
+    #[must_use]
+    pub fn change_by_move(&self, task: usize, to: usize) -> Option<i64> {
+        if self.at[task] as usize == to {
+            return Some(0);
+        }
+        let may = self.fits(task, to) && self.may_move(task, to);
+        may.then(|| self.change_by_shift(task, to) as i64)
+    }
+
+    /// Change of the cost if two tasks on two machines took each other's place; `None` if a rule forbids it.
+    #[must_use]
+    pub fn change_by_exchange(&self, a: usize, b: usize) -> Option<i64> {
+        if self.at[a] == self.at[b] {
+            return Some(0);
+        }
+        let exchange = Displacement { task: a, other: b, to: self.at[a] as usize };
+        let may = self.has_room_for(exchange) && self.may_displace(a, b, exchange.to);
+        may.then(|| self.change_by(exchange) as i64)
+    }
+
+    /// Cost of a machine if its use grew by `more`.
+    #[inline]
+    pub(crate) fn cost_with(&self, machine: usize, more: impl Fn(usize) -> Lane) -> f64 {
+        let problem = self.problem;
+        let slack = self.slack(machine);
+        let mut sums = [0.0; LANE];
+        for (at, (slack, weight)) in slack.iter().zip(&problem.load_weight).enumerate() {
+            let more = more(at);
+            for kind in 0..LANE {
+                let above = more[kind] - slack[kind];
+                sums[kind] += weight[kind] * if above > 0.0 { above } else { 0.0 };
+            }
+        }
+        let mut cost = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        let base = machine * problem.lanes;
+        for balance in &problem.balances {
+            let free = |kind: usize| {
+                let (lane, kind) = (kind / LANE, kind % LANE);
+                let unsafe_part =
+                    problem.capacity[base + lane][kind] - problem.safety[base + lane][kind];
+                slack[lane][kind] + unsafe_part - more(lane)[kind]
+            };
+            let missing = balance.target * free(balance.first) - balance.per * free(balance.second);
+            cost += balance.weight * if missing > 0.0 { missing } else { 0.0 };
+        }
+        cost
+    }
+
+    /// Saving of a task's departure from its machine, in load and balance.
+    #[inline]
+    pub(crate) fn saving(&self, task: usize) -> f64 {
+        let (machine, request) = (self.at[task] as usize, self.problem.request(task));
+        self.machine_cost[machine] - self.cost_with(machine, |lane| negative(request[lane]))
+    }
+
+    /// Increase of the cost of a machine by a task's arrival, in load and balance.
+    #[inline]
+    pub(crate) fn increase(&self, task: usize, machine: usize) -> f64 {
+        let request = self.problem.request(task);
+        self.cost_with(machine, |lane| request[lane]) - self.machine_cost[machine]
+    }
+
+    /// Change of the cost by a move. Nothing is checked.
+    #[inline]
+    pub(crate) fn change_by_shift(&self, task: usize, to: usize) -> f64 {
+        self.increase(task, to) - self.saving(task) + self.moving(task, to)
+    }
+
+    /// Change of the cost by a displacement. Nothing is checked.
+    #[inline]
+    pub(crate) fn change_by(&self, displacement: Displacement) -> f64 {
+        let Displacement { task, other, to } = displacement;
+        let problem = self.problem;
+        let (from, place) = (self.at[task] as usize, self.at[other] as usize);
+        let (request, gone) = (problem.request(task), problem.request(other));
+        let there = self.cost_with(place, |lane| difference(request[lane], gone[lane]))
+            - self.machine_cost[place];
+        let elsewhere = if to == from {
+            self.cost_with(from, |lane| difference(gone[lane], request[lane]))
+                - self.machine_cost[from]
+        } else {
+            self.increase(other, to) - self.saving(task)
+        };
+        let change = there + elsewhere + self.move_costs(task, place) + self.move_costs(other, to);
+        match (self.more_moved(task, place), self.more_moved(other, to)) {
+            (0, 0) => change,
+            (more, more_other) => {
+                let changes = [(problem.job[task], more), (problem.job[other], more_other)];
+                change + self.of_job_moves(changes)
+            }
+        }
+    }
+
+    /// Whether a machine has room for a task.
+    #[inline]
+    pub(crate) fn fits(&self, task: usize, machine: usize) -> bool {
+        let problem = self.problem;
+        let kinds = problem.request(task).iter().zip(problem.occupied(task, machine));
+        kinds.zip(self.free(machine)).all(|((request, occupied), free)| {
+            let more = product(*request, *occupied);
+            is_room(difference(*free, more))
+        })
+    }
+
+    /// Whether a machine has room for a task in place of another.
+    #[inline]
+    pub(crate) fn fits_instead(&self, task: usize, other: usize, machine: usize) -> bool {
+        let problem = self.problem;
+        let (by_task, by_other) =
+            (problem.occupied(task, machine), problem.occupied(other, machine));
+        let (request, gone) = (problem.request(task), problem.request(other));
+        self.free(machine).iter().enumerate().all(|(lane, free)| {
+            let more = product(request[lane], by_task[lane]);
+            let less = product(gone[lane], by_other[lane]);
+            is_room(difference(*free, difference(more, less)))
+        })
+    }
+
+    /// Whether both machines have room for a displacement.
+    #[inline]
+    pub(crate) fn has_room_for(&self, displacement: Displacement) -> bool {
+        let Displacement { task, other, to } = displacement;
+        self.fits_instead(task, other, self.at[other] as usize)
+            && if to == self.at[task] as usize {
+                self.fits_instead(other, task, to)
+            } else {
+                self.fits(other, to)
+            }
+    }
+
+    /// Whether a machine is not used beyond its capacity.
+    #[inline]
+    pub(crate) fn has_room(&self, machine: usize) -> bool {
+        self.free(machine).iter().all(|free| is_room(*free))
+    }
+
+    /// Whether a machine that is used beyond its capacity would not be without one of its tasks.
+    #[inline]
+    pub(crate) fn has_room_without(&self, other: usize, machine: usize) -> bool {
+        let problem = self.problem;
+        let kinds = problem.request(other).iter().zip(problem.occupied(other, machine));
+        kinds.zip(self.free(machine)).all(|((request, occupied), free)| {
+            let gone = product(*request, *occupied);
+            is_room(std::array::from_fn(|kind| free[kind] + gone[kind]))
+        })
+    }
+
+    /// Change of the cost of moves if a task were on a machine instead of where it is.
+    #[inline]
+    pub(crate) fn moving(&self, task: usize, to: usize) -> f64 {
+        let change = self.move_costs(task, to);
+        match self.more_moved(task, to) {
+            0 => change,
+            more => {
+                let job = self.problem.job[task];
+                change + self.of_job_moves([(job, more), (job, 0)])
+            }
+        }
+    }
+
+    #[inline]
+    fn move_costs(&self, task: usize, to: usize) -> f64 {
+        self.problem.moving(task, to) - self.problem.moving(task, self.at[task] as usize)
+    }
+
+    /// 1 if a task leaves its initial machine by a move, -1 if it returns there.
+    #[inline]
+    pub(crate) fn more_moved(&self, task: usize, to: usize) -> i32 {
+        let initial = self.problem.initial[task];
+        i32::from(self.at[task] == initial) - i32::from(to == initial as usize)
+    }
+
+    /// Change of the cost of the job with the most moved tasks, if the moved tasks of two jobs change.
+    fn of_job_moves(&self, changes: [(u32, i32); 2]) -> f64 {
+        let weight = self.problem.job_move;
+        if weight == 0.0 {
+            return 0.0;
+        }
+        let [(a, more_a), (b, more_b)] = changes;
+        let is_one_job = a == b;
+        let of = |job: u32, more: i32| (self.moved[job as usize], more);
+        let (old_a, more_a) = of(a, if is_one_job { more_a + more_b } else { more_a });
+        let (old_b, more_b) = if is_one_job { (old_a, more_a) } else { of(b, more_b) };
+        let changed =
+            |count: u32| u32::from(old_a == count) + u32::from(!is_one_job && old_b == count);
+        let mut others = self.most_moved;
+        while others > 0 && self.jobs_with[others as usize] == changed(others) {
+            others -= 1;
+        }
+        let new = |old: u32, more: i32| old.saturating_add_signed(more);
+        let most = others.max(new(old_a, more_a)).max(new(old_b, more_b));
+        weight * (f64::from(most) - f64::from(self.most_moved))
+    }
+}
+
+/// Whether no amount of four kinds is negative.
+#[inline]
+fn is_room(free: Lane) -> bool {
+    let lesser = |a: f64, b: f64| if a < b { a } else { b };
+    lesser(lesser(free[0], free[2]), lesser(free[1], free[3])) >= 0.0
+}
+
+fn negative(lane: Lane) -> Lane {
+    lane.map(|amount| -amount)
+}
+
+fn difference(a: Lane, b: Lane) -> Lane {
+    std::array::from_fn(|kind| a[kind] - b[kind])
+}

@@ -1,0 +1,142 @@
+//! Proposals: random single moves, exchanges, and displacements of a task by another, accepted or not by a walk.
+
+use crate::changes::Displacement;
+use crate::walk::Walk;
+
+/// Tasks of a machine looked at for one whose departure makes room.
+const DISPLACED: usize = 12;
+
+/// Machines looked at for a task that must go anywhere.
+const ELSEWHERE: usize = 4;
+
+impl Walk<'_> {
+    /// Proposes one change.
+    #[inline]
+    pub(crate) fn step(&mut self) {
+        match self.random() % 32 {
+            0..12 => self.try_shift(),
+            12..22 => self.try_exchange(),
+            22..26 => self.try_return(),
+            26..30 => self.try_displacement(),
+            _ => self.try_chain(),
+        }
+    }
+
+    fn try_shift(&mut self) {
+        let (task, to) = self.draw();
+        self.shift(task, to);
+    }
+
+    /// Moves a task if there is room, no rule forbids it and the cost does not rise too much.
+    fn shift(&mut self, task: usize, to: usize) {
+        let state = &self.state;
+        if to == state.at[task] as usize || !state.fits(task, to) || !state.may_move(task, to) {
+            return;
+        }
+        let change = state.change_by_shift(task, to);
+        if change <= self.bound() {
+            self.put(task, to);
+            self.note_if_best();
+        }
+    }
+
+    fn try_exchange(&mut self) {
+        let tasks = self.state.problem.tasks();
+        let (task, other) = self.two_below(tasks, tasks);
+        let to = self.state.at[task] as usize;
+        if to != self.state.at[other] as usize {
+            self.displace(Displacement { task, other, to });
+        }
+    }
+
+    /// Sends a moved task back to its initial machine, in exchange for another one if there is no room.
+    fn try_return(&mut self) {
+        let count = self.state.away.len();
+        if count == 0 {
+            return self.try_exchange();
+        }
+        let random = self.below(count);
+        let task = self.state.away[random] as usize;
+        let to = self.state.problem.initial[task] as usize;
+        if self.state.fits(task, to) {
+            self.shift(task, to);
+        } else {
+            self.make_room(task, to);
+        }
+    }
+
+    /// Moves a task to a machine without room for it; another one goes elsewhere.
+    fn try_displacement(&mut self) {
+        let (task, to) = self.draw();
+        if to == self.state.at[task] as usize {
+            return;
+        }
+        if self.state.fits(task, to) {
+            self.shift(task, to);
+        } else {
+            self.make_room(task, to);
+        }
+    }
+
+    fn make_room(&mut self, task: usize, machine: usize) {
+        if let Some(other) = self.displaced(task, machine)
+            && let Some(to) = self.elsewhere(other, machine, self.state.at[task] as usize)
+        {
+            self.displace(Displacement { task, other, to });
+        }
+    }
+
+    /// A task of a machine in whose place another would have room.
+    fn displaced(&mut self, task: usize, machine: usize) -> Option<usize> {
+        let count = self.state.on[machine].len();
+        if count == 0 {
+            return None;
+        }
+        let start = self.below(count);
+        let on = &self.state.on[machine];
+        let tasks = on[start..].iter().chain(&on[..start]).take(DISPLACED);
+        tasks
+            .map(|other| *other as usize)
+            .find(|other| self.state.fits_instead(task, *other, machine))
+    }
+
+    /// A machine for a displaced task: its initial one, that of the task that displaces it, or a random one with room.
+    pub(crate) fn elsewhere(
+        &mut self,
+        other: usize,
+        machine: usize,
+        vacated: usize,
+    ) -> Option<usize> {
+        let random = self.random();
+        let initial = self.state.problem.initial[other] as usize;
+        if initial != machine && random % 2 == 0 {
+            return Some(initial);
+        }
+        if random % 8 < 4 {
+            return Some(vacated);
+        }
+        let machines = self.state.problem.machines();
+        for _ in 0..ELSEWHERE {
+            let to = self.below(machines);
+            if to != machine && to != vacated && self.state.fits(other, to) {
+                return Some(to);
+            }
+        }
+        None
+    }
+
+    fn displace(&mut self, displacement: Displacement) {
+        let Displacement { task, other, to } = displacement;
+        let state = &self.state;
+        if !state.has_room_for(displacement) || !state.may_displace(task, other, to) {
+            return;
+        }
+        let change = state.change_by(displacement);
+        if change <= self.bound() {
+            let place = self.state.at[other] as usize;
+            self.put(task, place);
+            self.put(other, to);
+            self.note_if_best();
+        }
+    }
+}

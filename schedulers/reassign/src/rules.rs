@@ -1,0 +1,164 @@
+//! Rules about tasks of the same job and of other jobs: one task of a job on a machine, spread over locations,
+//! dependencies within neighbourhoods. Capacities are in `changes.rs`.
+
+use crate::instance::MoveLimits;
+use crate::state::State;
+
+impl State<'_> {
+    /// Checks all rules of all tasks.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for machine in 0..self.problem.machines() {
+            if !self.has_room(machine) {
+                return Err(format!("machine {machine} is used beyond its capacity"));
+            }
+        }
+        for task in 0..self.problem.tasks() {
+            if !self.is_legal(task) {
+                let (job, machine) = (self.problem.job[task], self.at[task]);
+                return Err(format!(
+                    "task {task} of job {job} on machine {machine}: two of a job on a machine, too few locations, or no \
+                     task of a job that it depends on in its neighbourhood"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no rule about other tasks forbids a task on another machine.
+    #[inline]
+    pub(crate) fn may_move(&self, task: usize, to: usize) -> bool {
+        self.may_enter(task, to) && self.is_within_limits(&[(task, to)])
+    }
+
+    /// Whether no rule but the limits on moves forbids a task on another machine.
+    #[inline]
+    fn may_enter(&self, task: usize, to: usize) -> bool {
+        let problem = self.problem;
+        let job = problem.job[task] as usize;
+        self.count_on(job, to) == 0
+            && self.may_change_domain(job, self.at[task] as usize, to)
+            && problem.is_allowed(task, to)
+    }
+
+    /// Whether no limit on moves forbids that tasks of different jobs, or two of one job, go to other machines.
+    #[inline]
+    fn is_within_limits(&self, moves: &[(usize, usize)]) -> bool {
+        let (limits, job) = (self.problem.limits, &self.problem.job);
+        if limits == MoveLimits::default() {
+            return true;
+        }
+        let more = |(task, to): &(usize, usize)| self.more_moved(*task, *to);
+        let total = self.away.len() as i64 + moves.iter().map(more).map(i64::from).sum::<i64>();
+        let of_job = |task: usize| {
+            let of_it = moves.iter().filter(|(other, _)| job[*other] == job[task]);
+            i64::from(self.moved[job[task] as usize]) + of_it.map(more).map(i64::from).sum::<i64>()
+        };
+        total <= i64::from(limits.total)
+            && moves.iter().all(|(task, _)| of_job(*task) <= i64::from(limits.per_job))
+    }
+
+    /// Tasks of a job on a machine; 0 if they may share it.
+    #[inline]
+    fn count_on(&self, job: usize, machine: usize) -> u16 {
+        self.problem.apart.cell(job, machine).map_or(0, |cell| self.on_machine[cell])
+    }
+
+    /// Whether a task of a job may go from a machine to another, as to locations and neighbourhoods.
+    #[inline]
+    fn may_change_domain(&self, job: usize, from: usize, to: usize) -> bool {
+        let problem = self.problem;
+        let (old, new) = (problem.location[from] as usize, problem.location[to] as usize);
+        if let (Some(old), Some(new)) =
+            (problem.spreading.cell(job, old), problem.spreading.cell(job, new))
+            && old != new
+        {
+            let more = u32::from(self.in_location[new] == 0);
+            let less = u32::from(self.in_location[old] == 1);
+            if self.spread[job] + more - less < problem.spread[job] {
+                return false;
+            }
+        }
+        let (old, new) = (problem.neighbourhood[from] as usize, problem.neighbourhood[to] as usize);
+        old == new || self.may_change_neighbourhood(job, old, new)
+    }
+
+    #[inline]
+    fn may_change_neighbourhood(&self, job: usize, old: usize, new: usize) -> bool {
+        let problem = self.problem;
+        let has = |other: &u32, domain: usize| {
+            *other as usize == job || self.count_in(*other as usize, domain) > 0
+        };
+        problem.depends_on.of(job).iter().all(|on| has(on, new))
+            && (self.count_in(job, old) > 1
+                || problem.dependents.of(job).iter().all(|dependent| {
+                    *dependent as usize == job || self.count_in(*dependent as usize, old) == 0
+                }))
+    }
+
+    /// Tasks of a job in a neighbourhood; 0 if no dependency concerns it.
+    #[inline]
+    pub(crate) fn count_in(&self, job: usize, neighbourhood: usize) -> u16 {
+        let cell = self.problem.depending.cell(job, neighbourhood);
+        cell.map_or(0, |cell| self.in_neighbourhood[cell])
+    }
+
+    /// Whether no rule about other tasks forbids that a task takes the place of another, which goes to a third machine or
+    /// to that of the first.
+    #[inline]
+    pub(crate) fn may_displace(&self, task: usize, other: usize, to: usize) -> bool {
+        let problem = self.problem;
+        let (from, place) = (self.at[task] as usize, self.at[other] as usize);
+        let (job, other_job) = (problem.job[task] as usize, problem.job[other] as usize);
+        if !self.is_within_limits(&[(task, place), (other, to)]) {
+            return false;
+        }
+        if job == other_job {
+            return from == to && problem.is_allowed(task, place) && problem.is_allowed(other, to)
+                || self.count_on(job, to) == 0
+                    && self.may_change_domain(job, from, to)
+                    && problem.is_allowed(task, place)
+                    && problem.is_allowed(other, to);
+        }
+        self.may_enter(task, place) && self.may_enter(other, to) && {
+            let domain = |machine: usize| problem.neighbourhood[machine];
+            domain(from) == domain(place)
+                || domain(place) == domain(to)
+                || !self.are_dependent(job, other_job)
+        }
+    }
+
+    fn are_dependent(&self, a: usize, b: usize) -> bool {
+        let depends =
+            |on: usize, job: usize| self.problem.depends_on.of(job).contains(&(on as u32));
+        depends(a, b) || depends(b, a)
+    }
+
+    /// Whether a task where it is breaks no rule about other tasks.
+    pub(crate) fn is_legal(&self, task: usize) -> bool {
+        let problem = self.problem;
+        let (job, machine) = (problem.job[task] as usize, self.at[task] as usize);
+        let domain = problem.neighbourhood[machine] as usize;
+        self.count_on(job, machine) <= 1
+            && (self.spread[job] >= problem.spread[job] || problem.spread[job] <= 1)
+            && problem.is_allowed(task, machine)
+            && self.moved[job] <= problem.limits.per_job
+            && self.away.len() as u64 <= u64::from(problem.limits.total)
+            && self.has_dependencies(job, domain)
+    }
+
+    /// Whether a neighbourhood has a task of each job that a job depends on.
+    pub(crate) fn has_dependencies(&self, job: usize, domain: usize) -> bool {
+        self.problem.depends_on.of(job).iter().all(|on| self.count_in(*on as usize, domain) > 0)
+    }
+
+    /// Whether the tasks that depend on a job in a neighbourhood still have one, after some of it have left.
+    pub(crate) fn serves_dependents(&self, job: usize, domain: usize) -> bool {
+        self.count_in(job, domain) > 0
+            || self
+                .problem
+                .dependents
+                .of(job)
+                .iter()
+                .all(|dependent| self.count_in(*dependent as usize, domain) == 0)
+    }
+}

@@ -1,0 +1,91 @@
+//! Nodes that take no pods, because what they hold is not known.
+//!
+//! A bound pod of which only the head could be read, or which the cell rejects in any form, takes room of an unknown
+//! amount. So its node takes no further pods until the pod is gone or readable: better a node too few than one
+//! overcommitted. A node that could not be read keeps its last form, and takes no pods either.
+
+use super::place::node_of;
+use super::{Adapter, Effect, PodName, Remark, State};
+use omega_cellstate::MachineStatus;
+use omega_core::Command;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The nodes, with their reasons.
+#[derive(Default)]
+pub(super) struct Blind {
+    /// Bound pods of unknown size, by node.
+    pods: BTreeMap<String, BTreeSet<PodName>>,
+    /// Nodes that could not be read.
+    nodes: BTreeSet<String>,
+}
+
+impl Adapter {
+    /// Returns the number of nodes that take no pods, because what they hold is not known.
+    #[must_use]
+    pub fn blind_nodes(&self) -> usize {
+        let alone = self.blind.nodes.iter().filter(|node| !self.blind.pods.contains_key(*node));
+        self.blind.pods.len() + alone.count()
+    }
+
+    /// Returns the number of pods and nodes that could not be read whole.
+    #[must_use]
+    pub fn unreadable(&self) -> usize {
+        let pods = self.pods.values().filter(|entry| entry.pod.metadata.unreadable.is_some());
+        pods.count() + self.blind.nodes.len()
+    }
+
+    /// Notes whether the size of a bound pod is known.
+    pub(super) fn note_sight(&mut self, name: &PodName) {
+        let Some(entry) = self.pods.get(name) else { return };
+        let State::Bound(node) = &entry.state else { return };
+        let node = node.clone();
+        let rejected = entry.job.is_none() && self.nodes.contains_key(&node);
+        let rejected = || rejected.then(|| "the cell rejects it; see the log".to_owned());
+        let Some(why) = entry.pod.metadata.unreadable.clone().or_else(rejected) else {
+            self.forget_sight(name);
+            return;
+        };
+        if self.blind.pods.entry(node.clone()).or_default().insert(name.clone()) {
+            tracing::error!(pod = %name, %node, %why, "the pod's size is not known: its node takes no pods");
+            let remark = Remark::Unreadable { node: node.clone(), why };
+            self.effects.push(Effect::Tell(name.clone(), remark));
+        }
+        self.shut(&node);
+    }
+
+    /// Notes that a pod is not, or no longer, of unknown size on its node.
+    pub(super) fn forget_sight(&mut self, name: &PodName) {
+        let node = self.pods.get(name).and_then(|entry| node_of(&entry.state)).map(str::to_owned);
+        let Some(node) = node else { return };
+        let Some(pods) = self.blind.pods.get_mut(&node) else { return };
+        pods.remove(name);
+        if pods.is_empty() {
+            self.blind.pods.remove(&node);
+        }
+        self.shut(&node);
+    }
+
+    /// Notes whether a node could be read.
+    pub(super) fn note_node_sight(&mut self, node: &str, unreadable: Option<&String>) {
+        match unreadable {
+            Some(why) => {
+                tracing::error!(%node, %why, "the node is not understood, and takes no pods");
+                self.blind.nodes.insert(node.to_owned());
+            }
+            None => {
+                self.blind.nodes.remove(node);
+            }
+        }
+    }
+
+    /// Closes or opens a node for further pods, by what is known.
+    pub(super) fn shut(&mut self, node: &str) {
+        let Some(id) = self.nodes.get(node).copied() else { return };
+        let draining = self.blind.pods.contains_key(node) || self.blind.nodes.contains(node);
+        let status = self.cell.read(|cell| cell.machine(id).map(|machine| machine.status));
+        let drains = status == Some(MachineStatus::Draining);
+        if drains != draining {
+            let _ = self.cell.apply(Command::DrainMachine { id, draining });
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! PodDisruptionBudgets, as their controller has computed them.
+//!
+//! kube-scheduler reads `status.disruptionsAllowed` and looks no further; so does this. Between two updates of the
+//! controller a budget is lowered by the victims that were chosen in the meantime, so that two preemptions do not use
+//! the same disruption.
+
+use omega_cellstate::TaskSet;
+use omega_core::Job;
+use omega_schedulers::preemption::Budget;
+use omega_workload::kube::api::DisruptionBudget;
+use omega_workload::kube::selector::labels_or_nothing;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Namespace and name.
+type Key = (String, String);
+
+/// The budgets. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Budgets(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    listed: bool,
+    budgets: BTreeMap<Key, Budget>,
+}
+
+fn key(object: &DisruptionBudget) -> Key {
+    (object.metadata.namespace.clone(), object.metadata.name.clone())
+}
+
+/// Returns the present state of a budget. One that is not understood allows nothing.
+fn budget(object: &DisruptionBudget) -> Budget {
+    let tasks = TaskSet {
+        tenant: object.metadata.namespace.as_str().into(),
+        tasks: labels_or_nothing(object.spec.selector.as_ref()),
+    };
+    let allowed = u32::try_from(object.status.allowed.max(0)).unwrap_or(u32::MAX);
+    Budget { tasks, allowed }
+}
+
+impl Budgets {
+    fn with<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes in a list of all budgets.
+    pub fn listed(&self, all: &[DisruptionBudget]) {
+        let budgets = all.iter().map(|object| (key(object), budget(object))).collect();
+        self.with(|known| *known = Known { listed: true, budgets });
+    }
+
+    /// Takes in a budget that is new or has changed.
+    pub fn changed(&self, object: &DisruptionBudget) {
+        self.with(|known| known.budgets.insert(key(object), budget(object)));
+    }
+
+    /// Takes in the deletion of a budget.
+    pub fn deleted(&self, object: &DisruptionBudget) {
+        self.with(|known| known.budgets.remove(&key(object)));
+    }
+
+    /// Whether their first list is there.
+    #[must_use]
+    pub fn are_listed(&self) -> bool {
+        self.with(|known| known.listed)
+    }
+
+    /// Returns the budgets as they are now; `None` before their first list, when nobody may be preempted.
+    #[must_use]
+    pub fn now(&self) -> Option<Vec<Budget>> {
+        self.with(|known| known.listed.then(|| known.budgets.values().cloned().collect()))
+    }
+
+    /// Returns how many of these victims, in this order, break a budget.
+    #[must_use]
+    pub fn violations(&self, victims: &[Arc<Job>]) -> usize {
+        self.with(|known| {
+            let mut left: Vec<(i64, &Budget)> =
+                known.budgets.values().map(|budget| (i64::from(budget.allowed), budget)).collect();
+            let breaks = victims.iter().filter(|victim| {
+                let mut breaks = false;
+                for (left, _) in
+                    left.iter_mut().filter(|(_, budget)| budget.tasks.includes(victim, 0))
+                {
+                    *left -= 1;
+                    breaks |= *left < 0;
+                }
+                breaks
+            });
+            breaks.count()
+        })
+    }
+
+    /// Lowers the budgets of a victim until their controller has counted it.
+    pub fn spend(&self, victim: &Job) {
+        self.with(|known| {
+            let of_victim =
+                known.budgets.values_mut().filter(|budget| budget.tasks.includes(victim, 0));
+            of_victim.for_each(|budget| budget.allowed = budget.allowed.saturating_sub(1));
+        });
+    }
+}

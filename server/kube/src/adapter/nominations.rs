@@ -1,0 +1,245 @@
+//! Nominations: room that is kept on a node for a pod until the victims of its preemption are gone.
+//!
+//! The room is a job of its own, placed on the node beside the victims. So the node looks fuller than it is, and nobody
+//! takes what the victims leave. The pod itself stays pending: if room comes free elsewhere it goes there, as with
+//! kube-scheduler. Once the victims are gone the room is exchanged for the pod by a transaction that checks everything
+//! again.
+//!
+//! | nomination | room | victims |
+//! |---|---|---|
+//! | made here ([`preempt`](super::preempt)) | yes | chosen |
+//! | found in the status of one of our pods, after a restart | yes | pods of lower priority on the node that are being deleted |
+//! | found in the status of another scheduler's pod | yes | none: it is dropped when the pod is bound, or nominated elsewhere |
+
+use super::answer::Action;
+use super::place::PLACED;
+use super::preempt::Nominee;
+use super::{Adapter, Binding, Effect, Entry, PodName, State};
+use omega_core::{
+    Claim, Command, Granularity, Job, JobId, MachineId, Outcome, SequenceNumber, TaskId, TaskState,
+    Transaction, TransactionId,
+};
+use std::collections::BTreeMap;
+
+/// The origin of a nomination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The adapter made it.
+    Ours,
+    /// It was found in the status of one of our pods.
+    Found,
+    /// It is that of another scheduler's pod.
+    Foreign,
+}
+
+/// A nomination.
+#[derive(Debug)]
+pub(super) struct Nomination {
+    pub(super) node: String,
+    /// The pods that leave first, with their uids.
+    pub(super) victims: BTreeMap<PodName, String>,
+    /// The job that keeps the room.
+    pub(super) room: JobId,
+    pub(super) origin: Origin,
+}
+
+impl Adapter {
+    /// Lets decisions have effects: this process leads from now on.
+    pub fn lead(&mut self) {
+        self.leads = self.settings.preempts;
+        let nominated: Vec<PodName> = self.rooms.values().cloned().collect();
+        nominated.iter().for_each(|name| self.bind_if_free(name));
+    }
+
+    /// Returns the node on which room is kept for a pod.
+    #[must_use]
+    pub fn nominated_node(&self, name: &PodName) -> Option<&str> {
+        let nomination = self.pods.get(name)?.nomination.as_ref()?;
+        Some(&nomination.node)
+    }
+
+    /// Returns the pods that leave before a nominated pod is bound.
+    pub fn victims_of(&self, name: &PodName) -> impl Iterator<Item = &PodName> {
+        let nomination = self.pods.get(name).and_then(|entry| entry.nomination.as_ref());
+        nomination.into_iter().flat_map(|nomination| nomination.victims.keys())
+    }
+
+    /// Brings the room that is kept for an unbound pod in line with the pod's status.
+    pub(super) fn follow_nomination(&mut self, name: &PodName) {
+        let Some(entry) = self.pods.get(name).filter(|_| !self.starting) else { return };
+        let node = entry.pod.status.nominated_node.clone();
+        let origin = match &entry.state {
+            State::Pending if self.settings.preempts => Origin::Found,
+            State::Held(_) if !self.is_ours(entry) && entry.pod.metadata.deleted.is_none() => {
+                Origin::Foreign
+            }
+            // Room that was made here stays until the pod is bound or gone.
+            State::Pending | State::Parked { .. } | State::Assumed { .. } => return,
+            State::Held(_) | State::Bound(_) => {
+                self.drop_nomination(name);
+                return;
+            }
+        };
+        match &entry.nomination {
+            Some(kept) if kept.origin == Origin::Ours || kept.node == node => return,
+            None if node.is_empty() || entry.tried == node => return,
+            _ => {}
+        }
+        self.drop_nomination(name);
+        if node.is_empty() {
+            return;
+        }
+        let Some(machine) = self.nodes.get(&node).copied() else { return };
+        let victims =
+            if origin == Origin::Found { self.leaving(name, &node) } else { BTreeMap::new() };
+        let Some(job) = self.room_for(name) else { return };
+        let task = TaskId { job: self.cell.read(|cell| cell.next_job()), index: 0 };
+        let commands = [Command::SubmitJob(job), Command::AdoptTask { task, machine }];
+        let made = self.cell.apply_all(commands).into_iter().next();
+        if let Some(Ok(Outcome::Job(room))) = made {
+            self.keep(name, Nomination { node, victims, room, origin });
+            self.bind_if_free(name);
+        }
+    }
+
+    /// Returns the pods of lower priority that are leaving a node.
+    fn leaving(&self, name: &PodName, node: &str) -> BTreeMap<PodName, String> {
+        let Some(entry) = self.pods.get(name) else { return BTreeMap::new() };
+        let pods = self.on_node.get(node).into_iter().flatten();
+        let pods = pods.filter_map(|other| Some((other, self.pods.get(other)?)));
+        let lower = pods.filter(|(_, other)| {
+            other.pod.metadata.deleted.is_some()
+                && other.pod.spec.priority < entry.pod.spec.priority
+        });
+        lower.map(|(other, entry)| (other.clone(), entry.pod.metadata.uid.clone())).collect()
+    }
+
+    /// Returns the job that keeps the room of a pod.
+    pub(super) fn room_for(&mut self, name: &PodName) -> Option<Job> {
+        let entry = self.pods.get(name)?;
+        self.submitted += 1;
+        let called = format!("{name}#nominated{}", self.submitted);
+        Some(self.converter.job(&entry.pod, called.into(), PLACED.into()))
+    }
+
+    /// Notes a nomination.
+    pub(super) fn keep(&mut self, name: &PodName, nomination: Nomination) {
+        let Some(entry) = self.pods.get_mut(name) else { return };
+        entry.tried.clone_from(&nomination.node);
+        self.rooms.insert(nomination.room, name.clone());
+        entry.nomination = Some(nomination);
+    }
+
+    /// Gives the room of a nomination back.
+    pub(super) fn drop_nomination(&mut self, name: &PodName) -> Option<Nomination> {
+        let nomination = self.pods.get_mut(name)?.nomination.take()?;
+        self.rooms.remove(&nomination.room);
+        let _ = self.cell.apply(Command::KillJob { job: nomination.room });
+        Some(nomination)
+    }
+
+    /// Gives a nomination of our own up, for users too.
+    pub(super) fn give_nomination_up(&mut self, name: &PodName) {
+        let dropped = self.drop_nomination(name);
+        if dropped.is_some_and(|nomination| nomination.origin == Origin::Ours) {
+            self.show_nomination(name, None);
+        }
+    }
+
+    /// Has the pod's status show the node, or none.
+    pub(super) fn show_nomination(&mut self, name: &PodName, node: Option<String>) {
+        let Some(entry) = self.pods.get(name) else { return };
+        let uid = entry.pod.metadata.uid.clone();
+        let nominee = Nominee { pod: name.clone(), uid, node };
+        self.effects.push(Effect::Act(Action::Nominate(nominee, 0)));
+    }
+
+    /// Gives up all nominations to a node that is gone.
+    pub(super) fn forget_nominations_to(&mut self, node: &str) {
+        let to = |name: &&PodName| self.nominated_node(name) == Some(node);
+        let names: Vec<PodName> = self.rooms.values().filter(to).cloned().collect();
+        names.iter().for_each(|name| self.give_nomination_up(name));
+    }
+
+    /// Notes that a pod is gone, and binds those that waited for it.
+    pub(super) fn victim_left(&mut self, victim: &PodName) {
+        let mut freed = Vec::new();
+        for name in self.rooms.values() {
+            let nomination = self.pods.get_mut(name).and_then(|entry| entry.nomination.as_mut());
+            if let Some(nomination) = nomination
+                && nomination.victims.remove(victim).is_some()
+            {
+                freed.push(name.clone());
+            }
+        }
+        freed.iter().for_each(|name| self.bind_if_free(name));
+    }
+
+    /// Exchanges the room for its pod, if nobody is to leave any more. If something else does not fit by now, the pod
+    /// is decided anew.
+    pub(super) fn bind_if_free(&mut self, name: &PodName) {
+        let Some(entry) = self.pods.get(name).filter(|_| self.leads) else { return };
+        let (Some(job), Some(nomination)) = (entry.job, &entry.nomination) else { return };
+        let waits = !nomination.victims.is_empty() || nomination.origin == Origin::Foreign;
+        let Some(machine) = self.nodes.get(&nomination.node).copied() else { return };
+        if waits || entry.state != State::Pending {
+            return;
+        }
+        let (room, node, task) =
+            (nomination.room, nomination.node.clone(), TaskId { job, index: 0 });
+        let claim = self
+            .transaction(vec![Claim::new(task, machine, SequenceNumber::default())], Vec::new());
+        // The room is gone with this, so the rest is only taken note of.
+        self.cell.apply_all([Command::KillJob { job: room }, Command::Commit(claim)]);
+        let placed = self.cell.read(|cell| cell.task(task));
+        if placed == Some(TaskState::Placed(machine)) {
+            self.drop_nomination(name);
+            let binding = self.assume(name, node);
+            self.effects.extend(binding.map(|binding| Effect::Act(Action::Bind(binding, 0))));
+        } else {
+            tracing::info!(pod = %name, %node, "the room of a nomination is taken; the pod is decided anew");
+            self.give_nomination_up(name);
+        }
+    }
+
+    /// Takes a pod as on its way to a node that the cell gave it.
+    pub(super) fn assume(&mut self, name: &PodName, node: String) -> Option<Binding> {
+        self.decisions += 1;
+        let decision = self.decisions;
+        let entry = self.pods.get_mut(name)?;
+        entry.state = State::Assumed { decision, node: node.clone() };
+        entry.failures = 0;
+        self.on_node.entry(node.clone()).or_default().insert(name.clone());
+        let uid = entry.pod.metadata.uid.clone();
+        Some(Binding { decision, pod: name.clone(), uid, node })
+    }
+
+    /// Returns a transaction of the adapter's own: all of it or nothing.
+    pub(super) fn transaction(
+        &mut self,
+        claims: Vec<Claim>,
+        evictions: Vec<TaskId>,
+    ) -> Transaction {
+        self.transactions += 1;
+        let id = TransactionId { scheduler: self.scheduler, number: self.transactions };
+        let base = self.cell.read(omega_cellstate::Cell::version);
+        Transaction {
+            granularity: Granularity::AllOrNothing,
+            evictions,
+            ..Transaction::new(id, base, claims)
+        }
+    }
+
+    /// Whether a pod names one of our schedulers.
+    fn is_ours(&self, entry: &Entry) -> bool {
+        self.settings.scheduler_names.contains(super::scheduler_of(&entry.pod))
+    }
+
+    /// Returns the jobs that keep room on a machine.
+    pub(super) fn kept_on(&self, machine: MachineId) -> Vec<JobId> {
+        let node = self.names.get(&machine);
+        let on =
+            |(_, name): &(&JobId, &PodName)| self.nominated_node(name) == node.map(String::as_str);
+        self.rooms.iter().filter(on).map(|(room, _)| *room).collect()
+    }
+}

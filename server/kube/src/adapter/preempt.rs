@@ -1,0 +1,273 @@
+//! Preemption: a proposal becomes a nomination and the deletion of the victims.
+//!
+//! ```text
+//!  proposal ──check──▶ room beside the victims ──▶ PATCH nominatedNodeName (pod)
+//!                                              ──▶ PATCH DisruptionTarget, then DELETE with the uid (each victim)
+//!  all victims gone ──check──▶ Binding
+//! ```
+//!
+//! The check is the cell's own: a transaction evicts the victims and claims their place, and the victims are adopted
+//! again in the same piece, since they run until their kubelet says that they do not.
+
+use super::answer::Action;
+use super::nominations::{Nomination, Origin};
+use super::{Adapter, Effect, PodName, Remark, State, scheduler_of};
+use omega_core::{Claim, Command, Job, JobId, MachineId, Outcome, SequenceNumber, TaskId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Time for which a pod is not tried again whose victims may not be deleted, in milliseconds.
+const REFUSED_MS: u64 = 30_000;
+
+/// Victims whose deletion would let a pod fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// The pod.
+    pub pod: PodName,
+    /// Its job.
+    pub job: JobId,
+    /// The machine.
+    pub machine: MachineId,
+    /// The jobs to leave it, the most important first.
+    pub victims: Vec<JobId>,
+    /// The number of them that break a budget.
+    pub violations: usize,
+}
+
+/// The outcome of a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The pod is nominated.
+    Nominated,
+    /// The cluster has changed since: another proposal is wanted.
+    Again,
+    /// The pod is no longer to be scheduled.
+    Obsolete,
+}
+
+/// A change of the node that a pod's status nominates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nominee {
+    /// The pod.
+    pub pod: PodName,
+    /// Its uid.
+    pub uid: String,
+    /// The node; `None` takes the nomination away.
+    pub node: Option<String>,
+}
+
+/// A victim to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// The victim.
+    pub pod: PodName,
+    /// Its uid, the precondition of the deletion.
+    pub uid: String,
+    /// The pod that takes its place.
+    pub by: PodName,
+    /// That pod's uid.
+    pub by_uid: String,
+    /// That pod's scheduler, for the condition.
+    pub scheduler: String,
+    /// The node.
+    pub node: String,
+}
+
+/// The outcome of a request about a nomination or a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// It was carried out.
+    Done,
+    /// The pod is gone, or is another one.
+    Gone,
+    /// It was put off for so many milliseconds.
+    Throttled(u64),
+    /// It was refused for good.
+    Refused,
+    /// No answer, or one that need not mean that nothing was done.
+    Unknown,
+}
+
+/// A job that a proposal wants to leave its machine.
+enum Victim {
+    /// A pod that is bound.
+    Pod(PodName, Arc<Job>),
+    /// The room of a less important nomination: nobody has to be deleted.
+    Room(PodName),
+}
+
+impl Adapter {
+    /// Whether a proposal for a pod would be of use.
+    #[must_use]
+    pub fn may_preempt(&self, name: &PodName) -> bool {
+        let able = |entry: &super::Entry| {
+            let waits = entry.nomination.as_ref().is_some_and(|kept| !kept.victims.is_empty());
+            entry.state == State::Pending && !waits && entry.pod.spec.preemption_policy != "Never"
+        };
+        self.leads && self.budgets.are_listed() && self.pods.get(name).is_some_and(able)
+    }
+
+    /// Takes in a proposal.
+    pub fn preempt(&mut self, proposal: &Proposal) -> Verdict {
+        let Proposal { pod: name, job, machine, .. } = proposal;
+        let current = self.pods.get(name).is_some_and(|entry| entry.job == Some(*job));
+        let Some(node) = self.names.get(machine).cloned() else { return Verdict::Obsolete };
+        if !current || !self.may_preempt(name) {
+            return Verdict::Obsolete;
+        }
+        let Some(victims) = self.victims(proposal, &node) else { return Verdict::Again };
+        let mut jobs = Vec::new();
+        for victim in &victims {
+            if let Victim::Pod(_, job) = victim {
+                jobs.push(Arc::clone(job));
+            }
+        }
+        if self.budgets.violations(&jobs) > proposal.violations {
+            return Verdict::Again;
+        }
+        self.drop_nomination(name);
+        let Some(room) = self.make_room(proposal) else { return Verdict::Again };
+        jobs.iter().for_each(|victim| self.budgets.spend(victim));
+        let mut leaving = BTreeMap::new();
+        for victim in victims {
+            match victim {
+                Victim::Pod(victim, _) => {
+                    let uid = self.pods.get(&victim).map(|entry| entry.pod.metadata.uid.clone());
+                    leaving.insert(victim, uid.unwrap_or_default());
+                }
+                Victim::Room(nominee) => self.give_nomination_up(&nominee),
+            }
+        }
+        self.counters.preemptions += 1;
+        self.counters.victims += leaving.len() as u64;
+        tracing::info!(pod = %name, %node, victims = leaving.len(), "preempting");
+        let (victims, origin) = (leaving.clone(), Origin::Ours);
+        self.keep(name, Nomination { node: node.clone(), victims, room, origin });
+        self.show_nomination(name, Some(node));
+        leaving.keys().for_each(|victim| self.evict(victim, name));
+        self.bind_if_free(name);
+        Verdict::Nominated
+    }
+
+    /// Returns the victims of a proposal; `None` if one of them is not there any more, or not yet bound.
+    fn victims(&self, proposal: &Proposal, node: &str) -> Option<Vec<Victim>> {
+        let victim = |job: &JobId| {
+            if let Some(nominee) = self.rooms.get(job) {
+                return Some(Victim::Room(nominee.clone()));
+            }
+            let name = self.jobs.get(job)?;
+            let there = self.state(name) == Some(&State::Bound(node.to_owned()));
+            let spec = self.cell.read(|cell| cell.job(*job).cloned())?;
+            there.then(|| Victim::Pod(name.clone(), spec))
+        };
+        proposal.victims.iter().map(victim).collect()
+    }
+
+    /// Places the pod's room beside its victims, if it would fit without them. In one piece: nobody sees the victims
+    /// leave.
+    fn make_room(&mut self, proposal: &Proposal) -> Option<JobId> {
+        let machine = proposal.machine;
+        let task = |job| TaskId { job, index: 0 };
+        let job = self.room_for(&proposal.pod)?;
+        let room = self.cell.read(|cell| cell.next_job());
+        let evictions = proposal.victims.iter().map(|job| task(*job)).collect();
+        let claim = Claim::new(task(room), machine, SequenceNumber::default());
+        let transaction = self.transaction(vec![claim], evictions);
+        let mut commands = vec![Command::SubmitJob(job), Command::Commit(transaction)];
+        // If the transaction conflicts they are where they were, and this does nothing.
+        let stay = proposal.victims.iter().filter(|job| !self.rooms.contains_key(job));
+        commands.extend(stay.map(|job| Command::AdoptTask { task: task(*job), machine }));
+        let outcomes = self.cell.apply_all(commands);
+        match outcomes.get(1) {
+            Some(Ok(Outcome::Commit(commit))) if commit.conflicts.is_empty() => Some(room),
+            other => {
+                tracing::debug!(pod = %proposal.pod, ?other, "a preemption conflicts");
+                if matches!(outcomes.first(), Some(Ok(_))) {
+                    let _ = self.cell.apply(Command::KillJob { job: room });
+                }
+                None
+            }
+        }
+    }
+
+    /// Has a victim deleted, unless that is under way.
+    fn evict(&mut self, victim: &PodName, by: &PodName) {
+        let (Some(entry), Some(preemptor)) = (self.pods.get(victim), self.pods.get(by)) else {
+            return;
+        };
+        let waited_for = |name: &&PodName| {
+            let kept = self.pods.get(*name).and_then(|entry| entry.nomination.as_ref());
+            *name != by && kept.is_some_and(|kept| kept.victims.contains_key(victim))
+        };
+        if entry.pod.metadata.deleted.is_some() || self.rooms.values().any(|name| waited_for(&name))
+        {
+            return;
+        }
+        let State::Bound(node) = &entry.state else { return };
+        let eviction = Eviction {
+            pod: victim.clone(),
+            uid: entry.pod.metadata.uid.clone(),
+            by: by.clone(),
+            by_uid: preemptor.pod.metadata.uid.clone(),
+            scheduler: scheduler_of(&preemptor.pod).to_owned(),
+            node: node.clone(),
+        };
+        self.effects.push(Effect::Act(Action::Evict(eviction, 0)));
+    }
+
+    /// Takes in the outcome of a victim's deletion.
+    pub fn evicted(&mut self, eviction: Eviction, done: Done, now_ms: u64) -> Option<Action> {
+        let waits = |entry: &super::Entry| {
+            let kept = entry.nomination.as_ref();
+            kept.is_some_and(|kept| kept.victims.get(&eviction.pod) == Some(&eviction.uid))
+        };
+        let wanted = self.rooms.values().any(|name| self.pods.get(name).is_some_and(waits));
+        match done {
+            Done::Done => {
+                let Eviction { pod, by_uid, node, .. } = eviction;
+                self.effects.push(Effect::Tell(pod, Remark::Preempted { by_uid, node }));
+                None
+            }
+            // The watch shows it.
+            Done::Gone => None,
+            Done::Throttled(ms) if wanted => Some(Action::Evict(eviction, now_ms + ms)),
+            Done::Unknown if wanted => Some(Action::Evict(eviction, now_ms + 1000)),
+            Done::Throttled(_) | Done::Unknown => None,
+            Done::Refused => {
+                self.put_off(&eviction, now_ms);
+                None
+            }
+        }
+    }
+
+    /// Gives up the nominations that wait for a victim which may not be deleted.
+    fn put_off(&mut self, eviction: &Eviction, now_ms: u64) {
+        let waits = |name: &&PodName| {
+            let kept = self.pods.get(*name).and_then(|entry| entry.nomination.as_ref());
+            kept.is_some_and(|kept| kept.victims.contains_key(&eviction.pod))
+        };
+        let names: Vec<PodName> = self.rooms.values().filter(waits).cloned().collect();
+        for name in names {
+            self.give_nomination_up(&name);
+            if self.state(&name) == Some(&State::Pending) {
+                self.replace(&name, None);
+                self.set(&name, State::Parked { until_ms: now_ms + REFUSED_MS });
+            }
+        }
+    }
+
+    /// Takes in the outcome of a change of a nominated node.
+    pub fn nominated(&mut self, nominee: Nominee, done: Done, now_ms: u64) -> Option<Action> {
+        let delay = match done {
+            Done::Throttled(ms) => ms,
+            Done::Unknown => 1000,
+            Done::Done | Done::Gone | Done::Refused => return None,
+        };
+        let entry = self.pods.get(&nominee.pod)?;
+        let kept = entry.nomination.as_ref().map(|kept| kept.node.clone());
+        let wanted = entry.pod.metadata.uid == nominee.uid
+            && kept == nominee.node
+            && entry.state == State::Pending;
+        wanted.then(|| Action::Nominate(nominee, now_ms + delay))
+    }
+}

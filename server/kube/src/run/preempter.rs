@@ -1,0 +1,167 @@
+//! The preempter: proposes victims for pods that find no node, as kube-scheduler's `DefaultPreemption` does.
+//!
+//! It has a thread and a view of its own, so workers neither keep what runs where nor wait for it, and two proposals never
+//! race. The adapter checks each against the cell before anybody is deleted ([`crate::adapter::preempt`]).
+
+use super::input::Input;
+use crate::adapter::PodName;
+use crate::adapter::budgets::Budgets;
+use crate::adapter::preempt::Proposal;
+use crate::profiles::KubeProfile;
+use omega_cellstate::{CellHandle, GroupRef, SharedCell, View};
+use omega_core::{Job, JobId, TaskId, TaskState, Text};
+use omega_schedulers::preemption::{Candidate, Preemptor, best};
+use omega_schedulers::search::tasks;
+use omega_schedulers::{Profile, plugins::CandidateMachines};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Chooses victims. It needs no thread.
+pub struct Preempter {
+    cell: SharedCell,
+    profiles: Vec<KubeProfile>,
+    budgets: Budgets,
+    views: BTreeMap<Text, Looking>,
+    random: Pcg64,
+}
+
+/// A profile with its view.
+struct Looking {
+    profile: Profile,
+    candidates: CandidateMachines,
+    view: View,
+}
+
+impl Preempter {
+    /// Creates the preempter of a cell with these profiles.
+    #[must_use]
+    pub fn new(cell: SharedCell, profiles: Vec<KubeProfile>, budgets: Budgets) -> Preempter {
+        let random = Pcg64::seed_from_u64(0);
+        Preempter { cell, profiles, budgets, views: BTreeMap::new(), random }
+    }
+
+    /// Returns the best proposal for a pod; `None` if none helps, or none is needed.
+    pub fn propose(&mut self, pod: PodName, job: JobId) -> Option<Proposal> {
+        let budgets = self.budgets.now()?;
+        let task = TaskId { job, index: 0 };
+        let spec = self.cell.read(|cell| {
+            let waits = cell.task(task) == Some(TaskState::Pending);
+            cell.job(job).filter(|_| waits).cloned()
+        })?;
+        let mut looking =
+            self.views.remove(&spec.scheduler).or_else(|| self.look(&spec.scheduler))?;
+        let Looking { profile, candidates, view } = &mut looking;
+        let mut found = None;
+        if view.sync(&self.cell).is_ok() {
+            if view.delta().full {
+                profile.prepare(view);
+            }
+            let group = view.compile(job, &spec, 0);
+            let preemptor = Preemptor { profile, group, budgets: &budgets, expected: &[] };
+            let enough = |machines| candidates.among(machines);
+            let start = self.random.random_range(0..view.rows().max(1));
+            found = choose(&preemptor, view, &spec, (start, &enough));
+            view.forget_job(job);
+        }
+        let proposal = found.map(|candidate| Proposal {
+            pod,
+            job,
+            machine: looking.view.machine_id(candidate.row),
+            victims: candidate.victims.iter().map(|task| task.id.job).collect(),
+            violations: candidate.violations,
+        });
+        self.views.insert(spec.scheduler.clone(), looking);
+        proposal
+    }
+
+    /// Begins to look at the cell with the profile of a scheduler name.
+    fn look(&self, scheduler: &Text) -> Option<Looking> {
+        let profile = self.profiles.iter().find(|profile| *profile.name == **scheduler)?;
+        let candidates = profile.candidates()?;
+        let profile = self.cell.read(|cell| profile.bind(cell.kinds()));
+        let name = format!("omega-kube/preempter/{scheduler}");
+        let (id, number) = self.cell.register(name.into()).ok()?;
+        let mut view = View::new(id, number).with_placements();
+        profile.prepare(&mut view);
+        Some(Looking { profile, candidates, view })
+    }
+}
+
+/// Returns the candidate that does the least harm; `None` if the task fits somewhere as it is.
+fn choose(
+    preemptor: &Preemptor<'_>,
+    view: &mut View,
+    spec: &Arc<Job>,
+    (start, enough): (usize, &dyn Fn(usize) -> usize),
+) -> Option<Candidate> {
+    let bound = view.displaces_below(spec.precedence);
+    if view.lowest_precedence().is_none_or(|lowest| lowest >= bound)
+        || fits(preemptor, view, preemptor.group)
+    {
+        return None;
+    }
+    let curable = preemptor.curable(view);
+    let machines = curable.iter().map(|word| word.count_ones() as usize).sum();
+    let candidates = preemptor.candidates_among(view, &curable, (start, enough(machines)));
+    best(&candidates).cloned()
+}
+
+/// Whether the filters allow any machine as it is.
+fn fits(preemptor: &Preemptor<'_>, view: &View, group: GroupRef) -> bool {
+    let tasks = tasks(view, group);
+    let active = preemptor.profile.active(&tasks);
+    (0..view.blocks()).any(|index| {
+        let block = view.block(index);
+        active.feasible(&tasks, block, block.present()) != 0
+    })
+}
+
+/// A request to the preempter.
+enum Ask {
+    Mirror(Preempter),
+    Propose(PodName, JobId),
+}
+
+/// The preempter in its thread. It ends when this is dropped.
+pub struct Preempting(Sender<Ask>);
+
+impl Preempting {
+    /// Starts the thread; proposals go to the queue, one for each request.
+    ///
+    /// # Errors
+    /// If the system refuses the thread.
+    pub fn start(back: tokio::sync::mpsc::Sender<Input>) -> std::io::Result<Preempting> {
+        let (asks, asked) = channel();
+        let work = move || work(&asked, &back);
+        std::thread::Builder::new().name("preempter".into()).spawn(work)?;
+        Ok(Preempting(asks))
+    }
+
+    /// Gives it a preempter.
+    pub fn mirror(&self, preempter: Preempter) {
+        let _ = self.0.send(Ask::Mirror(preempter));
+    }
+
+    /// Asks for a proposal. The caller asks for each pod once at a time.
+    pub fn ask(&self, pod: PodName, job: JobId) {
+        let _ = self.0.send(Ask::Propose(pod, job));
+    }
+}
+
+fn work(asked: &Receiver<Ask>, back: &tokio::sync::mpsc::Sender<Input>) {
+    let mut preempter = None;
+    while let Ok(ask) = asked.recv() {
+        match ask {
+            Ask::Mirror(new) => preempter = Some(new),
+            Ask::Propose(pod, job) => {
+                let proposal = preempter.as_mut().and_then(|it| it.propose(pod.clone(), job));
+                if back.blocking_send(Input::Proposed(pod, proposal)).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}

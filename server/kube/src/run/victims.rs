@@ -1,0 +1,40 @@
+//! The engine's part of preemption: which pods need victims, and what becomes of proposals.
+
+use super::engine::Engine;
+use crate::adapter::PodName;
+use crate::adapter::preempt::{Proposal, Verdict};
+use crate::watch::Event;
+use omega_workload::kube::api::DisruptionBudget;
+
+impl Engine {
+    pub(super) fn budgets(&mut self, event: Event<DisruptionBudget>) {
+        let Some(adapter) = &self.adapter else { return };
+        let budgets = adapter.budgets();
+        match event {
+            Event::Listed(all, _) => budgets.listed(&all),
+            Event::Changed(budget) => budgets.changed(&budget),
+            Event::Deleted(budget) => budgets.deleted(&budget),
+        }
+    }
+
+    /// Asks for victims for a pod that finds no node, unless that was asked for already.
+    pub(super) fn ask_for_victims(&mut self, pod: PodName) {
+        let Some(adapter) = &self.adapter else { return };
+        let Some(job) = adapter.job_of(&pod).filter(|_| self.parts.settings.preempts) else {
+            return;
+        };
+        if !adapter.budgets().are_listed() {
+            self.again.insert(pod);
+        } else if adapter.may_preempt(&pod) && self.asking.insert(pod.clone()) {
+            self.parts.preempting.ask(pod, job);
+        }
+    }
+
+    pub(super) fn proposed(&mut self, pod: PodName, proposal: Option<Proposal>) {
+        self.asking.remove(&pod);
+        let (Some(adapter), Some(proposal)) = (&mut self.adapter, proposal) else { return };
+        if adapter.preempt(&proposal) == Verdict::Again {
+            self.again.insert(pod);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Objects that are not understood, in part.
+//!
+//! A newer server may send a value that this program does not know. Such an object must not vanish: a bound pod takes
+//! room, whatever else it is. So its head is read alone, and [`Metadata::unreadable`] has the error.
+
+use omega_workload::kube::api::{DisruptionBudget, Metadata, Namespace, Node, Pod};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// A kind of objects that are watched.
+pub trait Object: DeserializeOwned + Send {
+    /// JSON pointers of the fields that are kept of an object that is not understood.
+    const KEPT: &'static [&'static str];
+
+    /// Returns the metadata.
+    fn metadata(&mut self) -> &mut Metadata;
+}
+
+macro_rules! objects {
+    ($($object:ty: $kept:expr,)*) => {$(
+        impl Object for $object {
+            const KEPT: &'static [&'static str] = $kept;
+
+            fn metadata(&mut self) -> &mut Metadata {
+                &mut self.metadata
+            }
+        }
+    )*};
+}
+
+objects! {
+    Pod: &["/spec/nodeName", "/spec/schedulerName", "/spec/priority", "/status/phase"],
+    Node: &[],
+    Namespace: &["/metadata/labels"],
+    DisruptionBudget: &["/spec/selector"],
+}
+
+/// The fields of the head of every object.
+const HEAD: [&str; 5] = [
+    "/metadata/name",
+    "/metadata/namespace",
+    "/metadata/uid",
+    "/metadata/resourceVersion",
+    "/metadata/deletionTimestamp",
+];
+
+/// Reads an object; in part, if it is not understood. `None` if it has no head either.
+pub fn read<T: Object>(text: &str) -> Option<T> {
+    let why = match serde_json::from_str(text) {
+        Ok(object) => return Some(object),
+        Err(why) => why.to_string(),
+    };
+    let head: String = text.chars().take(200).collect();
+    tracing::error!(%why, object = %head, "an object is not understood, and read in part");
+    let whole: Value = serde_json::from_str(text).ok()?;
+    let kept = |more: &[&str]| {
+        let mut part = Value::Object(serde_json::Map::new());
+        for path in HEAD.iter().chain(more) {
+            if let Some(value) = whole.pointer(path) {
+                set(&mut part, path, value.clone());
+            }
+        }
+        serde_json::from_value::<T>(part).ok()
+    };
+    let mut object = kept(T::KEPT).or_else(|| kept(&[]))?;
+    object.metadata().unreadable = Some(why);
+    (!object.metadata().name.is_empty()).then_some(object)
+}
+
+/// Sets the value at a pointer of two fields or more.
+fn set(into: &mut Value, path: &str, value: Value) {
+    let mut place = into;
+    for field in path.trim_start_matches('/').split('/') {
+        place = &mut place[field];
+    }
+    *place = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_pod_that_is_not_understood_the_head_is_read() {
+        let text = r#"{"metadata":{"name":"a","namespace":"t","uid":"u","resourceVersion":"7","labels":{"x":3}},
+            "spec":{"nodeName":"n","containers":[{"ports":[{"hostPort":80,"protocol":"QUIC"}]}]},
+            "status":{"phase":"Running"}}"#;
+        let pod: Pod = read(text).expect("its head");
+        assert!(pod.metadata.unreadable.is_some());
+        assert_eq!((pod.metadata.name.as_str(), pod.metadata.uid.as_str()), ("a", "u"));
+        assert_eq!((pod.spec.node_name.as_str(), pod.status.phase.as_str()), ("n", "Running"));
+        assert!(read::<Pod>(r#"{"spec":{"priority":"high"}}"#).is_none(), "it has no name");
+        let whole: Pod = read(r#"{"metadata":{"name":"a"}}"#).expect("a pod");
+        assert_eq!(whole.metadata.unreadable, None);
+    }
+}

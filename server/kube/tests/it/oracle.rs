@@ -1,0 +1,243 @@
+//! Pods are bound where the real kube-scheduler put them: recorded cases, sent through the double.
+//!
+//! A sample is compared; `OMEGA_KUBE_CASES=all` compares all. Sampling of nodes is off, as in the recording.
+
+use crate::double::{Double, NODES, PODS, text};
+use crate::pairs::Pair;
+use crate::replay::data;
+use flate2::read::GzDecoder;
+use omega_kube::adapter::PodName;
+use omega_kube::adapter::answer::Answer;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+/// Returns the cases of a suite, or every so many of them; `None` if the data is not there.
+fn cases(suite: &str, every: usize) -> Option<Vec<Value>> {
+    let file = data().join("kube-oracle").join(format!("{suite}.jsonl.gz"));
+    let Ok(opened) = File::open(&file) else {
+        println!("skipped: {} not found", file.display());
+        return None;
+    };
+    let all = std::env::var("OMEGA_KUBE_CASES").is_ok_and(|which| which == "all");
+    let lines = BufReader::new(GzDecoder::new(opened)).lines().map(|line| line.expect("text"));
+    let lines = lines.step_by(if all { 1 } else { every });
+    Some(lines.map(|line| serde_json::from_str(&line).expect("JSON")).collect())
+}
+
+fn amounts(short: &Value) -> Value {
+    let quantity = |(name, amount): (&String, &Value)| {
+        let unit = if name == "cpu" { "m" } else { "" };
+        (name.clone(), Value::from(format!("{amount}{unit}")))
+    };
+    Value::Object(
+        short.as_object().map(|all| all.iter().map(quantity).collect()).unwrap_or_default(),
+    )
+}
+
+/// Copies the fields that a short form has under the same names.
+fn copy(into: &mut Value, from: &Value, fields: &[&str]) {
+    for field in fields {
+        if let Some(value) = from.get(field) {
+            into[field] = value.clone();
+        }
+    }
+}
+
+fn containers(short: &Value) -> Value {
+    let container = |(index, short): (usize, &Value)| {
+        let mut container = json!({"name": format!("c{index}"),
+            "resources": {"requests": amounts(&short["requests"])}});
+        copy(&mut container, short, &["image", "ports", "restartPolicy"]);
+        container
+    };
+    short.as_array().into_iter().flatten().enumerate().map(container).collect()
+}
+
+fn node(short: &Value) -> Value {
+    let mut node = json!({"metadata": {}, "spec": {}, "status": {"allocatable": amounts(&short["allocatable"])}});
+    copy(&mut node["metadata"], short, &["name", "labels"]);
+    copy(&mut node["spec"], short, &["taints", "unschedulable"]);
+    copy(&mut node["status"], short, &["images"]);
+    node
+}
+
+fn pod(short: &Value, scheduler: &str) -> Value {
+    let mut pod = json!({"metadata": {}, "status": {},
+        "spec": {"schedulerName": scheduler, "containers": containers(&short["containers"]),
+            "initContainers": containers(&short["initContainers"]),
+            "resources": {"requests": amounts(&short["podLevelRequests"])}, "overhead": amounts(&short["overhead"])}});
+    copy(&mut pod["metadata"], short, &["name", "labels"]);
+    let fields =
+        ["priority", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"];
+    copy(&mut pod["spec"], short, &fields);
+    if let Some(node) = short.get("node") {
+        pod["spec"]["nodeName"] = node.clone();
+    }
+    if short["preemptionPolicyNever"] == true {
+        pod["spec"]["preemptionPolicy"] = "Never".into();
+    }
+    if short["terminating"] == true {
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    }
+    if let Some(seconds) = short.get("startTime") {
+        // Only the order of times counts.
+        pod["status"]["startTime"] = format!("{seconds:0>20}").into();
+    }
+    pod
+}
+
+fn create(server: &mut Double, short: &Value, scheduler: &str) {
+    let path = format!("/api/v1/namespaces/{}/pods", text(short, "/namespace"));
+    let answer = server.call("POST", &path, &pod(short, scheduler));
+    assert_eq!(answer.status, 201, "{}", answer.body);
+}
+
+fn items<'a>(case: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    case[field].as_array().into_iter().flatten()
+}
+
+/// The world of a case with a program that has listed it.
+fn world(case: &Value) -> Pair {
+    let mut server = Double { no_topology_labels: true, ..Double::default() };
+    for (name, labels) in case["namespaces"].as_object().unwrap_or(&Map::new()) {
+        let namespace = json!({"metadata": {"name": name, "labels": labels}});
+        server.call("POST", "/api/v1/namespaces", &namespace);
+    }
+    items(case, "nodes").for_each(|short| drop(server.call("POST", NODES, &node(short))));
+    items(case, "pods").for_each(|short| create(&mut server, short, "another"));
+    for budget in items(case, "pdbs") {
+        let mut body = json!({"metadata": {"name": budget["name"]}, "spec": {},
+            "status": {"disruptionsAllowed": budget["disruptionsAllowed"]}});
+        copy(&mut body["spec"], budget, &["selector"]);
+        let namespace = text(budget, "/namespace");
+        let path = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets");
+        assert_eq!(server.call("POST", &path, &body).status, 201);
+    }
+    if case.get("pod").is_some() {
+        create(&mut server, &case["pod"], "omega");
+    }
+    let mut pair = Pair::of(server, 1);
+    pair.relist();
+    pair
+}
+
+fn name_of(short: &Value) -> PodName {
+    PodName { namespace: text(short, "/namespace").into(), name: text(short, "/name").into() }
+}
+
+fn bound_node(pair: &Pair, name: &PodName) -> String {
+    let is_it = |pod: &&std::sync::Arc<Value>| {
+        text(pod, "/metadata/name") == name.name
+            && text(pod, "/metadata/namespace") == name.namespace
+    };
+    text(pair.server.all(PODS).find(is_it).expect("the pod"), "/spec/nodeName").to_owned()
+}
+
+fn names(list: &Value) -> BTreeSet<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// The nodes to one of which the pod goes.
+fn wanted(expect: &Value) -> BTreeSet<&str> {
+    if expect.get("best").is_some() { names(&expect["best"]) } else { names(&expect["feasible"]) }
+}
+
+/// Other pods that are nominated take room here, and only after scoring there.
+fn has_nominations(case: &Value) -> bool {
+    items(case, "pods").any(|pod| pod.get("nominatedNode").is_some())
+}
+
+fn compare_bindings(suite: &str, every: usize, least: usize) {
+    let Some(cases) = cases(suite, every) else { return };
+    let mut compared = 0;
+    for case in cases.iter().filter(|case| !has_nominations(case)) {
+        let mut pair = world(case);
+        for binding in pair.decide() {
+            assert_eq!(pair.send(&binding), Answer::Bound);
+        }
+        let (node, wanted) = (bound_node(&pair, &name_of(&case["pod"])), wanted(&case["expect"]));
+        let right =
+            if wanted.is_empty() { node.is_empty() } else { wanted.contains(node.as_str()) };
+        assert!(right, "{}: bound to {node:?}, not to one of {wanted:?}", case["id"]);
+        compared += 1;
+    }
+    println!("{suite}: {compared} of {} cases compared", cases.len());
+    assert!(compared >= least);
+}
+
+#[test]
+fn single_pods_go_where_kube_scheduler_put_them() {
+    compare_bindings("default_profile", 10, 40);
+}
+
+#[test]
+fn single_pods_in_large_clusters_go_where_kube_scheduler_put_them() {
+    compare_bindings("default_profile_large", 8, 2);
+}
+
+#[test]
+fn sequences_of_pods_go_where_kube_scheduler_put_them() {
+    let Some(cases) = cases("sequence", 16) else { return };
+    let mut compared = 0;
+    for case in &cases {
+        let mut pair = world(case);
+        for step in items(case, "steps") {
+            create(&mut pair.server, &step["pod"], "omega");
+            pair.deliver();
+            let name = name_of(&step["pod"]);
+            let ours = pair.decide().into_iter().find(|binding| binding.pod == name);
+            let (ours, best) = (ours.map(|binding| binding.node), names(&step["best"]));
+            let placed = step["placed"].as_str().filter(|node| !node.is_empty());
+            let right = match (&ours, placed) {
+                (Some(ours), Some(placed)) => *ours == placed || best.contains(ours.as_str()),
+                (None, None) => true,
+                _ => false,
+            };
+            assert!(right, "{}: {name}: {ours:?}, not {placed:?} of {best:?}", case["id"]);
+            match placed {
+                // Of equal nodes the recording took the first.
+                Some(node) => pair.server.bind_elsewhere(&name.namespace, &name.name, node),
+                // The recording tried each pod once.
+                None => pair.server.end(&name.namespace, &name.name),
+            }
+            pair.deliver();
+            compared += 1;
+        }
+    }
+    println!("sequence: {compared} steps compared");
+    assert!(compared >= 100);
+}
+
+#[test]
+fn pods_are_nominated_where_kube_scheduler_would_preempt_for_them() {
+    let Some(cases) = cases("preemption", 10) else { return };
+    let mut compared = 0;
+    for case in cases.iter().filter(|case| !has_nominations(case)) {
+        let (mut pair, name) = (world(case), name_of(&case["pod"]));
+        let bound = pair.decide();
+        let (expect, id) = (&case["expect"], &case["id"]);
+        assert_eq!(bound.is_empty(), names(&expect["filter"]["feasible"]).is_empty(), "{id}");
+        if !bound.is_empty() {
+            continue;
+        }
+        pair.preempt();
+        let chosen = names(&expect["chosenAnyOf"]);
+        let node = pair.adapter.nominated_node(&name).map(str::to_owned);
+        let right = node.as_deref().map_or(chosen.is_empty(), |node| chosen.contains(node));
+        assert!(right, "{id}: nominated to {node:?}, not to one of {chosen:?}");
+        let Some(node) = node else { continue };
+        let victims = names(&expect["candidates"][&node]["pods"]);
+        let leaving: BTreeSet<String> =
+            pair.adapter.victims_of(&name).map(|pod| pod.name.clone()).collect();
+        assert_eq!(
+            leaving.iter().map(String::as_str).collect::<BTreeSet<_>>(),
+            victims,
+            "{id}: victims on {node}"
+        );
+        compared += 1;
+    }
+    println!("preemption: {compared} of {} cases compared", cases.len());
+    assert!(compared >= 30);
+}

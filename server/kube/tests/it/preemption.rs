@@ -1,0 +1,280 @@
+//! Preemption, step by step: who goes, what is kept meanwhile, and when the pod is bound.
+
+use crate::double::{PODS, text};
+use crate::pairs::Pair;
+use omega_kube::adapter::answer::{Action, Answer};
+use omega_kube::adapter::preempt::{Done, Verdict};
+use omega_kube::adapter::{PodName, State};
+use serde_json::{Value, json};
+
+fn name(name: &str) -> PodName {
+    PodName { namespace: "t".into(), name: name.into() }
+}
+
+/// A server whose nodes are full of pods of priority 0: `low0` on one of them, and so on.
+fn full(nodes: u32) -> Pair {
+    let mut pair = Pair::new(nodes, 1);
+    (0..nodes).for_each(|index| pair.create_ranked(&format!("low{index}"), 3000, 0));
+    pair.deliver();
+    bind_all(&mut pair);
+    pair
+}
+
+/// Decides and binds until nothing more happens.
+fn bind_all(pair: &mut Pair) {
+    for binding in pair.decide() {
+        assert_eq!(pair.send(&binding), Answer::Bound);
+    }
+    pair.deliver();
+}
+
+/// Looks for victims for the pods that find no node, and deletes them.
+fn preempt(pair: &mut Pair) -> Vec<Verdict> {
+    pair.deliver();
+    assert!(pair.decide().is_empty());
+    let verdicts = pair.preempt();
+    assert!(pair.carry_out().is_empty(), "nothing is bound before a victim is gone");
+    pair.deliver();
+    verdicts
+}
+
+fn node_of(pair: &Pair, pod: &str) -> String {
+    let of = |value: &&std::sync::Arc<Value>| text(value, "/metadata/name") == pod;
+    text(pair.server.all(PODS).find(of).expect("a pod"), "/spec/nodeName").to_owned()
+}
+
+fn leaving(pair: &Pair) -> Vec<String> {
+    let leaves = |pod: &&std::sync::Arc<Value>| pod["metadata"].get("deletionTimestamp").is_some();
+    pair.server.all(PODS).filter(leaves).map(|pod| text(pod, "/metadata/name").to_owned()).collect()
+}
+
+fn budget(pair: &mut Pair, name: &str, selector: &Value, allowed: u32) {
+    let body = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": selector}},
+        "status": {"disruptionsAllowed": allowed}});
+    pair.server.call("POST", "/apis/policy/v1/namespaces/t/poddisruptionbudgets", &body);
+    pair.deliver();
+}
+
+#[test]
+fn a_pod_is_bound_once_its_victim_is_gone_and_nobody_takes_the_room_before() {
+    let mut pair = full(1);
+    pair.create_ranked("high", 2000, 10);
+    assert_eq!(preempt(&mut pair), [Verdict::Nominated]);
+    assert_eq!(leaving(&pair), ["low0"]);
+    assert_eq!(pair.adapter.nominated_node(&name("high")), Some("n0"));
+    // One core is free, and one more that the victim leaves; two are the room of the pod.
+    pair.create_ranked("other", 1500, 0);
+    pair.create_ranked("small", 1000, 0);
+    pair.deliver();
+    assert!(pair.decide().is_empty(), "the victim and the nominated pod both take room");
+    assert!(pair.preempt().iter().all(|verdict| *verdict != Verdict::Nominated));
+    pair.server.end("t", "low0");
+    pair.deliver();
+    let bindings = pair.carry_out();
+    assert_eq!(bindings.len(), 1);
+    assert_eq!((bindings[0].pod.name.as_str(), bindings[0].node.as_str()), ("high", "n0"));
+    assert_eq!(pair.send(&bindings[0]), Answer::Bound);
+    pair.deliver();
+    assert_eq!(pair.adapter.state(&name("high")), Some(&State::Bound("n0".into())));
+    bind_all(&mut pair);
+    assert_eq!(pair.server.overcommitted(), Vec::<String>::new());
+    assert_eq!(pair.pending(), 1, "two cores are left, and one of the others fits");
+}
+
+#[test]
+fn a_pod_that_finds_room_elsewhere_does_not_wait_for_its_victim() {
+    let mut pair = full(1);
+    pair.create_ranked("high", 2000, 10);
+    preempt(&mut pair);
+    crate::pairs::add_node(&mut pair.server, 1);
+    pair.deliver();
+    bind_all(&mut pair);
+    assert_eq!(node_of(&pair, "high"), "n1");
+    assert_eq!(pair.adapter.nominated_node(&name("high")), None);
+    pair.server.end("t", "low0");
+    pair.deliver();
+    assert!(pair.carry_out().is_empty());
+}
+
+#[test]
+fn budgets_are_respected_where_another_victim_will_do_and_broken_where_none_will() {
+    let mut pair = full(2);
+    let protected = node_of(&pair, "low0");
+    let path = "/api/v1/namespaces/t/pods/low0";
+    pair.server.call("PATCH", path, &json!({"metadata": {"labels": {"app": "db"}}}));
+    budget(&mut pair, "db", &json!({"app": "db"}), 0);
+    pair.create_ranked("first", 3000, 10);
+    preempt(&mut pair);
+    assert_eq!(leaving(&pair), ["low1"]);
+    assert_ne!(pair.adapter.nominated_node(&name("first")), Some(protected.as_str()));
+    // As with kube-scheduler, a budget is no more than a preference.
+    pair.create_ranked("second", 3000, 10);
+    assert_eq!(preempt(&mut pair), [Verdict::Nominated]);
+    assert_eq!(leaving(&pair), ["low0", "low1"]);
+}
+
+#[test]
+fn two_preemptions_do_not_use_one_allowed_disruption() {
+    let mut pair = full(3);
+    let labels = |app: &str| json!({"metadata": {"labels": {"app": app}}});
+    for pod in ["low0", "low1"] {
+        pair.server.call("PATCH", &format!("/api/v1/namespaces/t/pods/{pod}"), &labels("db"));
+    }
+    budget(&mut pair, "db", &json!({"app": "db"}), 1);
+    (0..2).for_each(|index| pair.create_ranked(&format!("high{index}"), 3000, 10));
+    preempt(&mut pair);
+    // The second was proposed before the first was taken: it is looked at again if it would break the budget.
+    let again: Vec<_> = ["high0", "high1"]
+        .iter()
+        .filter_map(|pod| Some((name(pod), pair.adapter.job_of(&name(pod))?)))
+        .collect();
+    pair.unplaced.extend(again);
+    pair.preempt();
+    pair.carry_out();
+    let leaving = leaving(&pair);
+    assert_eq!(leaving.len(), 2);
+    assert!(leaving.contains(&"low2".to_owned()), "{leaving:?}");
+}
+
+#[test]
+fn the_least_important_pods_go_and_no_more_of_them_than_needed() {
+    let mut pair = Pair::new(1, 1);
+    for (pod, priority) in [("a", 1), ("b", 2), ("c", 3), ("d", 4)] {
+        pair.create_ranked(pod, 1000, priority);
+    }
+    pair.deliver();
+    bind_all(&mut pair);
+    pair.create_ranked("high", 2000, 10);
+    preempt(&mut pair);
+    assert_eq!(leaving(&pair), ["a", "b"]);
+    pair.server.end("t", "a");
+    pair.deliver();
+    assert!(pair.carry_out().is_empty(), "one victim is left");
+    pair.server.end("t", "b");
+    pair.deliver();
+    assert_eq!(pair.carry_out().len(), 1);
+}
+
+#[test]
+fn equal_priorities_and_the_policy_never_preempt_nobody() {
+    let mut pair = full(1);
+    pair.create_ranked("equal", 3000, 0);
+    let spec = json!({"schedulerName": "omega", "priority": 10, "preemptionPolicy": "Never", "containers": [
+        {"name": "c", "resources": {"requests": {"cpu": "3"}}}]});
+    pair.create_with("never", &spec.to_string());
+    assert!(preempt(&mut pair).is_empty());
+    assert!(leaving(&pair).is_empty());
+}
+
+#[test]
+fn a_pod_that_is_more_important_takes_the_room_of_a_nomination() {
+    let mut pair = full(1);
+    pair.create_ranked("high", 3000, 10);
+    preempt(&mut pair);
+    pair.create_ranked("higher", 3000, 20);
+    assert_eq!(preempt(&mut pair), [Verdict::Nominated]);
+    assert_eq!(pair.adapter.nominated_node(&name("high")), None);
+    assert_eq!(pair.adapter.nominated_node(&name("higher")), Some("n0"));
+    let of = |value: &&std::sync::Arc<Value>| text(value, "/metadata/name") == "high";
+    let high = pair.server.all(PODS).find(of).expect("a pod");
+    assert_eq!(text(high, "/status/nominatedNodeName"), "");
+    pair.server.end("t", "low0");
+    pair.deliver();
+    let bindings = pair.carry_out();
+    assert_eq!(bindings.len(), 1);
+    assert_eq!(bindings[0].pod.name, "higher");
+}
+
+#[test]
+fn a_nomination_by_another_scheduler_takes_room_until_its_pod_is_bound_or_gone() {
+    let mut pair = Pair::new(1, 1);
+    let spec = json!({"schedulerName": "volcano", "containers": [
+        {"name": "c", "resources": {"requests": {"cpu": "3"}}}]});
+    pair.create_with("foreign", &spec.to_string());
+    let status = json!({"status": {"nominatedNodeName": "n0"}});
+    pair.server.call("PATCH", "/api/v1/namespaces/t/pods/foreign/status", &status);
+    pair.create("ours", 2000);
+    pair.deliver();
+    assert!(pair.decide().is_empty(), "three of four cores are promised");
+    assert_eq!(pair.adapter.nominated_node(&name("foreign")), Some("n0"));
+    pair.bind_elsewhere("foreign", "n0");
+    pair.deliver();
+    assert_eq!(pair.adapter.nominated_node(&name("foreign")), None);
+    assert!(pair.decide().is_empty(), "now they are taken");
+    assert_eq!(pair.adapter.counters().overcommits, 0);
+    pair.delete("foreign");
+    pair.deliver();
+    assert_eq!(pair.decide().len(), 1);
+}
+
+#[test]
+fn a_restart_in_the_middle_goes_on_with_the_nomination_or_begins_again() {
+    // After the victim's deletion was requested.
+    let mut pair = full(1);
+    pair.create_ranked("high", 3000, 10);
+    preempt(&mut pair);
+    pair.restart(1);
+    assert_eq!(pair.adapter.nominated_node(&name("high")), Some("n0"));
+    pair.create_ranked("other", 1000, 10);
+    pair.deliver();
+    assert!(pair.decide().is_empty(), "the room is kept over the restart");
+    pair.server.end("t", "low0");
+    pair.deliver();
+    let bindings = pair.carry_out();
+    assert_eq!(bindings.iter().map(|one| one.pod.name.as_str()).collect::<Vec<_>>(), ["high"]);
+    assert_eq!(pair.send(&bindings[0]), Answer::Bound);
+    // Before it was requested: the status names the node, and the victim runs on.
+    let mut pair = full(1);
+    pair.create_ranked("high", 3000, 10);
+    let status = json!({"status": {"nominatedNodeName": "n0"}});
+    pair.server.call("PATCH", "/api/v1/namespaces/t/pods/high/status", &status);
+    pair.restart(1);
+    assert_eq!(pair.adapter.nominated_node(&name("high")), None, "nobody is leaving");
+    assert_eq!(preempt(&mut pair), [Verdict::Nominated]);
+    assert_eq!(leaving(&pair), ["low0"]);
+}
+
+#[test]
+fn a_victim_that_may_not_be_deleted_puts_the_pod_off() {
+    let mut pair = full(1);
+    pair.create_ranked("high", 3000, 10);
+    pair.deliver();
+    assert!(pair.decide().is_empty());
+    pair.preempt();
+    let evictions: Vec<_> = pair
+        .requests()
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Evict(eviction, _) => Some(eviction),
+            _ => None,
+        })
+        .collect();
+    let [eviction] = evictions.as_slice() else { panic!("{evictions:?}") };
+    assert_eq!(
+        pair.adapter.evicted(eviction.clone(), Done::Throttled(2000), 5),
+        Some(Action::Evict(eviction.clone(), 2005))
+    );
+    assert_eq!(pair.adapter.evicted(eviction.clone(), Done::Refused, 5), None);
+    assert!(matches!(pair.adapter.state(&name("high")), Some(State::Parked { .. })));
+    assert_eq!(pair.adapter.nominated_node(&name("high")), None);
+    pair.create_ranked("small", 1000, 0);
+    pair.deliver();
+    bind_all(&mut pair);
+    assert_eq!(node_of(&pair, "small"), "n0", "the room is given back");
+    pair.adapter.tick(40_000);
+    assert_eq!(pair.adapter.state(&name("high")), Some(&State::Pending));
+}
+
+#[test]
+fn a_node_that_goes_takes_its_nominations_with_it() {
+    let mut pair = full(1);
+    pair.create_ranked("high", 3000, 10);
+    preempt(&mut pair);
+    pair.server.delete_node("n0");
+    pair.deliver();
+    assert_eq!(pair.adapter.nominated_node(&name("high")), None);
+    crate::pairs::add_node(&mut pair.server, 5);
+    pair.deliver();
+    bind_all(&mut pair);
+    assert_eq!(node_of(&pair, "high"), "n5");
+}

@@ -1,0 +1,87 @@
+//! Tasks and machines as people name them: `web/0` rather than `j4/0`, in answers and errors.
+
+use omega_cellstate::Cell;
+use omega_client::{ApiError, ErrorCode};
+use omega_core::{JobId, MachineId, Rejection, TaskId, TaskState};
+
+/// The name of a job; its id, where it is forgotten.
+pub(crate) fn job(cell: &Cell, id: JobId) -> String {
+    cell.job(id).map_or_else(|| id.to_string(), |job| job.name.to_string())
+}
+
+/// The name of a task: that of its job, and its index.
+pub(crate) fn task(cell: &Cell, id: TaskId) -> String {
+    format!("{}/{}", job(cell, id.job), id.index)
+}
+
+/// The name of a machine; its id, where it was removed.
+pub(crate) fn machine(cell: &Cell, id: MachineId) -> String {
+    cell.machine(id).map_or_else(|| id.to_string(), |state| state.machine.name.to_string())
+}
+
+/// The state of a task.
+///
+/// # Errors
+/// If its job has no such task.
+pub(crate) fn known_task(cell: &Cell, id: TaskId) -> Result<TaskState, ApiError> {
+    let unknown =
+        || ApiError::new(ErrorCode::UnknownTask, format!("there is no task {}", task(cell, id)));
+    cell.task(id).ok_or_else(unknown)
+}
+
+/// The error of a rejection, with names where the rejection has ids.
+pub(crate) fn rejection(cell: &Cell, rejection: &Rejection) -> ApiError {
+    let error = ApiError::from(rejection);
+    let said = match rejection {
+        Rejection::UnknownTask(id) => format!("there is no task {}", task(cell, *id)),
+        Rejection::TaskNotPending(id) => format!("task {} is not pending", task(cell, *id)),
+        Rejection::TaskNotThere(id, at) => {
+            format!("task {} is not on machine {}", task(cell, *id), machine(cell, *at))
+        }
+        Rejection::NoDevicesLeft(id, at) => {
+            let (task, machine) = (task(cell, *id), machine(cell, *at));
+            format!("machine {machine} has no devices left for task {task}")
+        }
+        Rejection::NoCoresLeft(id, at) => {
+            let (task, machine) = (task(cell, *id), machine(cell, *at));
+            format!("machine {machine} has no cores left for task {task}")
+        }
+        Rejection::DevicesInUse(id) => {
+            format!("tasks of machine {} have some of its devices", machine(cell, *id))
+        }
+        Rejection::CoresInUse(id) => {
+            format!("tasks of machine {} have some of its cores to themselves", machine(cell, *id))
+        }
+        Rejection::UnknownGroup { job: id, group } => {
+            format!("job {} has no group {group:?}", job(cell, *id))
+        }
+        _ => return error,
+    };
+    ApiError { message: said, ..error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, Command, Job, Kinds, Machine, TaskGroup};
+
+    #[test]
+    fn errors_have_names_as_long_as_they_are_known() {
+        let mut cell = Cell::new(Kinds::standard());
+        let group = TaskGroup::new(1, Amounts::new([1]));
+        cell.apply(Command::SubmitJob(Job::batch("web", group))).unwrap();
+        cell.apply(Command::RegisterMachine(Machine::new("box", Amounts::new([8])))).unwrap();
+        let at = MachineId::first(0);
+        let said = |job, index| {
+            let task = TaskId { job: JobId(job), index };
+            rejection(&cell, &Rejection::TaskNotThere(task, at)).message
+        };
+        assert_eq!(said(0, 0), "task web/0 is not on machine box");
+        assert_eq!(said(7, 1), "task j7/1 is not on machine box");
+        let gone = Rejection::CoresInUse(MachineId::first(3));
+        assert_eq!(rejection(&cell, &gone).code, ErrorCode::CoresInUse);
+        assert!(rejection(&cell, &gone).message.contains("machine m3"));
+        let missing = known_task(&cell, TaskId { job: JobId(0), index: 5 }).unwrap_err();
+        assert_eq!(missing.message, "there is no task web/5");
+    }
+}

@@ -1,0 +1,26 @@
+// What happened lately to a job or on a machine.
+
+import { ask } from "./api.js";
+import { device, el, table } from "./dom.js";
+import { time } from "./format.js";
+
+const details = (row) => [
+  row.machine && `on ${row.machine}`,
+  row.scheduler && `by ${row.scheduler}`,
+  row.by_job && `for ${row.by_job}`,
+  row.text,
+  row.end && `(${row.end})`,
+].filter(Boolean).join(" ");
+
+/** The latest events: `of` is `{ job }` or `{ machine }`, by name. */
+export async function events(of) {
+  const told = await ask("events", of);
+  const now = Date.now();
+  return device("Events", table(null, [
+    { name: "ago", number: true, of: (row) => (row.at_ms ? time(Math.max(0, now - row.at_ms)) : "–") },
+    { name: "of", head: true, of: (row) => row.task ?? row.job ?? "" },
+    { name: "event", of: (row) => row.event.replaceAll("_", " ") },
+    { name: "details", of: details },
+  ], told.items, "none that this replica remembers"),
+  told.more ? el("p", { class: "quiet" }, "the latest; omega job history has more") : "");
+}

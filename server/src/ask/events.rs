@@ -1,0 +1,220 @@
+//! `omega job history`, and the events of a task or a machine: what happened lately, and why.
+
+use super::call::Caller;
+use super::moment::unix_ms;
+use super::show::{self, Align, columns};
+use super::{AskArgs, AskError, job};
+use clap::Args;
+use omega_client::convert;
+use omega_client::proto;
+use omega_client::proto::job_service_client::JobServiceClient;
+pub(super) use omega_client::proto::list_events_request::Of;
+use omega_core::{EndReason, RunEnd};
+use serde::Serialize;
+
+/// Events that `task get` and `machine get` print.
+pub(super) const FEW: u32 = 10;
+
+/// The job, and how many events.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// Name of the job.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Only the latest events, at most 1000.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Events of a job, a task or a machine: the oldest first.
+#[derive(Debug, Serialize)]
+pub(super) struct EventsShape {
+    version: u64,
+    /// Whether there are older ones.
+    more: bool,
+    items: Vec<EventShape>,
+}
+
+/// Something that happened.
+#[derive(Debug, Serialize)]
+pub(super) struct EventShape {
+    /// Milliseconds since 1970.
+    at_ms: u64,
+    /// Kind: `started`, `failed`; docs/history.md lists them.
+    event: String,
+    job: Option<String>,
+    /// `web/0`; `null`: the job as a whole, or a machine.
+    task: Option<String>,
+    machine: Option<String>,
+    scheduler: Option<String>,
+    /// Job that got the place of an evicted task.
+    by_job: Option<String>,
+    end: Option<EndShape>,
+    text: Option<String>,
+}
+
+/// The end of a run of a task's program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct EndShape {
+    /// `exit_code`, `signal`, `out_of_memory`, `unhealthy`, `stopped`, `not_started` or `supervisor_lost`.
+    reason: &'static str,
+    /// The exit code or the signal.
+    number: Option<i32>,
+    message: Option<String>,
+    /// Restarts of the program on this machine before.
+    restarts: u32,
+    #[serde(skip)]
+    words: String,
+}
+
+impl EndShape {
+    /// The end of a message; `None` where it has none, or one of a newer cell.
+    pub(super) fn new(told: &proto::RunEnd) -> Option<EndShape> {
+        let RunEnd { reason, restarts } = convert::run_end(told)?;
+        let words = reason.to_string();
+        let (name, number, message) = match reason {
+            EndReason::ExitCode(code) => ("exit_code", Some(code), None),
+            EndReason::Signal(signal) => ("signal", Some(signal), None),
+            EndReason::OutOfMemory => ("out_of_memory", None, None),
+            EndReason::Unhealthy => ("unhealthy", None, None),
+            EndReason::Stopped => ("stopped", None, None),
+            EndReason::NotStarted(why) => ("not_started", None, Some(why.to_string())),
+            EndReason::SupervisorLost => ("supervisor_lost", None, None),
+            _ => return None,
+        };
+        Some(EndShape { reason: name, number, message, restarts, words })
+    }
+
+    /// The reason in words.
+    pub(super) fn words(&self) -> &str {
+        &self.words
+    }
+}
+
+impl EventShape {
+    fn new(told: proto::Event) -> EventShape {
+        let given = |text: String| (!text.is_empty()).then_some(text);
+        EventShape {
+            at_ms: told.at_ms,
+            task: told.index.map(|index| format!("{}/{index}", told.job)),
+            event: told.kind,
+            job: given(told.job),
+            machine: given(told.machine),
+            scheduler: given(told.scheduler),
+            by_job: given(told.by_job),
+            end: told.end.as_ref().and_then(EndShape::new),
+            text: given(told.text),
+        }
+    }
+
+    /// Its details in a line.
+    fn details(&self) -> String {
+        let restarts = |end: &EndShape| match end.restarts {
+            0 => String::new(),
+            1 => ", after 1 restart".to_owned(),
+            many => format!(", after {many} restarts"),
+        };
+        let parts = [
+            self.machine.as_ref().map(|machine| format!("on {machine}")),
+            self.scheduler.as_ref().map(|scheduler| format!("by {scheduler}")),
+            self.by_job.as_ref().map(|job| format!("for {job}")),
+            self.text.clone(),
+        ];
+        let line = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let end = self.end.as_ref().map(|end| format!("{}{}", end.words, restarts(end)));
+        match (line.is_empty(), end) {
+            (_, None) => line,
+            (true, Some(end)) => end,
+            (false, Some(end)) => format!("{line}: {end}"),
+        }
+    }
+}
+
+/// The latest events of a job, a task (with its index) or a machine.
+pub(super) fn latest(
+    caller: &Caller,
+    of: Option<Of>,
+    index: Option<u32>,
+    limit: u32,
+) -> Result<EventsShape, AskError> {
+    let request = proto::ListEventsRequest { of, index, limit };
+    let told = caller.call(&request, |channel, request| async move {
+        JobServiceClient::new(channel).list_events(request).await
+    })?;
+    let items = told.events.into_iter().rev().map(EventShape::new).collect();
+    Ok(EventsShape { version: told.version, more: told.more, items })
+}
+
+/// The events as a table.
+pub(super) fn table(events: &EventsShape) -> String {
+    let now_ms = unix_ms();
+    let heading = [
+        ("age", Align::Right),
+        ("task", Align::Left),
+        ("event", Align::Left),
+        ("details", Align::Left),
+    ];
+    let row = |event: &EventShape| {
+        let task = event.task.clone().or_else(|| event.job.clone()).unwrap_or_default();
+        vec![age(now_ms, event.at_ms), task, event.event.replace('_', " "), event.details()]
+    };
+    let rows: Vec<Vec<String>> = events.items.iter().map(row).collect();
+    columns(&heading, &rows)
+}
+
+/// Prints the events of a job.
+pub(super) fn run(args: &HistoryArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let events = latest(&caller, job::by_name(&args.name).map(Of::Job), None, args.limit)?;
+    let more = if events.more { "there are older events: see --limit\n" } else { "" };
+    show::print(args.ask.output, &events, || table(&events) + more)
+}
+
+/// Time since a moment, in the largest unit of which there are two, as kubectl prints ages: `90s`, `47m`.
+pub(super) fn age(now_ms: u64, at_ms: u64) -> String {
+    if at_ms == 0 {
+        return String::new();
+    }
+    let seconds = now_ms.saturating_sub(at_ms) / 1000;
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_short() {
+        let of = |seconds: u64| age(1_000_000_000, 1_000_000_000 - seconds * 1000);
+        let told = [of(0), of(119), of(120), of(7199), of(7200), of(172_800)];
+        assert_eq!(told, ["0s", "119s", "2m", "119m", "2h", "2d"]);
+        assert_eq!((age(5, 0), age(5, 9000)), (String::new(), "0s".to_owned()));
+    }
+
+    #[test]
+    fn details_say_where_by_whom_and_why() {
+        let event = |told: proto::Event| EventShape::new(told).details();
+        let (machine, scheduler) = ("box".to_owned(), "default".to_owned());
+        let evicted =
+            proto::Event { by_job: "big".into(), scheduler, machine, ..Default::default() };
+        assert_eq!(event(evicted), "on box by default for big");
+        let end = proto::RunEnd {
+            reason: proto::EndReason::Signal.into(),
+            number: 9,
+            restarts: 2,
+            ..Default::default()
+        };
+        let failed = proto::Event { end: Some(end.clone()), ..Default::default() };
+        assert_eq!(event(failed.clone()), "signal 9, after 2 restarts");
+        let once = proto::RunEnd { restarts: 1, ..end };
+        let there = proto::Event { machine: "box".into(), end: Some(once), ..failed };
+        assert_eq!(event(there), "on box: signal 9, after 1 restart");
+    }
+}
