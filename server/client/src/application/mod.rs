@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A container is a job with one task, named `APPLICATION.NAME`. So a repeated creation has no
-//! further effect, and a release ends exactly this container. Schedulers place it like any other
+//! further effect, and releasing it ends only this container. Schedulers place it like any other
 //! job.
 //!
 //! [`Application::register`] first reads the application's jobs from the cell. Containers of a
