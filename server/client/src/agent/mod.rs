@@ -128,7 +128,7 @@ pub struct Task {
     pub request: Amounts,
     /// The accelerator devices that it has, by number.
     pub devices: Vec<u32>,
-    /// Number of cores of each NUMA node it has to itself: which ones is for the agent to choose. Empty: none.
+    /// Number of exclusive cores on each NUMA node; the agent chooses which. Empty: none.
     pub cores: Vec<u32>,
     /// Grace: maximum time from stop to end, in milliseconds.
     pub grace_ms: u32,
@@ -149,7 +149,7 @@ pub struct Program {
     pub labels: Labels,
     /// Volumes that it uses, by name.
     pub volumes: Vec<Text>,
-    /// Ports that it has to itself.
+    /// Exclusive ports.
     pub ports: Vec<Port>,
 }
 
@@ -164,7 +164,7 @@ pub struct Found {
     pub request: Amounts,
     /// The accelerator devices that it has, by number.
     pub devices: Vec<u32>,
-    /// Number of cores of each NUMA node it has to itself. Empty: none.
+    /// Number of exclusive cores on each NUMA node. Empty: none.
     pub cores: Vec<u32>,
     /// Grace: maximum time from stop to end, in milliseconds.
     pub grace_ms: u32,
