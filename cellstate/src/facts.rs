@@ -55,7 +55,8 @@ pub(crate) struct WithOptional {
 }
 
 impl Need {
-    /// The least that a task takes of any machine, by kind: the request, or the lowest point where it varies.
+    /// Minimum that a task claims on a machine, by kind: the request, or the lowest point of its
+    /// demand profile.
     #[must_use]
     pub fn least(&self) -> &[i64] {
         self.demand_profiles

@@ -73,7 +73,6 @@ impl SharedCell {
     /// Applies one command.
     ///
     /// # Errors
-    ///
     /// As for [`Cell::apply`].
     pub fn apply(&self, command: Command) -> Result<Outcome, Rejection> {
         self.lock().apply(command)

@@ -34,7 +34,7 @@ const WATCHED: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct Pool<'scope, O> {
     workers: Vec<ScopedJoinHandle<'scope, Worker<O>>>,
-    /// Nothing else keeps them: once they are dropped, the workers end.
+    /// The only owners of the channels: once they are dropped, the workers end.
     wakers: Vec<Arc<Sender<()>>>,
 }
 

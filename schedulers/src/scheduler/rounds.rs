@@ -83,7 +83,6 @@ impl Scheduler {
     /// with an unknown outcome, it is resent first, and nothing is read until its outcome is known.
     ///
     /// # Errors
-    ///
     /// If the cell cannot be reached.
     pub fn refresh(
         &mut self,

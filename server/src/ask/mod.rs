@@ -92,13 +92,12 @@ impl AskArgs {
 /// Requests the resource kinds of a cell, for as long as an election takes.
 ///
 /// # Errors
-///
 /// If the address is not valid, or no replica answers.
 pub(crate) fn kinds_of(address: &Address) -> Result<Kinds, AskError> {
     Caller::new(address, KINDS_PATIENCE)?.kinds()
 }
 
-/// Time for which a cell is asked for its kinds: many elections have their time in it.
+/// Timeout for the kinds of a cell: many times an election.
 const KINDS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Error of a command: one line for the user.

@@ -65,9 +65,9 @@ pub struct Eviction {
     pub uid: String,
     /// The pod that takes its place.
     pub by: PodName,
-    /// The uid of that pod.
+    /// Uid of that pod.
     pub by_uid: String,
-    /// The scheduler of that pod, for the condition.
+    /// Scheduler of that pod, for the condition.
     pub scheduler: String,
     /// The node.
     pub node: String,
