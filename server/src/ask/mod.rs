@@ -161,6 +161,14 @@ pub(crate) enum AskError {
         /// Number of items.
         items: usize,
     },
+    /// Drain it and wait, or insist.
+    #[error("machine {name} has {tasks}: drain it and wait until it has none, or give --force")]
+    HasTasks {
+        /// Its name.
+        name: String,
+        /// Its tasks, in words.
+        tasks: String,
+    },
     /// Correct the context.
     #[error(transparent)]
     Context(#[from] ContextError),
@@ -210,7 +218,8 @@ impl AskError {
             AskError::Refused(_)
             | AskError::NoAnswer { .. }
             | AskError::Answer(_)
-            | AskError::Conflicts { .. } => 1,
+            | AskError::Conflicts { .. }
+            | AskError::HasTasks { .. } => 1,
             _ => crate::BAD_INPUT,
         }
     }
