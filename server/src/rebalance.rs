@@ -9,22 +9,27 @@ mod objectives;
 mod roadef;
 #[cfg(feature = "serve")]
 mod served;
+mod trail;
 
 use crate::duration::duration;
 use crate::file::FileError;
+use crate::interrupt;
 use crate::output::{self, OutputError};
 use crate::run::{Error, HowArgs, prepare, with_bar};
 use clap::{Args, ValueEnum};
 use omega_cellstate::Cell;
 use omega_core::{JobKind, Kinds, Text};
+use omega_reassign::{self as reassign, Budget, Watch};
 use omega_run::report::rebalanced::{self, Detail, RebalanceReport};
-use omega_run::{Carry, Moment, Pass, RunError, cell_of, rebalance_cell};
+use omega_run::{Carry, Moment, Pass, RunError, Stop, cell_of, rebalance_cell};
 use omega_schedulers::disruption::DisruptionBudget;
 use omega_schedulers::rebalance::objective::WEIGHT_MAX;
-use omega_schedulers::rebalance::{Bounds, Settings};
+use omega_schedulers::rebalance::{Annealing, Bounds, Settings};
 use omega_workload::input::InputArgs;
 use serde::Deserialize;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The cell, the objectives, and the limits on moves.
@@ -120,13 +125,15 @@ struct PassArgs {
     /// Move only tasks of this kind of jobs.
     #[arg(long, value_enum, value_name = "KIND")]
     only: Option<OnlyArg>,
-    /// Search for this time.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
-    time: Duration,
-    /// Searches at once, each on a thread; by default one for each processor. Only with --roadef.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), requires = "roadef")]
+    /// Search for this time, by annealing first [default: without annealing, until nothing better is found, at most 30 s;
+    /// with --roadef 30 s].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+    /// Annealing searches at once, each on a thread [default: one for each processor].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     walks: Option<u32>,
-    /// Examine this many moves (with --roadef: in each walk): with it, the same seed gives the same plan on any machine.
+    /// Examine this many moves (each annealing search, and the rest): with it, the same seed and --walks give the same plan
+    /// on any machine.
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
     /// Machines examined for each task, before the best of them is taken.
@@ -157,8 +164,8 @@ struct OutputArgs {
     /// Write the best assignment of --roadef in the format of the contest.
     #[arg(long, value_name = "FILE", requires = "roadef")]
     out: Option<PathBuf>,
-    /// Write the least cost of --roadef over time, as CSV.
-    #[arg(long, value_name = "FILE.csv", requires = "roadef")]
+    /// Write the least cost of --roadef over time: as a plot if the name ends in .svg, else as CSV.
+    #[arg(long, value_name = "FILE", requires = "roadef")]
     trail: Option<PathBuf>,
     /// Apply the moves to the served cell [default: only print the plan].
     #[arg(long)]
@@ -225,6 +232,14 @@ pub(crate) enum RebalanceError {
     #[cfg(feature = "serve")]
     #[error(transparent)]
     Served(#[from] served::ServedError),
+    /// Run the command again when the cell answers: it plans what is left.
+    #[error(
+        "the plan was not carried out to its end: {why}; run the command again when the cell answers"
+    )]
+    CutOff {
+        /// Error of the last attempt.
+        why: String,
+    },
     /// The underlying error.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -234,7 +249,7 @@ impl RebalanceError {
     /// The exit code: 1 where it is the cell that does not answer, 2 for bad input.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            RebalanceError::Run(RunError::Scheduler { .. }) => 1,
+            RebalanceError::Run(RunError::Scheduler { .. }) | RebalanceError::CutOff { .. } => 1,
             #[cfg(feature = "serve")]
             RebalanceError::Served(error) => error.exit_code(),
             _ => crate::BAD_INPUT,
@@ -271,7 +286,11 @@ pub(crate) fn rebalance(args: &RebalanceArgs) -> Result<(), Error> {
         #[cfg(not(feature = "serve"))]
         _ => return Err(crate::served::Error::NotBuilt("a served cell or its files".into()).into()),
     };
-    Ok(show(&args.output, &report)?)
+    show(&args.output, &report)?;
+    match report.applied.and_then(|applied| applied.failed) {
+        None => Ok(()),
+        Some(why) => Err(RebalanceError::CutOff { why }.into()),
+    }
 }
 
 /// The cell of a workload.
@@ -306,10 +325,42 @@ fn tried(
     name: String,
     settings: Settings,
 ) -> Result<RebalanceReport, Error> {
-    let mut go_on = args.clock();
+    let clock = args.clock()?;
     let drain = args.pass.drain.clone();
-    let pass = Pass { settings, drain, go_on: &mut go_on, carry: Carry::Out };
+    let annealing = args.annealing(&clock);
+    let mut go_on = || clock.spent_of(ALL) < 1.0;
+    let pass = Pass { settings, drain, annealing, go_on: &mut go_on, carry: Carry::Out };
     Ok(rebalance_cell(cell, name, pass).map_err(RebalanceError::Run)?)
+}
+
+/// Time of a search if none is given.
+const TIME: Duration = Duration::from_secs(30);
+
+/// Parts of the time for annealing, and for all.
+const ANNEALING: f64 = 0.8;
+const ALL: f64 = 1.0;
+
+/// Clock of a pass, which Ctrl-C ends.
+struct Clock {
+    start: Instant,
+    long: Duration,
+    stop: Stop,
+}
+
+impl Clock {
+    /// Spent part of a part of the time.
+    fn spent_of(&self, part: f64) -> f64 {
+        if self.stop.is_requested() {
+            return 1.0;
+        }
+        self.start.elapsed().as_secs_f64() / (self.long.as_secs_f64() * part).max(1e-9)
+    }
+}
+
+impl Watch for Clock {
+    fn spent(&self) -> f64 {
+        self.spent_of(ANNEALING)
+    }
 }
 
 /// The name under which a pass commits.
@@ -326,10 +377,27 @@ fn show(output: &OutputArgs, report: &RebalanceReport) -> Result<(), OutputError
 }
 
 impl RebalanceArgs {
-    /// Returns a function that tells whether time is left, counted from now.
-    fn clock(&self) -> impl FnMut() -> bool + use<> {
-        let (start, long) = (Instant::now(), self.pass.time);
-        move || start.elapsed() < long
+    /// A clock that begins now.
+    fn clock(&self) -> Result<Clock, Error> {
+        let stop = interrupt::listen()?;
+        Ok(Clock { start: Instant::now(), long: self.pass.time.unwrap_or(TIME), stop })
+    }
+
+    /// Annealing, if a time was given.
+    fn annealing<'a>(&self, clock: &'a Clock) -> Option<Annealing<'a>> {
+        self.pass.time?;
+        let settings = reassign::Settings {
+            seed: self.how.seed(),
+            walks: self.walks(),
+            budget: self.pass.steps.map_or(Budget::Watched, Budget::Steps),
+        };
+        Some(Annealing { settings, watch: clock })
+    }
+
+    /// Annealing searches at once: one for each processor, unless the user says how many.
+    fn walks(&self) -> usize {
+        let all = || thread::available_parallelism().map_or(1, NonZero::get);
+        self.pass.walks.map_or_else(all, |walks| walks as usize)
     }
 
     fn settings(

@@ -21,8 +21,8 @@
 //!   decision.
 //! - `volumes.rs`, `volumes_reference.rs`: tasks with volumes, and the list of volumes against a naive one.
 //! - `reassign.rs`: machine reassignment against a checker of the contest.
-//! - `rebalance.rs`, `rebalance_reference.rs`, `rebalance_retries.rs`: rebalancing, computed by hand and
-//!   naively; plans on cells that lose replies.
+//! - `rebalance.rs`, `rebalance_reference.rs`, `rebalance_annealed.rs`, `rebalance_retries.rs`: rebalancing, computed
+//!   by hand and naively; plans by annealing, and on cells that lose replies.
 //! - `waits.rs`: delay scheduling, and transactions that wait for more claims.
 //! - `wakes.rs`: waking only the jobs that an event may help leaves none unscheduled.
 //! - `failures.rs`: the cache of unschedulable classes.
@@ -127,6 +127,7 @@ mod profiles;
 mod races;
 mod reassign;
 mod rebalance;
+mod rebalance_annealed;
 mod rebalance_reference;
 mod rebalance_retries;
 mod remote;
@@ -135,6 +136,7 @@ mod reservations;
 mod retries;
 #[cfg(feature = "rocksdb")]
 mod rocks;
+mod rounds;
 mod runtime_affinity;
 mod scheduler;
 mod scheduler_faults;

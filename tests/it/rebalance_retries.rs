@@ -4,14 +4,30 @@ use crate::rebalance_reference::running;
 use crate::small::{cell, job, submit};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
 use omega_core::{Command, Commit, MachineId, SchedulerId, TaskId, Text, Transaction, Version};
-use omega_schedulers::rebalance::{Fate, Move, Objectives, Rebalancer, Settings, Step, Term, Why};
+use omega_schedulers::rebalance::{
+    Fate, Move, Objectives, Plan, Pursuit, Rebalancer, Settings, Step, Term, Why,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A cell that checks transactions sent together first against the state before all of them, like the pre-check of a
-/// leader, and loses the replies of the first `lost` committed ones.
+/// leader, and loses the replies of the first `lost` committed ones. Its next `down` batches get no reply.
 struct Served<'a> {
     cell: &'a SharedCell,
     lost: AtomicUsize,
+    down: AtomicUsize,
+}
+
+/// Takes one off a counter, unless it is 0.
+fn count_down(counter: &AtomicUsize) -> bool {
+    let less = |count: usize| count.checked_sub(1);
+    counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+}
+
+impl Served<'_> {
+    fn of(cell: &SharedCell, lost: usize) -> Served<'_> {
+        let [lost, down] = [lost, 0].map(AtomicUsize::new);
+        Served { cell, lost, down }
+    }
 }
 
 impl CellHandle for Served<'_> {
@@ -25,14 +41,13 @@ impl CellHandle for Served<'_> {
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
         let commit = self.cell.commit(txn)?;
-        let count_down = |lost: usize| lost.checked_sub(1);
-        match self.lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count_down) {
-            Ok(_) => Err(HandleError::Unknown),
-            Err(_) => Ok(commit),
-        }
+        if count_down(&self.lost) { Err(HandleError::Unknown) } else { Ok(commit) }
     }
 
     fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
+        if count_down(&self.down) {
+            return txns.iter().map(|_| Err(HandleError::Unavailable)).collect();
+        }
         let check = |txn: &&Transaction| {
             let before = SharedCell::new(self.cell.read(Cell::clone));
             before.commit(txn)
@@ -73,7 +88,7 @@ fn chain(length: u32) -> (SharedCell, Vec<Step>) {
 }
 
 fn carried_out(cell: &SharedCell, lost: usize, steps: &[Step]) -> Result<Vec<Fate>, HandleError> {
-    let served = Served { cell, lost: AtomicUsize::new(lost) };
+    let served = Served::of(cell, lost);
     let mut rebalancer = Rebalancer::new(&served, Settings::new(Objectives::balance())).unwrap();
     rebalancer.apply_plan_wave(&served, steps)
 }
@@ -106,4 +121,72 @@ fn a_step_that_never_fits_is_refused_and_ends() {
     assert!(fates.iter().all(|fate| matches!(fate, Fate::Refused(_))), "{fates:?}");
     steps[0].moves[0].from = MachineId::first(0);
     assert_eq!(carried_out(&cell, 0, &steps[..1]), Ok(vec![Fate::Stale]));
+}
+
+/// A rebalancer with a plan that takes tasks off the full machine of [`crowd`].
+fn crowded(served: &Served<'_>) -> (Rebalancer, Plan) {
+    let mut rebalancer = Rebalancer::new(served, Settings::new(Objectives::balance())).unwrap();
+    let plan = rebalancer.plan(served, &mut || true).unwrap();
+    assert!(plan.steps().count() > 5, "{} steps", plan.steps().count());
+    (rebalancer, plan)
+}
+
+/// A cell with a full machine and seven empty ones.
+fn crowd() -> SharedCell {
+    let cell = cell(&[40; 8]);
+    let id = submit(&cell, job("a", 40, 1));
+    for index in 0..40 {
+        let task = TaskId { job: id, index };
+        cell.apply(Command::AdoptTask { task, machine: MachineId::first(0) }).unwrap();
+    }
+    cell
+}
+
+#[test]
+fn a_plan_goes_on_after_the_cell_did_not_answer() {
+    let cell = crowd();
+    let served = Served::of(&cell, 3);
+    let (mut rebalancer, plan) = crowded(&served);
+    served.down.store(5, Ordering::Relaxed);
+    let mut failures = 0;
+    let mut wait = |failed| {
+        failures += 1;
+        failed < 10
+    };
+    let pursued = rebalancer.pursue(&served, &plan, Pursuit { replans: 3, wait: &mut wait });
+    assert_eq!((pursued.moved, pursued.failed), (plan.steps().count(), None));
+    assert!(failures > 0, "it waited");
+    cell.read(Cell::audit).unwrap();
+}
+
+#[test]
+fn a_plan_ends_with_its_outcome_if_the_cell_stays_away() {
+    let cell = crowd();
+    let served = Served::of(&cell, 0);
+    let (mut rebalancer, plan) = crowded(&served);
+    served.down.store(usize::MAX, Ordering::Relaxed);
+    let mut wait = |failed| failed < 3;
+    let pursued = rebalancer.pursue(&served, &plan, Pursuit { replans: 3, wait: &mut wait });
+    assert_eq!(pursued.failed, Some(HandleError::Unavailable));
+    assert_eq!((pursued.moved, pursued.untried), (0, plan.steps().count()));
+}
+
+#[test]
+fn what_conflicts_is_planned_again() {
+    let cell = crowd();
+    let served = Served::of(&cell, 0);
+    let (mut rebalancer, plan) = crowded(&served);
+    // Another scheduler takes the room of the first targets.
+    let other = submit(&cell, job("b", 3, 40));
+    for index in 0..3 {
+        let task = TaskId { job: other, index };
+        cell.apply(Command::AdoptTask { task, machine: MachineId::first(index + 1) }).unwrap();
+    }
+    let pursued = rebalancer.pursue(&served, &plan, Pursuit { replans: 3, wait: &mut |_| false });
+    assert!(pursued.replans > 0, "{pursued:?}");
+    assert_eq!((&pursued.left[..], pursued.failed), (&[][..], None));
+    let above =
+        |cell: &Cell| running(cell).iter().filter(|(.., machine)| machine.row() == 0).count();
+    assert!(cell.read(above) <= 32, "at most the safety level is left");
+    cell.read(Cell::audit).unwrap();
 }

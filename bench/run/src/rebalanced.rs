@@ -13,14 +13,23 @@ use omega_core::{Command, Kinds, MachineId, Outcome, TaskId, TopologyLevel};
 use omega_schedulers::explain::describe;
 use omega_schedulers::rebalance::objective::{MACHINE, MOVE, PAIR};
 use omega_schedulers::rebalance::{
-    Done, Ended, Fate, Hindrance, Plan, Rebalancer, Settings, Stuck, Term, Why,
+    Annealing, Ended, Fate, Hindrance, Plan, Pursued, Pursuit, Rebalancer, Settings, Stuck, Term,
+    Why,
 };
 use omega_workload::{RunTime, Workload};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Groups of misplaced tasks of which it is found out what keeps them off every machine: each takes a judgement
 /// of the whole cell.
 const EXPLAINED_MAX: usize = 50;
+
+/// Plans made after the first, for steps that conflicted.
+const REPLANS: usize = 3;
+
+/// Failures in a row after which a cell is not asked again, and the wait after the first of them: half a minute in all.
+const FAILURES: usize = 8;
+const FIRST_WAIT: Duration = Duration::from_millis(125);
 
 /// At which moment of a workload its cell is improved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +57,8 @@ pub struct Pass<'a> {
     pub settings: Settings,
     /// Machines that are to take no new tasks, by name.
     pub drain: Vec<String>,
+    /// Annealing before other moves are looked for.
+    pub annealing: Option<Annealing<'a>>,
     /// Whether there is time to go on.
     pub go_on: &'a mut dyn FnMut() -> bool,
     /// Whether the plan is carried out.
@@ -143,13 +154,18 @@ pub fn rebalance_at(
     let failed = |why: HandleError| RunError::Scheduler { name: "rebalance".into(), why };
     let mut rebalancer = Rebalancer::new(cell, pass.settings).map_err(failed)?;
     let clock = RunClock::start();
-    let plan = rebalancer.plan(cell, pass.go_on).map_err(failed)?;
+    let plan = match pass.annealing {
+        Some(annealing) => rebalancer.plan_annealed(cell, annealing, pass.go_on),
+        None => rebalancer.plan(cell, pass.go_on),
+    };
+    let plan = plan.map_err(failed)?;
     let seconds = clock.seconds();
     let mut report = report(&mut rebalancer, &plan, name);
     report.seconds = seconds;
     if pass.carry == Carry::Out {
-        let done = rebalancer.apply_plan(cell, &plan).map_err(failed)?;
-        report.applied = Some(applied(&done, rebalancer.view().kinds()));
+        let pursuit = Pursuit { replans: REPLANS, wait: &mut wait };
+        let pursued = rebalancer.pursue(cell, &plan, pursuit);
+        report.applied = Some(applied(&pursued, rebalancer.view().kinds()));
     }
     Ok(report)
 }
@@ -331,13 +347,28 @@ fn keeps_off(rebalancer: &mut Rebalancer, stuck: &Stuck) -> Vec<(String, usize)>
     judged.chain(filters).collect()
 }
 
-fn applied(done: &Done, kinds: &Kinds) -> Applied {
+/// Waits longer after each failure. The answer is whether to ask the cell again.
+fn wait(failures: usize) -> bool {
+    if failures > FAILURES {
+        return false;
+    }
+    std::thread::sleep(FIRST_WAIT * (1 << (failures - 1)));
+    true
+}
+
+fn applied(pursued: &Pursued, kinds: &Kinds) -> Applied {
     let mut refused: BTreeMap<String, usize> = BTreeMap::new();
-    for fate in &done.fates {
+    for fate in &pursued.left {
         if let Fate::Refused(reason) = fate {
             *refused.entry(describe(*reason, kinds)).or_default() += 1;
         }
     }
-    let stale = done.fates.iter().filter(|fate| **fate == Fate::Stale).count();
-    Applied { committed: done.moved(), stale, refused: refused.into_iter().collect() }
+    Applied {
+        committed: pursued.moved,
+        stale: pursued.left.iter().filter(|fate| **fate == Fate::Stale).count(),
+        refused: refused.into_iter().collect(),
+        replans: pursued.replans,
+        untried: pursued.untried,
+        failed: pursued.failed.as_ref().map(ToString::to_string),
+    }
 }

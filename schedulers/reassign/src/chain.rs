@@ -24,12 +24,17 @@ impl Walk<'_> {
             self.note_if_best();
             return;
         }
+        self.undo_chain();
+    }
+
+    /// Moves the tasks of the chain back.
+    pub(crate) fn undo_chain(&mut self) {
         while let Some((task, machine)) = self.chain.pop() {
             self.state.put(task as usize, machine as usize);
         }
     }
 
-    fn link(&mut self, task: usize, to: usize) {
+    pub(crate) fn link(&mut self, task: usize, to: usize) {
         self.chain.push((task as u32, self.state.at[task]));
         self.put(task, to);
     }

@@ -216,10 +216,12 @@ fn is_room(free: Lane) -> bool {
     lesser(lesser(free[0], free[2]), lesser(free[1], free[3])) >= 0.0
 }
 
+#[inline]
 fn negative(lane: Lane) -> Lane {
     lane.map(|amount| -amount)
 }
 
+#[inline]
 fn difference(a: Lane, b: Lane) -> Lane {
     std::array::from_fn(|kind| a[kind] - b[kind])
 }

@@ -3,7 +3,6 @@
 //! The largest tasks go first because they find room least easily. On large instances this gives most of the gain in a
 //! time in which annealing would not yet have tried each task on each machine.
 
-use crate::problem::Problem;
 use crate::walk::Walk;
 
 /// Tasks between two looks at the budget.
@@ -12,7 +11,7 @@ const BATCH: usize = 64;
 impl Walk<'_> {
     /// Makes a pass, until `is_over` says that the budget is spent.
     pub(crate) fn descend(&mut self, is_over: &mut dyn FnMut(&Self) -> bool) {
-        let order = by_size(self.state.problem);
+        let order = by_size(&self.sizes);
         for some in order.chunks(BATCH) {
             if is_over(self) {
                 break;
@@ -45,16 +44,10 @@ impl Walk<'_> {
     }
 }
 
-/// All tasks, those with the largest share of the mean capacity of any kind first.
-fn by_size(problem: &Problem) -> Vec<u32> {
-    let means = problem.total_capacity();
-    let size = |task: u32| {
-        let request = problem.request(task as usize).iter().flatten();
-        let shares = request.zip(means.iter().flatten());
-        shares.map(|(amount, total)| if *total > 0.0 { amount / total } else { 0.0 }).sum::<f64>()
-    };
-    let mut tasks: Vec<(f64, u32)> =
-        (0..problem.tasks() as u32).map(|task| (size(task), task)).collect();
-    tasks.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    tasks.into_iter().map(|(_, task)| task).collect()
+/// All tasks, the largest first.
+fn by_size(sizes: &[f64]) -> Vec<u32> {
+    let mut tasks: Vec<u32> = (0..sizes.len() as u32).collect();
+    let size = |task: &u32| sizes[*task as usize];
+    tasks.sort_by(|a, b| size(b).total_cmp(&size(a)).then(a.cmp(b)));
+    tasks
 }

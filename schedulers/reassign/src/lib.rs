@@ -17,6 +17,7 @@ mod descent;
 mod instance;
 mod problem;
 mod proposals;
+mod rearrange;
 mod rules;
 mod search;
 mod state;

@@ -227,15 +227,20 @@ impl Problem {
         self.spread.len()
     }
 
-    /// Sum of the capacities of all machines.
-    pub(crate) fn total_capacity(&self) -> Vec<Lane> {
+    /// Size of each task: the sum over kinds of its share of the capacity of all machines.
+    pub(crate) fn sizes(&self) -> Vec<f64> {
         let mut total = vec![[0.0; LANE]; self.lanes];
         for row in self.capacity.chunks(self.lanes) {
             for (total, amounts) in total.iter_mut().zip(row) {
                 (0..LANE).for_each(|kind| total[kind] += amounts[kind]);
             }
         }
-        total
+        let share = |(amount, total): (&f64, &f64)| if *total > 0.0 { amount / total } else { 0.0 };
+        let size = |task: usize| -> f64 {
+            let request = self.request(task).iter().flatten();
+            request.zip(total.iter().flatten()).map(share).sum()
+        };
+        (0..self.tasks()).map(size).collect()
     }
 
     /// Kinds of which a task's arrival on a machine occupies its request.

@@ -13,21 +13,24 @@ impl Walk<'_> {
     /// Proposes one change.
     #[inline]
     pub(crate) fn step(&mut self) {
-        match self.random() % 32 {
-            0..12 => self.try_shift(),
-            12..22 => self.try_exchange(),
-            22..26 => self.try_return(),
-            26..30 => self.try_displacement(),
-            _ => self.try_chain(),
+        match self.random() % 128 {
+            0..46 => self.try_shift(),
+            46..86 => self.try_exchange(),
+            86..102 => self.try_return(),
+            102..122 => self.try_displacement(),
+            122..125 => self.try_chain(),
+            _ => self.try_rearrangement(),
         }
     }
 
+    #[inline]
     fn try_shift(&mut self) {
         let (task, to) = self.draw();
         self.shift(task, to);
     }
 
     /// Moves a task if there is room, no rule forbids it and the cost does not rise too much.
+    #[inline]
     fn shift(&mut self, task: usize, to: usize) {
         let state = &self.state;
         if to == state.at[task] as usize || !state.fits(task, to) || !state.may_move(task, to) {
@@ -40,6 +43,7 @@ impl Walk<'_> {
         }
     }
 
+    #[inline]
     fn try_exchange(&mut self) {
         let tasks = self.state.problem.tasks();
         let (task, other) = self.two_below(tasks, tasks);
@@ -78,6 +82,7 @@ impl Walk<'_> {
         }
     }
 
+    #[inline]
     fn make_room(&mut self, task: usize, machine: usize) {
         if let Some(other) = self.displaced(task, machine)
             && let Some(to) = self.elsewhere(other, machine, self.state.at[task] as usize)
@@ -87,6 +92,7 @@ impl Walk<'_> {
     }
 
     /// A task of a machine in whose place another would have room.
+    #[inline]
     fn displaced(&mut self, task: usize, machine: usize) -> Option<usize> {
         let count = self.state.on[machine].len();
         if count == 0 {
@@ -125,6 +131,7 @@ impl Walk<'_> {
         None
     }
 
+    #[inline]
     fn displace(&mut self, displacement: Displacement) {
         let Displacement { task, other, to } = displacement;
         let state = &self.state;

@@ -252,6 +252,7 @@ impl<'p> State<'p> {
     }
 }
 
+#[inline]
 pub(crate) fn product(a: Lane, b: Lane) -> Lane {
     std::array::from_fn(|kind| a[kind] * b[kind])
 }

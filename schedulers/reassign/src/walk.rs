@@ -48,6 +48,8 @@ pub(crate) struct Walk<'p> {
     pub(crate) temperature: f64,
     /// Changes tried.
     pub(crate) steps: u64,
+    /// Size of each task, as a sum of shares of the total capacity of each kind.
+    pub(crate) sizes: Vec<f64>,
     /// Tasks of the chain that is being tried, with the machines that they came from.
     pub(crate) chain: Vec<(u32, u32)>,
 }
@@ -65,6 +67,7 @@ impl<'p> Walk<'p> {
             exponentials: (0..EXPONENTIALS).map(exponential).collect(),
             temperature: 0.0,
             steps: 0,
+            sizes: problem.sizes(),
             chain: Vec::new(),
             state,
         })

@@ -219,6 +219,11 @@ impl Account {
         std::mem::replace(&mut self.costs.job_moves, most)
     }
 
+    /// Part of the capacity of a row above the safety level.
+    pub(super) fn unsafe_part(&self, row: usize, kind: usize) -> i64 {
+        self.objective.unsafe_part(kind, self.capacity(row)[kind])
+    }
+
     fn capacity(&self, row: usize) -> &[i64] {
         let kinds = self.objective.kinds;
         &self.capacity[row * kinds..][..kinds]

@@ -69,16 +69,17 @@ pub(super) fn wave(
     Ok(fates)
 }
 
-/// Attempts steps until all are done, or none of the rest succeeds.
+/// Attempts steps until all are done, or none of the rest succeeds. Steps that are done already, by an attempt of which the
+/// answer was lost, are not sent.
 fn persist(
     rebalancer: &mut Rebalancer,
     cell: &(impl CellHandle + ?Sized),
     steps: &[Step],
 ) -> Result<Vec<Fate>, HandleError> {
-    let mut fates: Vec<Attempt> = vec![None; steps.len()];
+    let done = |step| is_done(&rebalancer.view, step).then_some(Fate::Moved);
+    let mut fates: Vec<Attempt> = steps.iter().map(done).collect();
     let mut failures = 0;
-    loop {
-        let is_open = |fate: &Attempt| matches!(fate, None | Some(Fate::Refused(_)));
+    while fates.iter().any(|fate| is_open(fate)) {
         let open: Vec<usize> = (0..steps.len()).filter(|at| is_open(&fates[*at])).collect();
         let again: Vec<Step> = open.iter().map(|at| steps[*at].clone()).collect();
         let (attempts, failed) = attempt(&mut rebalancer.view, cell, &again);
@@ -91,13 +92,17 @@ fn persist(
         let left = fates.iter().filter(|fate| is_open(fate)).count();
         failures = if left < open.len() { 0 } else { failures + 1 };
         match (left, failed) {
-            (0, _) => break,
             (_, Some(error)) if failures == ATTEMPTS => return Err(error),
             (_, None) if failures > 0 => break,
             _ => {}
         }
     }
     Ok(fates.into_iter().flatten().collect())
+}
+
+/// Whether a step is to be tried again.
+fn is_open(fate: &Attempt) -> bool {
+    matches!(fate, None | Some(Fate::Refused(_)))
 }
 
 /// Whether all tasks of a step run where it moves them.

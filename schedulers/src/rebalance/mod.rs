@@ -17,16 +17,19 @@
 //!
 //! - [`objective`]: the terms; `account.rs`: the same, kept up with each move.
 //! - [`plan`]: what is proposed; `budget.rs`, `hold.rs`: what is not allowed, and what not yet.
+//! - `dense.rs`: the cell as an instance of machine reassignment, for annealing.
 //! - `search.rs`, `sweep.rs`, `exchange.rs`: what is looked at, in which order; moves of two tasks.
-//! - [`carry`]: what becomes of it.
+//! - [`carry`]: what becomes of it; `pursue.rs`: until its end, through failures and conflicts.
 
 mod account;
 mod budget;
 pub mod carry;
+mod dense;
 mod exchange;
 mod hold;
 pub mod objective;
 pub mod plan;
+mod pursue;
 mod search;
 mod sweep;
 
@@ -34,10 +37,12 @@ pub use budget::Bounds;
 pub use carry::{Done, Fate};
 pub use objective::{Costs, Objectives, Pair, Safety, Term};
 pub use plan::{Ended, Hindrance, Move, Picture, Plan, Step, Stuck, Why};
+pub use pursue::{Pursued, Pursuit};
 
 use crate::disruption::DisruptionBudget;
 use crate::explain::{Explanation, explain};
 use crate::profile::Profile;
+use dense::Dense;
 use omega_cellstate::{CellHandle, HandleError, View};
 use omega_core::{JobKind, KindId, Text};
 use search::Search;
@@ -88,6 +93,24 @@ impl Settings {
     }
 }
 
+/// Parameters of annealing, with its clock.
+pub struct Annealing<'a> {
+    /// Seed, walks and budget.
+    pub settings: omega_reassign::Settings,
+    /// Clock and observer.
+    pub watch: &'a dyn omega_reassign::Watch,
+}
+
+/// Moves tasks towards the best assignment of an instance, if the cell can be said as one.
+fn anneal(search: &mut Search<'_>, annealing: Annealing<'_>) {
+    let Some(dense) = Dense::new(search) else { return };
+    // Costs that are too large for an instance leave the cell to the other moves.
+    if let Ok((moves, tried)) = dense.solve(annealing.settings, annealing.watch) {
+        search.annealed = tried;
+        dense::follow(search, moves);
+    }
+}
+
 /// Makes plans for a cell, and carries them out. See the head of the file.
 #[derive(Debug)]
 pub struct Rebalancer {
@@ -132,6 +155,29 @@ impl Rebalancer {
         cell: &(impl CellHandle + ?Sized),
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Plan, HandleError> {
+        self.plan_with(cell, None, go_on)
+    }
+
+    /// Anneals the cell first, as far as its rules and objectives can be said as an instance of machine reassignment, and
+    /// proposes moves towards the best assignment; then looks for more, as [`Rebalancer::plan`] does.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached.
+    pub fn plan_annealed(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        annealing: Annealing<'_>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Plan, HandleError> {
+        self.plan_with(cell, Some(annealing), go_on)
+    }
+
+    fn plan_with(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        annealing: Option<Annealing<'_>>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Plan, HandleError> {
         self.sync(cell)?;
         let disruptions = self.settings.disruptions.iter().map(|budget| budget.now(&self.view));
         let disruptions = disruptions.collect();
@@ -139,12 +185,15 @@ impl Rebalancer {
         let before = search.account.costs().clone();
         let first = search.account.picture(search.view);
         let misplaced = search.misplaced.len();
+        if let Some(annealing) = annealing {
+            anneal(&mut search, annealing);
+        }
         let mut sweep = Sweep::default();
         let ended = sweep.run(&mut search, go_on);
         let (stuck, hindered) = sweep.told(&search);
         let after = search.account.costs().clone();
         let pictures = [first, search.account.picture(search.view)];
-        let considered = search.considered;
+        let considered = search.considered + search.annealed;
         let mut waves = std::mem::take(&mut search.done);
         waves.push(std::mem::take(&mut search.wave));
         waves.retain(|wave| !wave.is_empty());

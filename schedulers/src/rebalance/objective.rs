@@ -326,6 +326,16 @@ impl Objective {
         }
     }
 
+    /// By kind: what the machines that have any have on average.
+    pub(super) fn means(&self) -> &[u64] {
+        &self.means
+    }
+
+    /// Part of a capacity above the safety level.
+    pub(super) fn unsafe_part(&self, kind: usize, capacity: i64) -> i64 {
+        capacity - safe(capacity, self.safety[kind])
+    }
+
     /// Whether so much of a kind is more than is safe.
     pub(super) fn is_above(&self, kind: usize, capacity: i64, used: i64) -> bool {
         used > safe(capacity, self.safety[kind]).max(0)

@@ -89,6 +89,8 @@ pub(super) struct Search<'a> {
     /// Whether something might be possible in the next wave that is not in this one.
     pub(super) awaits: bool,
     pub(super) considered: u64,
+    /// Changes that annealing tried, on an instance of the cell.
+    pub(super) annealed: u64,
 }
 
 impl<'a> Search<'a> {
@@ -113,6 +115,7 @@ impl<'a> Search<'a> {
             wave: Vec::new(),
             awaits: false,
             considered: 0,
+            annealed: 0,
             view,
             settings,
         };
@@ -159,6 +162,11 @@ impl<'a> Search<'a> {
         }
         let is_left = self.settings.only.is_some_and(|kind| kind != job.kind);
         is_left.then_some(Hindrance::LeftAlone)
+    }
+
+    /// Whether the tasks of a known group never move.
+    pub(super) fn stays_put(&self, known: usize) -> bool {
+        self.known[known].stays.is_some()
     }
 
     /// The compiled group of what is known.

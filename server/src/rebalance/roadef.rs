@@ -12,9 +12,7 @@ use omega_run::Stop;
 use omega_workload::compressed::read_text;
 use parking_lot::Mutex;
 use std::fmt::Write;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Error in the files of an instance. One line for the user.
@@ -97,12 +95,13 @@ pub(super) fn rebalance(args: &RebalanceArgs, files: &[PathBuf]) -> Result<(), E
         Problem::new(instance).map_err(of_problem).map_err(super::RebalanceError::Roadef)?;
     let before =
         State::new(&problem).map_err(of_problem).map_err(super::RebalanceError::Roadef)?.costs();
+    let long = args.pass.time.unwrap_or(super::TIME);
     let clock = Clock {
         start: Instant::now(),
-        long: args.pass.time,
+        long,
         stop: interrupt::listen()?,
         seen: Mutex::new(Seen {
-            bar: progress::SearchBar::new(args.output.quiet, args.pass.time),
+            bar: progress::SearchBar::new(args.output.quiet, long),
             least: i64::MAX,
             trail: vec![(0.0, before.total())],
         }),
@@ -122,18 +121,10 @@ pub(super) fn rebalance(args: &RebalanceArgs, files: &[PathBuf]) -> Result<(), E
         output::write(file, &contest::write_assignment(&found.assignment))?;
     }
     if let Some(file) = &args.output.trail {
-        output::write(file, &table(&trail))?;
+        output::write(file, &super::trail::text(file, &trail, elapsed.as_secs_f64()))?;
     }
     output::print(&report(&problem, &before, &found, elapsed))?;
     if clock.stop.is_requested() { Err(Error::Interrupted) } else { Ok(()) }
-}
-
-impl RebalanceArgs {
-    /// Walks at once: one for each processor, unless the user says how many.
-    fn walks(&self) -> usize {
-        let all = || thread::available_parallelism().map_or(1, NonZero::get);
-        self.pass.walks.map_or_else(all, |walks| walks as usize)
-    }
 }
 
 fn read(model: &Path, assignment: &Path) -> Result<Instance, RoadefError> {
@@ -149,14 +140,6 @@ fn read(model: &Path, assignment: &Path) -> Result<Instance, RoadefError> {
     let initial = contest::read_assignment(&text(assignment)?, tasks, machines);
     instance.initial = initial.map_err(format(assignment))?;
     Ok(instance)
-}
-
-/// Least cost over time, as CSV.
-fn table(trail: &[(f64, i64)]) -> String {
-    trail.iter().fold("seconds,cost\n".to_owned(), |mut text, (seconds, cost)| {
-        let _ = writeln!(text, "{seconds:.3},{cost}");
-        text
-    })
 }
 
 fn report(problem: &Problem, before: &Costs, found: &Found, elapsed: Duration) -> String {

@@ -1,6 +1,6 @@
 //! `omega rebalance` on a cell that is served, or that was kept on a disk.
 
-use super::{NAME, RebalanceArgs, RebalanceError, tried};
+use super::{ALL, NAME, RebalanceArgs, RebalanceError, tried};
 use crate::connect::CellArgs;
 use crate::context::ContextError;
 use crate::run::Error;
@@ -87,8 +87,10 @@ pub(super) fn served(args: &RebalanceArgs, cell: &str) -> Result<RebalanceReport
     let mut view = View::new(id, number);
     view.sync(&remote).map_err(ServedError::Cell).map_err(RebalanceError::Served)?;
     let settings = args.settings(view.kinds(), Vec::new())?;
-    let mut go_on = args.clock();
+    let clock = args.clock()?;
+    let mut go_on = || clock.spent_of(ALL) < 1.0;
     let carry = if args.output.apply { Carry::Out } else { Carry::PlanOnly };
-    let pass = Pass { settings, drain: Vec::new(), go_on: &mut go_on, carry };
+    let annealing = args.annealing(&clock);
+    let pass = Pass { settings, drain: Vec::new(), annealing, go_on: &mut go_on, carry };
     Ok(rebalance_at(&remote, format!("the cell at {cell}"), pass).map_err(RebalanceError::Run)?)
 }

@@ -127,6 +127,12 @@ pub struct Applied {
     pub stale: usize,
     /// Steps that were refused, by reason.
     pub refused: Vec<(String, usize)>,
+    /// Plans that were made after the first, for steps that conflicted. `stale` and `refused` are of the last.
+    pub replans: usize,
+    /// Steps that were not tried, because the cell did not answer.
+    pub untried: usize,
+    /// Error of the last attempt, if the cell does not answer any more.
+    pub failed: Option<String>,
 }
 
 /// Maximum number of printed items of a list.
@@ -349,7 +355,14 @@ fn end(report: &RebalanceReport) -> String {
         for (reason, number) in &done.refused {
             text.push_str(&format!("; {number} {}", clean(reason)));
         }
+        if done.replans > 0 {
+            text.push_str(&format!("; planned again {}", plural(wide(done.replans), "time")));
+        }
         text.push('\n');
+        if let Some(error) = &done.failed {
+            let left = plural(wide(done.untried), "step");
+            text.push_str(&format!("{left} not tried: {}\n", clean(error)));
+        }
     }
     for note in &report.notes {
         text.push_str(&format!("{}\n", wrap(&clean(note), WIDTH).join("\n")));
@@ -406,6 +419,9 @@ mod tests {
                 committed: 21,
                 stale: 0,
                 refused: vec![("too little cpu left".into(), 1)],
+                replans: 2,
+                untried: 4,
+                failed: Some("the cell cannot be reached".into()),
             }),
             notes: vec!["a note".into()],
         }
@@ -427,7 +443,8 @@ mod tests {
             "  - db/0 on m0: no machine takes it; machines: 1,199 too little cpu left\n",
             "other tasks that stay where it is dear: 7 not worth a move\n",
             "looked at 64 moves in 0.25 s; nothing is better\n",
-            "applied: 21 transactions committed, 0 out of date, 1 refused; 1 too little cpu left\n",
+            "applied: 21 transactions committed, 0 out of date, 1 refused; 1 too little cpu left; planned again 2 times\n",
+            "4 steps not tried: the cell cannot be reached\n",
             "a note\n",
         ];
         for line in lines {

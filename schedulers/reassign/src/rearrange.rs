@@ -1,0 +1,77 @@
+//! Rearrangement: a large task goes to a machine, and tasks that are there go to the machines where they cost least, until
+//! there is room and no departure saves cost.
+//!
+//! No chain of a few random moves brings a task that fills a machine to another one: all that is there must leave at once.
+
+use crate::walk::Walk;
+
+/// Random tasks of which the largest is rearranged.
+const DRAWS: usize = 3;
+
+/// Most tasks that leave the machine.
+const DISPLACED: usize = 16;
+
+/// Random machines of which the best is chosen for each, beside the one that the large task left.
+const TARGETS: usize = 8;
+
+impl Walk<'_> {
+    /// Proposes a rearrangement.
+    pub(crate) fn try_rearrangement(&mut self) {
+        let (mut task, to) = self.draw();
+        for _ in 1..DRAWS {
+            let other = self.draw().0;
+            if self.sizes[other] > self.sizes[task] {
+                task = other;
+            }
+        }
+        let from = self.state.at[task] as usize;
+        if to == from || !self.state.may_move(task, to) {
+            return;
+        }
+        let bound = self.bound() + self.state.cost;
+        self.chain.clear();
+        self.link(task, to);
+        self.displace_from(to, task, from);
+        if self.state.has_room(to) && self.state.cost <= bound {
+            self.note_if_best();
+        } else {
+            self.undo_chain();
+        }
+    }
+
+    /// Moves tasks off a machine while it has no room, or while that saves cost.
+    fn displace_from(&mut self, machine: usize, arrived: usize, vacated: usize) {
+        let count = self.state.on[machine].len();
+        let start = self.below(count);
+        let tasks = |at: usize| (start + at) % count;
+        let others: Vec<u32> =
+            (0..count.min(DISPLACED + 1)).map(|at| self.state.on[machine][tasks(at)]).collect();
+        for other in
+            others.into_iter().map(|other| other as usize).filter(|other| *other != arrived)
+        {
+            let Some((to, change)) = self.best_target(other, machine, vacated) else { continue };
+            if change < 0.0 || !self.state.has_room(machine) {
+                self.link(other, to);
+            }
+        }
+    }
+
+    /// The machine of some random ones and the vacated one where a task costs least, and the change of the cost.
+    fn best_target(&mut self, other: usize, from: usize, vacated: usize) -> Option<(usize, f64)> {
+        let machines = self.state.problem.machines();
+        let saving = self.state.saving(other);
+        let mut best: Option<(usize, f64)> = None;
+        for draw in 0..=TARGETS {
+            let to = if draw == 0 { vacated } else { self.below(machines) };
+            let state = &self.state;
+            if to == from || !state.fits(other, to) || !state.may_move(other, to) {
+                continue;
+            }
+            let change = state.increase(other, to) - saving + state.moving(other, to);
+            if best.is_none_or(|(_, least)| change < least) {
+                best = Some((to, change));
+            }
+        }
+        best
+    }
+}
