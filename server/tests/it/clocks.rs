@@ -5,8 +5,8 @@
 use crate::http::get;
 use crate::process::{folder, omega};
 use crate::served::{Process, insist, ports, unavailable};
-use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_client::proto::{self, job_ref};
 use omega_core::{Amounts, Job, TaskGroup};
 use omega_tests::clock::WrongClock;
@@ -85,7 +85,7 @@ impl World {
         insist(|| {
             self.runtime.block_on(async {
                 let mut client =
-                    CellServiceClient::connect(self.url()).await.map_err(unavailable)?;
+                    MachineServiceClient::connect(self.url()).await.map_err(unavailable)?;
                 let told = client.list_reservations(proto::ListReservationsRequest {}).await?;
                 Ok(told.into_inner().now_ms)
             })

@@ -34,7 +34,7 @@ mod on {
         match bug {
             Bug::FreedEarly => 125..135,
             Bug::RemovedLeaderStays => 10..20,
-            Bug::CompactedEarly => 15..25,
+            Bug::CompactedEarly => 60..70,
             Bug::CorruptMiddleCut => 70..90,
             Bug::OtherTermTaken => 610..620,
             Bug::LateDenied => 80..90,
