@@ -1,12 +1,14 @@
-//! One cell, shared by all kinds of clients, with all rules on: a scheduler of services, schedulers of batch jobs whose
-//! tenants take turns, frameworks that are offered resources, and applications that ask for containers.
+//! One cell with all rules, shared by all kinds of clients: a scheduler of services, schedulers of
+//! batch jobs with fair shares of tenants, frameworks that get offers, and applications that
+//! request containers.
 //!
 //! ```console
 //! $ cargo run --release -p omega-bench --example one_cell -- ../shared/data/google2011 page.html
 //! ```
 //!
-//! The jobs and machines are those of the trace of a Google cell of 2011, or made up if no folder is named. A trace tells
-//! little of rules, so they are dealt out here: by position, so that each run has the same.
+//! The jobs and machines are from the trace of a Google cell of 2011, or synthetic if no folder is
+//! given. The trace has few rules, so this example adds rules by position, and each run has the
+//! same ones.
 
 use omega_core::{
     Amounts, Band, Command, CoreRequest, DemandProfile, EvictionCap, Job, JobKind, KindId,
@@ -208,7 +210,7 @@ fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
         };
         commands.push(Command::SetTenant { tenant: tenant.into(), tenant_config });
     }
-    // A limit holds for kinds that it does not name, too: they have none.
+    // A limit also applies to kinds without an amount: they have 0.
     let all = |percent| {
         let mut limit = total(percent);
         for (kind, _) in workload.kinds.iter().filter(|(kind, _)| !kinds.contains(kind)) {
@@ -227,7 +229,8 @@ fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
         until_ms: 3_600_000,
     }));
     commands.push(Command::SetAdmission { tenant: "batch".into(), limit: all(400) });
-    // From the twentieth minute to the fiftieth, batch may hold half of the processors in some racks.
+    // From the twentieth to the fiftieth minute, batch tasks may have half of the processors in
+    // some racks.
     let batch_max = vec![KindShare { kind: KindId::CPU, percent: 50 }];
     let peaks = vec![Peak { from_ms: 1_200_000, until_ms: 3_000_000, batch_max }];
     let calendar = PeakCalendar { name: "web".into(), machines: racks(0..3), peaks };

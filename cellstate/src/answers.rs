@@ -13,6 +13,7 @@ use omega_core::{
     TransactionError, TransactionId,
 };
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The cached result of one transaction.
@@ -61,7 +62,7 @@ impl Answers {
     pub(crate) fn find(
         &self,
         txn: &Transaction,
-        digest: u64,
+        digest: Digest,
     ) -> Result<Option<Commit>, TransactionError> {
         let number = txn.id.number;
         if number >= self.next {
@@ -72,7 +73,7 @@ impl Answers {
         }
         match self.at(number) {
             Some(_) if crate::planted!(RetryJudgedAgain) => Ok(None),
-            Some(answer) if answer.number == number && answer.digest == digest => {
+            Some(answer) if answer.number == number && answer.digest == digest.0 => {
                 Ok(Some(Commit {
                     version: omega_core::Version(answer.version),
                     conflicts: answer.conflicts.to_vec(),
@@ -86,7 +87,7 @@ impl Answers {
     }
 
     /// Stores a result.
-    pub(crate) fn insert(&mut self, number: u64, digest: u64, commit: &Commit) {
+    pub(crate) fn insert(&mut self, number: u64, Digest(digest): Digest, commit: &Commit) {
         let conflicts = commit.conflicts.as_slice().into();
         self.put(Answer { number, digest, version: commit.version.0, conflicts });
     }
@@ -122,9 +123,24 @@ pub(crate) fn index(number: u64) -> usize {
     (number % ANSWERS_PER_SCHEDULER as u64) as usize
 }
 
-/// The digest of a transaction. `scratch` is reused between calls.
-pub(crate) fn digest(txn: &Transaction, scratch: &mut Vec<u8>) -> u64 {
-    scratch.clear();
+/// The digest of a transaction, by which two of one id are told apart. It depends on nothing else, so it is computed
+/// before the lock of a cell is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Digest(u64);
+
+impl Digest {
+    /// Computes the digest of a transaction.
+    pub(crate) fn of(txn: &Transaction) -> Digest {
+        let mut bytes = Bytes::new();
+        put_all(txn, &mut bytes);
+        Digest(xxh3_64(&bytes))
+    }
+}
+
+/// The bytes of which a digest is made: on the stack for up to a hundred claims.
+type Bytes = SmallVec<[u8; 4096]>;
+
+fn put_all(txn: &Transaction, bytes: &mut Bytes) {
     let head = [
         txn.base.0,
         u64::from(txn.granularity == Granularity::AllOrNothing),
@@ -132,35 +148,34 @@ pub(crate) fn digest(txn: &Transaction, scratch: &mut Vec<u8>) -> u64 {
         txn.releases.len() as u64,
         txn.evictions.len() as u64,
     ];
-    put(scratch, &head);
+    put(bytes, &head);
     for TaskId { job, index } in txn.releases.iter().chain(&txn.evictions) {
-        put(scratch, &[job.0, u64::from(*index)]);
+        put(bytes, &[job.0, u64::from(*index)]);
     }
     for Claim { task, machine, seen, devices, take: _ } in &txn.claims {
         let packed = u64::from(machine.slot) << 32 | u64::from(machine.incarnation);
         let small = u64::from(task.index) << 32 | u64::from(devices.0);
-        put(scratch, &[task.job.0, small, packed, seen.0]);
+        put(bytes, &[task.job.0, small, packed, seen.0]);
     }
-    put_later(txn, scratch);
-    xxh3_64(scratch)
+    put_later(txn, bytes);
 }
 
 /// Adds fields of later versions only if they are set, so that transactions of earlier versions keep their digests. The
 /// added part begins with a job number that no job has.
-fn put_later(txn: &Transaction, scratch: &mut Vec<u8>) {
+fn put_later(txn: &Transaction, bytes: &mut Bytes) {
     for (claim, index) in txn.claims.iter().zip(0..) {
         if claim.take == Take::WithOptional {
-            put(scratch, &[u64::MAX, index]);
+            put(bytes, &[u64::MAX, index]);
         }
     }
     for Resize { task, to } in &txn.resizes {
         let amounts = to.as_slice();
-        put(scratch, &[u64::MAX, task.job.0, u64::from(task.index), amounts.len() as u64]);
-        put(scratch, amounts);
+        put(bytes, &[u64::MAX, task.job.0, u64::from(task.index), amounts.len() as u64]);
+        put(bytes, amounts);
     }
 }
 
-fn put(bytes: &mut Vec<u8>, words: &[u64]) {
+fn put(bytes: &mut Bytes, words: &[u64]) {
     for word in words {
         bytes.extend_from_slice(&word.to_le_bytes());
     }

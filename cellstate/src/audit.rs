@@ -30,19 +30,19 @@ pub enum AuditError {
         expected: Vec<i64>,
     },
     /// Negative free amounts on a machine whose capacity never shrank.
-    #[error("machine {0} has less than nothing free and was never shrunk")]
+    #[error("machine {0} has negative free resources and was never shrunk")]
     Overcommitted(MachineId),
     /// The machine's task list differs from the tasks placed on it.
-    #[error("machine {0} lists other tasks than are placed on it")]
+    #[error("the task list of machine {0} differs from a recount")]
     TaskList(MachineId),
     /// A task is placed on a machine that does not exist.
-    #[error("task {0} is on machine {1}, which is not there")]
+    #[error("task {0} is on machine {1}, which does not exist")]
     NoMachine(TaskId, MachineId),
     /// Device shares differ.
     #[error("machine {0}: its devices differ from a recount")]
     Devices(MachineId),
     /// Exclusive cores differ.
-    #[error("machine {0}: what is left of its cores differs from a recount")]
+    #[error("machine {0}: its free cores differ from a recount")]
     Cores(MachineId),
     /// The sum of the demand profiles of the machine's tasks differs.
     #[error("machine {0}: the sum of its demand profiles differs from a recount")]
@@ -51,25 +51,25 @@ pub enum AuditError {
     #[error("job {0}: its counts of placed and living tasks differ from a recount")]
     JobCounts(omega_core::JobId),
     /// A job is wrongly recorded as a waiting gang, or wrongly not recorded.
-    #[error("job {0}: that its tasks hold their places differs from a recount")]
+    #[error("job {0}: whether its tasks keep places differs from a recount")]
     GangHold(omega_core::JobId),
     /// An allocation is recorded for a task without a machine, or equals its group's request.
-    #[error("what tasks of job {0} hold is noted of tasks that hold no such thing")]
+    #[error("job {0} has a recorded allocation of a task that has none")]
     Held(omega_core::JobId),
     /// The sums of batch allocations on machines differ.
-    #[error("what batch holds on machines differs from a recount")]
+    #[error("the claims of batch tasks on machines differ from a recount")]
     Batch,
     /// The use of a tenant differs.
     #[error("tenant {0:?}: its use differs from a recount")]
     Tenant(Text),
     /// The claims of cluster resources differ.
-    #[error("what is claimed of the cell as a whole differs from a recount")]
+    #[error("the claimed cluster resources differ from a recount")]
     CellClaims,
     /// Quotas are compared though there are none, or are not compared though there are some.
-    #[error("whether quotas are compared does not agree with the limits of tenants")]
+    #[error("the flag for quota checks does not match the limits of tenants")]
     Quotas,
     /// The requested amount of a tenant differs.
-    #[error("tenant {0:?}: what its jobs ask for differs from a recount")]
+    #[error("tenant {0:?}: the requests of its jobs differ from a recount")]
     Asked(Text),
     /// A rule's counters differ.
     #[error("rule counters differ from a recount")]
@@ -102,7 +102,7 @@ impl Cell {
         self.policies.audit(&recount.policies)?;
         self.audit_quotas()?;
         for (tenant, used) in self.tenants.iter().zip(&recount.tenants) {
-            if tenant.used != *used {
+            if tenant.used[..] != used[..] {
                 return Err(AuditError::Tenant(tenant.terms.name.clone()));
             }
         }

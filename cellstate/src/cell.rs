@@ -64,26 +64,45 @@ pub(crate) enum Change {
 }
 
 /// A registered scheduler.
+///
+/// Each of its commits writes here, and schedulers commit on different processors. So no two share a cache line, nor a
+/// pair of lines, which processors fetch together; and each has its own buffers.
 #[derive(Clone, Debug)]
+#[repr(align(128))]
 pub(crate) struct Registered {
     pub(crate) name: Text,
     /// The process that owns the name, if any.
     pub(crate) hold: Option<Hold>,
     pub(crate) answers: Answers,
+    /// The buffers of its commits; `None` during one, and before the first.
+    pub(crate) scratch: Option<Box<Scratch>>,
+}
+
+impl Registered {
+    /// A scheduler that no process holds.
+    pub(crate) fn new(name: Text) -> Registered {
+        Registered { name, hold: None, answers: Answers::default(), scratch: None }
+    }
 }
 
 /// The cell state. See the module documentation.
+///
+/// Commits run on several processors, and the cache lines that a commit writes are fetched from the processor that
+/// committed before. So the fields that each commit writes are first, in a few cache lines of their own.
 #[derive(Clone, Debug)]
+#[repr(C, align(128))]
 pub struct Cell {
+    pub(crate) version: Version,
+    /// Changes by version, for deltas.
+    pub(crate) log: ChangeLog<Change>,
+    pub(crate) tenants: Tenants,
+    pub(crate) now_ms: u64,
     pub(crate) kinds: Kinds,
     pub(crate) policy: Policy,
-    pub(crate) version: Version,
-    pub(crate) now_ms: u64,
     pub(crate) machines: Machines,
     pub(crate) facts: Facts,
     pub(crate) jobs: Jobs,
     pub(crate) job_names: FastMap<Text, JobId>,
-    pub(crate) tenants: Tenants,
     /// The state of each policy.
     pub(crate) policies: Policies,
     pub(crate) owners: FastMap<Text, OwnerId>,
@@ -94,10 +113,6 @@ pub struct Cell {
     pub(crate) moves: u64,
     /// Counts of met and missed deadlines, for metrics.
     pub(crate) due_counts: DueCounts,
-    /// Changes of rows' amounts.
-    pub(crate) row_log: ChangeLog<u32>,
-    /// All other changes.
-    pub(crate) log: ChangeLog<Change>,
     /// The version of the snapshot that the cell was restored from, at which tracker numbering began. Cells with the
     /// same history and lineage have the same numbers.
     pub(crate) lineage: Version,
@@ -105,7 +120,6 @@ pub struct Cell {
     pub(crate) history: Option<Box<History>>,
     /// The running capture, if any.
     pub(crate) capture: Option<Box<Capture>>,
-    pub(crate) scratch: Option<Box<Scratch>>,
 }
 
 impl Cell {
@@ -135,12 +149,10 @@ impl Cell {
             ended: VecDeque::new(),
             moves: 0,
             due_counts: DueCounts::default(),
-            row_log: ChangeLog::new(Version(0), changes),
             log: ChangeLog::new(Version(0), changes),
             lineage: Version(0),
             history: None,
             capture: None,
-            scratch: None,
         }
     }
 
@@ -214,7 +226,6 @@ impl Cell {
     pub(crate) fn begin(&mut self) -> Version {
         self.version = self.version.next();
         self.tenants.begin(self.version);
-        self.row_log.open_version();
         self.log.open_version();
         self.version
     }
@@ -226,7 +237,7 @@ impl Cell {
         if crate::planted!(ChangeDropped) && row.sequence.0.is_multiple_of(4) {
             return;
         }
-        self.row_log.push(slot as u32);
+        self.log.push_row(slot as u32);
     }
 
     /// Places a pending task on a machine after a successful `judge`. An allocation other than the group's request is

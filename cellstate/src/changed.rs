@@ -26,7 +26,7 @@ impl Cell {
         if since > self.version {
             return None;
         }
-        self.log.count_since(since)?;
+        self.log.counts_since(since)?;
         Some(self.log.since(since).filter_map(|change| match *change {
             Change::Machine(slot) => Some(Changed::Machine(slot)),
             Change::Job(id, _) => Some(Changed::Job(id)),

@@ -2,88 +2,154 @@
 //!
 //! ```text
 //!   version   41        42      43            44
-//!   changes   a b c   | d     | e f         | g
-//!             ^starts[41]     ^starts[43]
+//!   rows      1 7 9   | 4     | 2           |
+//!   others    a b     | c     | d e         | f
+//!             ^starts[41]      ^starts[43]
 //! ```
+//!
+//! Rows whose amounts changed are a list of their own: they are most of what changes, and one number each. Both lists have
+//! one index by version, because each commit writes the ends of all lists, and every cache line of them comes from the
+//! processor that committed before.
 //!
 //! The log is bounded. A reader that asks for more than it holds takes a snapshot instead.
 
 use omega_core::Version;
 use std::collections::VecDeque;
 
-/// A bounded list of changes, in the order of versions.
+/// Bounded lists of changes, in the order of versions.
 ///
-/// Invariant: `starts` has one entry for each version after `base`; an entry is the position of
-/// the version's first change, counted from the first change ever.
+/// Invariant: `starts` has one entry for each version after `base`.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct ChangeLog<T> {
-    changes: VecDeque<T>,
-    starts: VecDeque<u64>,
+    rows: Track<u32>,
+    others: Track<T>,
+    starts: VecDeque<Start>,
     base: Version,
-    dropped: u64,
     capacity: usize,
 }
 
-impl<T> ChangeLog<T> {
-    /// An empty log after `base`, for at most `capacity` changes and as many versions.
-    pub(crate) fn new(base: Version, capacity: usize) -> ChangeLog<T> {
-        ChangeLog { changes: VecDeque::new(), starts: VecDeque::new(), base, dropped: 0, capacity }
+/// The positions of a version's first changes, counted from the first change ever.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    rows: u64,
+    others: u64,
+}
+
+/// A list of changes of which the oldest are dropped.
+#[derive(Clone, Debug)]
+struct Track<T> {
+    changes: VecDeque<T>,
+    dropped: u64,
+}
+
+impl<T> Track<T> {
+    fn new() -> Track<T> {
+        Track { changes: VecDeque::new(), dropped: 0 }
     }
 
-    /// Opens the next version; [`ChangeLog::push`] adds to it.
+    fn end(&self) -> u64 {
+        self.dropped + self.changes.len() as u64
+    }
+
+    fn drop_before(&mut self, position: u64) {
+        // Mostly one or two: a range to drain would cost more.
+        while self.dropped < position {
+            self.changes.pop_front();
+            self.dropped += 1;
+        }
+    }
+
+    fn from(&self, position: u64) -> impl Iterator<Item = &T> {
+        self.changes.range((position - self.dropped) as usize..)
+    }
+}
+
+impl<T> ChangeLog<T> {
+    /// An empty log after `base`, for at most `capacity` rows, other changes and versions each.
+    pub(crate) fn new(base: Version, capacity: usize) -> ChangeLog<T> {
+        let starts = VecDeque::new();
+        ChangeLog { rows: Track::new(), others: Track::new(), starts, base, capacity }
+    }
+
+    /// Opens the next version; [`ChangeLog::push`] and [`ChangeLog::push_row`] add to it.
     pub(crate) fn open_version(&mut self) {
-        self.starts.push_back(self.dropped + self.changes.len() as u64);
+        self.starts.push_back(self.end());
         if self.starts.len() > self.capacity {
             self.drop_oldest();
         }
     }
 
-    /// Adds a change to the newest version.
-    pub(crate) fn push(&mut self, change: T) {
-        self.changes.push_back(change);
-        while self.changes.len() > self.capacity && self.starts.len() > 1 {
+    /// Adds a row whose amounts changed in the newest version.
+    #[inline]
+    pub(crate) fn push_row(&mut self, row: u32) {
+        self.rows.changes.push_back(row);
+        while self.rows.changes.len() > self.capacity && self.starts.len() > 1 {
             self.drop_oldest();
         }
     }
 
-    /// Adds changes to the newest version.
+    /// Adds another change to the newest version.
+    #[inline]
+    pub(crate) fn push(&mut self, change: T) {
+        self.others.changes.push_back(change);
+        while self.others.changes.len() > self.capacity && self.starts.len() > 1 {
+            self.drop_oldest();
+        }
+    }
+
+    /// Adds other changes to the newest version.
     pub(crate) fn extend(&mut self, changes: impl IntoIterator<Item = T>) {
         changes.into_iter().for_each(|change| self.push(change));
+    }
+
+    /// The positions after the last changes.
+    fn end(&self) -> Start {
+        Start { rows: self.rows.end(), others: self.others.end() }
     }
 
     /// Forgets the oldest version.
     fn drop_oldest(&mut self) {
         self.starts.pop_front();
         self.base = self.base.next();
-        let next = self.starts.front().copied();
-        let keep_from = next.unwrap_or(self.dropped + self.changes.len() as u64);
-        while self.dropped < keep_from {
-            self.changes.pop_front();
-            self.dropped += 1;
-        }
+        let next = self.starts.front().copied().unwrap_or_else(|| self.end());
+        self.rows.drop_before(next.rows);
+        self.others.drop_before(next.others);
     }
 
-    /// How many changes came after a version; `None` if some of them are forgotten.
-    pub(crate) fn count_since(&self, version: Version) -> Option<usize> {
-        let first = self.first_since(version)?;
-        Some(self.changes.len() - first)
+    /// Counts the rows and the other changes after a version; `None` if some of them are forgotten.
+    pub(crate) fn counts_since(&self, version: Version) -> Option<Counts> {
+        let start = self.start_after(version)?;
+        let Start { rows, others } = self.end();
+        let count = |end: u64, start: u64| (end - start) as usize;
+        Some(Counts { rows: count(rows, start.rows), others: count(others, start.others) })
     }
 
-    /// The changes after a version, oldest first. A change may be there more than once.
+    /// The rows that changed after a version, oldest first. A row may be there more than once.
     ///
-    /// Nothing comes for a version whose successors are forgotten: ask `count_since` first.
-    pub(crate) fn since(&self, version: Version) -> impl Iterator<Item = &T> {
-        let first = self.first_since(version).unwrap_or(self.changes.len());
-        self.changes.range(first..)
+    /// Nothing comes for a version whose successors are forgotten: ask `counts_since` first.
+    pub(crate) fn rows_since(&self, version: Version) -> impl Iterator<Item = u32> {
+        let start = self.start_after(version).unwrap_or_else(|| self.end());
+        self.rows.from(start.rows).copied()
     }
 
-    fn first_since(&self, version: Version) -> Option<usize> {
-        let versions = usize::try_from(version.0.checked_sub(self.base.0)?).ok()?;
-        match self.starts.get(versions) {
-            Some(start) => Some((start - self.dropped) as usize),
-            None => Some(self.changes.len()),
-        }
+    /// The other changes after a version, likewise.
+    pub(crate) fn since(&self, version: Version) -> impl Iterator<Item = &T> {
+        let start = self.start_after(version).unwrap_or_else(|| self.end());
+        self.others.from(start.others)
     }
+
+    fn start_after(&self, version: Version) -> Option<Start> {
+        let versions = usize::try_from(version.0.checked_sub(self.base.0)?).ok()?;
+        Some(self.starts.get(versions).copied().unwrap_or_else(|| self.end()))
+    }
+}
+
+/// Numbers of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) rows: usize,
+    pub(crate) others: usize,
 }
 
 #[cfg(test)]
@@ -91,8 +157,17 @@ mod tests {
     use super::*;
 
     fn since(log: &ChangeLog<u32>, version: u64) -> Option<Vec<u32>> {
-        log.count_since(Version(version))?;
-        Some(log.since(Version(version)).copied().collect())
+        let counts = log.counts_since(Version(version))?;
+        let others: Vec<u32> = log.since(Version(version)).copied().collect();
+        assert_eq!(counts.others, others.len());
+        Some(others)
+    }
+
+    fn rows_since(log: &ChangeLog<u32>, version: u64) -> Option<Vec<u32>> {
+        let counts = log.counts_since(Version(version))?;
+        let rows: Vec<u32> = log.rows_since(Version(version)).collect();
+        assert_eq!(counts.rows, rows.len());
+        Some(rows)
     }
 
     #[test]
@@ -101,18 +176,24 @@ mod tests {
         log.open_version(); // 11
         log.push(1);
         log.push(2);
+        log.push_row(7);
         log.open_version(); // 12: nothing here
         log.open_version(); // 13
         log.push(3);
+        log.push_row(8);
         assert_eq!(since(&log, 9), None);
         assert_eq!(since(&log, 10), Some(vec![1, 2, 3]));
+        assert_eq!(rows_since(&log, 10), Some(vec![7, 8]));
         assert_eq!(since(&log, 11), Some(vec![3]));
         assert_eq!(since(&log, 12), Some(vec![3]));
+        assert_eq!(rows_since(&log, 12), Some(vec![8]));
         assert_eq!(since(&log, 13), Some(vec![]));
         log.push(4);
         log.push(5);
         assert_eq!(since(&log, 10), None, "five changes do not fit into four");
+        assert_eq!(rows_since(&log, 10), None, "the rows of a forgotten version are forgotten");
         assert_eq!(since(&log, 12), Some(vec![3, 4, 5]));
+        assert_eq!(rows_since(&log, 12), Some(vec![8]));
     }
 
     #[test]
@@ -121,11 +202,22 @@ mod tests {
         log.open_version();
         for i in 0..5 {
             log.push(i);
+            log.push_row(i);
         }
         assert_eq!(since(&log, 0), Some(vec![0, 1, 2, 3, 4]));
+        assert_eq!(rows_since(&log, 0), Some(vec![0, 1, 2, 3, 4]));
         log.open_version();
         log.push(9);
         assert_eq!(since(&log, 0), None);
         assert_eq!(since(&log, 1), Some(vec![9]));
+        assert_eq!(rows_since(&log, 1), Some(vec![]));
+    }
+
+    #[test]
+    fn versions_without_changes_are_bounded() {
+        let mut log = ChangeLog::<u32>::new(Version(0), 3);
+        (0..5).for_each(|_| log.open_version());
+        assert_eq!(log.counts_since(Version(1)), None);
+        assert_eq!(log.counts_since(Version(2)), Some(Counts { rows: 0, others: 0 }));
     }
 }

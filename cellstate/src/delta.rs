@@ -8,6 +8,7 @@
 //! The reader keeps the buffer of a delta and passes it in again, so a sync stops allocating once the buffer has grown.
 
 use crate::cell::{Cell, Change};
+use crate::changes::Counts;
 use crate::cores::CoresLeft;
 use crate::demand_profiles::DemandProfileSum;
 use crate::devices::Devices;
@@ -263,10 +264,7 @@ impl Delta {
     }
 
     fn push_tenant(&mut self, tenant: &Tenant) {
-        self.tenants.push(TenantDelta {
-            terms: tenant.terms.clone(),
-            used: SmallVec::from_slice(&tenant.used),
-        });
+        self.tenants.push(TenantDelta { terms: tenant.terms.clone(), used: tenant.used.clone() });
     }
 
     fn push_task(&mut self, id: TaskId, (job, task): (&JobRecord, &TaskRecord)) {
@@ -305,10 +303,11 @@ impl Cell {
         if since == self.version && since != Version(0) && related {
             return;
         }
-        let rows = self.counts_since(since, lineage).map(|(_, rows)| rows);
-        let Some(rows) = rows else { return self.write_everything(interest, delta) };
-        match rows <= self.machines.row_count() {
-            true => self.row_log.since(since).for_each(|slot| self.write_row(*slot, delta)),
+        let Some(counts) = self.counts_since(since, lineage) else {
+            return self.write_everything(interest, delta);
+        };
+        match counts.rows <= self.machines.row_count() {
+            true => self.log.rows_since(since).for_each(|slot| self.write_row(slot, delta)),
             false => self.write_rows(delta),
         }
         self.write_changes(since, interest, delta);
@@ -317,15 +316,15 @@ impl Cell {
     /// Counts the changes since a version of a lineage; `None` where a delta would have the whole state.
     #[must_use]
     pub fn change_count_since(&self, since: Version, lineage: Version) -> Option<usize> {
-        self.counts_since(since, lineage).map(|(changes, rows)| changes + rows)
+        self.counts_since(since, lineage).map(|counts| counts.others + counts.rows)
     }
 
-    /// Counts the changes since a version, and separately the changed rows.
-    fn counts_since(&self, since: Version, lineage: Version) -> Option<(usize, usize)> {
+    /// Counts the changed rows and the other changes since a version.
+    fn counts_since(&self, since: Version, lineage: Version) -> Option<Counts> {
         if lineage != self.lineage || since == Version(0) || since > self.version {
             return None;
         }
-        self.log.count_since(since).zip(self.row_log.count_since(since))
+        self.log.counts_since(since)
     }
 
     /// Writes all changes except those of rows.

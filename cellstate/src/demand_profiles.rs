@@ -60,7 +60,7 @@ impl DemandProfiles {
         Some(Arc::new(DemandProfiles { least, each: each.collect() }))
     }
 
-    /// The least that a task takes of any machine, by kind.
+    /// Minimum that a task claims on a machine, by kind.
     #[must_use]
     pub(crate) fn least(&self) -> &[i64] {
         &self.least

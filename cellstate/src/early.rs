@@ -4,7 +4,7 @@
 //! that are retries, invalid, or certain to conflict entirely. Its result holds for the present version, and it changes
 //! nothing.
 
-use crate::answers;
+use crate::answers::Digest;
 use crate::cell::Cell;
 use crate::judge::{Asked, Rules, judge};
 use crate::policy::{Context, Placement};
@@ -25,8 +25,7 @@ impl Cell {
         }
         let answers = &self.schedulers[txn.id.scheduler.0 as usize].answers;
         if txn.id.number < answers.next {
-            let digest = answers::digest(txn, &mut Vec::new());
-            match answers.find(txn, digest) {
+            match answers.find(txn, Digest::of(txn)) {
                 Ok(None) => {}
                 known => return known.transpose(),
             }
@@ -54,11 +53,12 @@ impl Cell {
 
     /// The result that rejects every item.
     fn refusal(&mut self, txn: &Transaction) -> Commit {
-        let mut scratch = self.scratch.take().unwrap_or_default();
+        let scheduler = txn.id.scheduler.0 as usize;
+        let mut scratch = self.schedulers[scheduler].scratch.take().unwrap_or_default();
         self.judge_all(txn, &mut scratch);
         assert!(scratch.steps.is_empty(), "what is refused by itself is refused with others");
         let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
-        self.scratch = Some(scratch);
+        self.schedulers[scheduler].scratch = Some(scratch);
         commit
     }
 

@@ -8,6 +8,7 @@ use crate::held::{Values, values_of};
 use crate::policy::PolicySet;
 use crate::rules::{Check, GroupRules, Member, Pull, RuleBook, SpreadWish, TrackerId, TrackerKey};
 use crate::sets::{CountingMachines, MachineSets, SetId, SetKey};
+use crate::shapes::Shapes;
 use omega_core::{
     Amounts, CoreRequest, DeviceRequest, Job, JobId, KindId, Machine, MachineSelector, Near,
     Requirement, Spread, TaskGroup, TaskRule, TaskSelector, Text, TopologyLevel, WhenUnsatisfiable,
@@ -54,7 +55,8 @@ pub(crate) struct WithOptional {
 }
 
 impl Need {
-    /// The least that a task takes of any machine, by kind: the request, or the lowest point where it varies.
+    /// Minimum that a task claims on a machine, by kind: the request, or the lowest point of its
+    /// demand profile.
     #[must_use]
     pub fn least(&self) -> &[i64] {
         self.demand_profiles
@@ -76,6 +78,13 @@ impl Need {
                 .demand_profiles
                 .as_ref()
                 .is_some_and(|demand_profiles| demand_profiles.fits(kind, free, sum))
+    }
+
+    /// The sets of machines that it uses.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = SetId> {
+        let preferred = self.preferred.iter().map(|(_, set)| *set);
+        let sets = self.machine.into_iter().chain(self.affinity).chain([self.tolerated]);
+        sets.chain(self.unmarked).chain(preferred)
     }
 
     /// Whether a rule about other tasks concerns this group, so that placing one of its tasks may change where the next
@@ -105,6 +114,7 @@ pub(crate) struct Facts {
     pub(crate) machines: Vec<Option<Arc<Machine>>>,
     pub(crate) sets: MachineSets,
     pub(crate) rules: RuleBook,
+    pub(crate) shapes: Shapes,
 }
 
 /// The way to obtain trackers: the cell creates them; a view looks up those that came with a delta.
@@ -333,9 +343,7 @@ impl Facts {
         need: &Need,
         trackers: Trackers,
     ) -> Vec<(TrackerId, TrackerKey)> {
-        let preferred = need.preferred.iter().map(|(_, set)| *set);
-        let sets = need.machine.into_iter().chain(need.affinity).chain([need.tolerated]);
-        sets.chain(need.unmarked).chain(preferred).for_each(|set| self.sets.release(set));
+        need.sets().for_each(|set| self.sets.release(set));
         let Some(rules) = need.rules.as_ref().filter(|_| trackers == Trackers::Make) else {
             return Vec::new();
         };

@@ -90,7 +90,7 @@ impl Cell {
     }
 
     fn add_scheduler(&mut self, name: Text) -> usize {
-        self.schedulers.push(Registered { name, hold: None, answers: Answers::default() });
+        self.schedulers.push(Registered::new(name));
         self.schedulers.len() - 1
     }
 

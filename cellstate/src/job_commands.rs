@@ -34,11 +34,12 @@ impl Cell {
         let owner = self.intern_owner(&job.scheduler);
         let tenant = self.tenants.intern(&job.tenant);
         let kinds = self.kinds.count();
+        let job = Arc::new(job);
         let mut groups = SmallVec::with_capacity(job.groups.len());
         let mut made = Vec::new();
         let task_count = job.task_count() as u32;
         for index in 0..job.groups.len() {
-            let (need, new) = self.facts.compile((id, &job), index, kinds, Trackers::Make);
+            let (need, new) = self.facts.compile_shared((id, &job), index, kinds, Trackers::Make);
             self.tenants.ask(tenant, &need, i64::from(job.groups[index].count));
             groups.push(GroupRecord { need });
             made.extend(new);
@@ -49,7 +50,7 @@ impl Cell {
             .collect();
         self.job_names.insert(job.name.clone(), id);
         self.jobs.push(JobRecord {
-            spec: Arc::new(job),
+            spec: job,
             owner,
             tenant,
             groups,
@@ -94,7 +95,8 @@ impl Cell {
             if !matches(&job.spec, index) {
                 continue;
             }
-            let rules = group.need.rules.get_or_insert_with(|| Box::new(GroupRules::default()));
+            let need = Arc::make_mut(&mut group.need);
+            let rules = need.rules.get_or_insert_with(|| Box::new(GroupRules::default()));
             if let Err(at) = rules.matched.binary_search(&tracker) {
                 rules.matched.insert(at, tracker);
             } else {
@@ -195,7 +197,7 @@ impl Cell {
         let kinds = self.kinds.count();
         let Some(job) = self.jobs.get_mut(id) else { return };
         let spec = job.spec.clone();
-        let (need, _) = self.facts.compile((id, &spec), index, kinds, Trackers::Make);
+        let (need, _) = self.facts.compile_shared((id, &spec), index, kinds, Trackers::Make);
         let old = std::mem::replace(&mut job.groups[index].need, need);
         // The same trackers were just acquired again, so none is removed here.
         self.facts.release(&old, Trackers::Make);
@@ -365,11 +367,14 @@ impl Cell {
         for id in self.jobs.ids() {
             let Some(job) = self.jobs.get_mut(id) else { continue };
             for group in &mut job.groups {
-                let Some(rules) = &mut group.need.rules else { continue };
-                rules.matched.retain(|other| *other != tracker);
-                if rules.is_empty() {
-                    group.need.rules = None;
+                if group.need.rules.is_none() {
+                    continue;
                 }
+                let rules = &mut Arc::make_mut(&mut group.need).rules;
+                if let Some(rules) = rules {
+                    rules.matched.retain(|other| *other != tracker);
+                }
+                rules.take_if(|rules| rules.is_empty());
             }
         }
     }

@@ -56,7 +56,7 @@ pub(crate) struct OwnerId(pub(crate) u32);
 /// A group of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupRecord {
-    pub(crate) need: Need,
+    pub(crate) need: Arc<Need>,
 }
 
 /// A task as stored in the cell.

@@ -72,6 +72,7 @@ mod policy;
 mod programs;
 mod rules;
 mod sets;
+mod shapes;
 mod shared;
 mod sparse;
 mod tenants;

@@ -25,7 +25,7 @@ impl Cell {
         let id = self.machines.insert(&machine, &claimable);
         self.facts.set_machine(id.row(), Some(Arc::new(machine)));
         self.log.push(Change::Machine(id.slot));
-        self.row_log.push(id.slot);
+        self.log.push_row(id.slot);
         self.note(|| Event::of_machine(id, EventKind::Registered));
         Ok(Outcome::Machine(id))
     }
@@ -106,7 +106,7 @@ impl Cell {
         self.machines.remove(id.row(), &machine.name);
         self.facts.set_machine(id.row(), None);
         self.log.push(Change::Machine(id.slot));
-        self.row_log.push(id.slot);
+        self.log.push_row(id.slot);
         Ok(Outcome::Done(version))
     }
 
@@ -124,7 +124,7 @@ impl Cell {
         let report = LoadReport { used: load, claimed, at_ms: self.now_ms };
         self.machines.set_load(id.row(), report);
         // The sequence number stays, because the load does not affect what may be claimed.
-        self.row_log.push(id.slot);
+        self.log.push_row(id.slot);
         Ok(Outcome::Done(version))
     }
 

@@ -1,6 +1,6 @@
 //! Injected bugs, which prove that the tests can find them.
 //!
-//! With the feature `planted`, which no release has, the code contains the bugs of [`Bug`], each behind
+//! With the feature `planted`, which no release has, the code contains the bugs of `Bug`, each behind
 //! `planted!(Name)`, and a thread can switch one of them on. Without the feature, `planted!` is `false`.
 //!
 //! To inject another one: add it to the list below, write `planted!(Name)` at its place, and list the faults that

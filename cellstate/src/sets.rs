@@ -153,6 +153,14 @@ impl MachineSets {
         id
     }
 
+    /// Acquires sets that are in use. Each of them needs one more [`MachineSets::release`].
+    pub(crate) fn acquire_again(&mut self, sets: impl Iterator<Item = SetId>) {
+        for id in sets {
+            let set = self.sets[id.0 as usize].as_mut().filter(|set| set.users > 0);
+            set.expect("the set is in use").users += 1;
+        }
+    }
+
     /// Releases a set. If too many are unused, the longest unused one is dropped.
     pub(crate) fn release(&mut self, id: SetId) {
         let Some(set) = self.sets[id.0 as usize].as_mut() else { return };

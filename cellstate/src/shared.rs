@@ -7,12 +7,14 @@
 //! A waiting thread spins before it sleeps, for longer than in `parking_lot`, because the lock is
 //! held for less time than a sleep and a wake take. ARCHITECTURE.md has the figures.
 
+use crate::answers::Digest;
 use crate::cell::Cell;
 use crate::delta::{Delta, Interest};
 use crate::handle::{CellHandle, HandleError};
 use crate::image::Image;
 use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Number of pieces of an image that are copied under one lock: they take as long as a hundred
@@ -71,7 +73,6 @@ impl SharedCell {
     /// Applies one command.
     ///
     /// # Errors
-    ///
     /// As for [`Cell::apply`].
     pub fn apply(&self, command: Command) -> Result<Outcome, Rejection> {
         self.lock().apply(command)
@@ -126,12 +127,18 @@ impl CellHandle for SharedCell {
     }
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        Ok(self.lock().commit(txn)?)
+        let digest = Digest::of(txn);
+        Ok(self.lock().commit_digested(txn, digest)?)
     }
 
     fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
+        let digests: SmallVec<[Digest; 16]> = txns.iter().map(|txn| Digest::of(txn)).collect();
+        let mut answers = Vec::with_capacity(txns.len());
         let mut cell = self.lock();
-        txns.iter().map(|txn| Ok(cell.commit(txn)?)).collect()
+        let commit =
+            |(txn, digest): (&&Transaction, Digest)| Ok(cell.commit_digested(txn, digest)?);
+        answers.extend(txns.iter().zip(digests).map(commit));
+        answers
     }
 }
 

@@ -97,7 +97,7 @@ pub(crate) fn policy(policy: &Policy) -> Result<(), Rejection> {
     if let Some(pair) = policy.bands.windows(2).find(|pair| pair[0].to >= pair[1].from) {
         let (one, next) = (pair[0].to.0, pair[1].from.0);
         return bad(format!(
-            "bands must ascend and be apart: one ends at {one}, the next begins at {next}"
+            "bands must ascend without overlap: one ends at {one}, the next begins at {next}"
         ));
     }
     match policy.eviction_cap {
@@ -124,7 +124,7 @@ pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), 
         return bad("names no machines: give a label or a name");
     }
     if tenants.is_empty() {
-        return bad("is for nobody: name tenants, or drain the machines");
+        return bad("has no tenants: name tenants, or drain the machines");
     }
     if from_ms >= until_ms {
         return bad("is over before it begins");
@@ -179,10 +179,10 @@ pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Reject
             return bad("has a peak beyond the end of the day");
         }
         if from_ms == until_ms {
-            return bad("has a peak that is over as it begins: the whole day is from 0 h to 24 h");
+            return bad("has an empty peak: for the whole day, use 0 h to 24 h");
         }
         if batch_max.is_empty() {
-            return bad("has a peak that bounds nothing: say what batch may hold");
+            return bad("has a peak without limits: give the shares of batch tasks");
         }
         if !batch_max.windows(2).all(|pair| pair[0].kind < pair[1].kind) {
             return bad("has a peak whose shares do not ascend by kind, one for each");
@@ -285,14 +285,14 @@ pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), R
     match (job.gang_timeout_ms, job.gang_min) {
         (Some(_), None) => {
             return bad(format!(
-                "job {:?} may hold places but is no gang: give gang_min",
+                "job {:?} has a gang timeout but no minimum: give gang_min",
                 job.name
             ));
         }
         (Some(hold), _) if !(1..=GANG_TIMEOUT_MS_MAX).contains(&hold) => {
             let name = &job.name;
             return bad(format!(
-                "job {name:?} holds for {hold} ms: 1 to {GANG_TIMEOUT_MS_MAX} are allowed"
+                "job {name:?} has a gang timeout of {hold} ms: 1 to {GANG_TIMEOUT_MS_MAX} are allowed"
             ));
         }
         _ => {}
@@ -314,7 +314,7 @@ fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
             bad("has a preference with a weight beyond 100")
         }
         TaskRule::MaxColocated { count: 0, .. } => {
-            bad("lets 0 tasks run beside it: that is what anti_affinity says")
+            bad("allows 0 other tasks: use anti_affinity instead")
         }
         TaskRule::RuntimeAffinity(near) if near.tasks == TaskSelector::SameGroup => bad(
             "needs runtime affinity of its own tasks, so that the first could never be placed: affinity is \
@@ -393,11 +393,11 @@ fn optional(job: &Job, group: &TaskGroup) -> Result<Option<TaskGroup>, Rejection
         return bad("has empty optional resources: leave them out");
     }
     if optional.devices.is_some() && group.devices.is_some() {
-        return bad("requests devices, so that it has no optional ones");
+        return bad("requests devices, so it cannot have optional devices");
     }
     if !group.demand_profiles.is_empty() {
         return bad(
-            "varies over the day, so that it cannot want more: let its demand profiles say what it needs",
+            "has demand profiles and optional resources: a group may have only one of them",
         );
     }
     if let Some(devices) = optional.devices {
@@ -412,7 +412,7 @@ fn devices_of(group: &TaskGroup, devices: DeviceRequest) -> Result<(), Rejection
     at_most("devices of a task", usize::from(devices.count), usize::from(DEVICES_MAX))?;
     at_most("share of a device", usize::from(devices.milli_each), DEVICE_MILLI as usize)?;
     if devices.count == 0 || devices.milli_each == 0 {
-        let why = format!("group {:?} asks for devices but for nothing of them", group.name);
+        let why = format!("group {:?} requests devices but no part of them", group.name);
         return Err(Rejection::BadJob(why.into()));
     }
     Ok(())
@@ -423,10 +423,10 @@ fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), 
     let bad = |why: String| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     let count = cores.count;
     if count == 0 {
-        return bad("asks for 0 cores to itself: leave them out".into());
+        return bad("requests 0 exclusive cores: leave them out".into());
     }
     if !cores.fit_in(&group.request, kinds) {
-        return bad(format!("asks for {count} cores to itself, and for less `cpu` than they are"));
+        return bad(format!("requests {count} exclusive cores, and less `cpu` than that"));
     }
     let of_cpu = group
         .demand_profiles
@@ -435,7 +435,7 @@ fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), 
     let least = of_cpu.and_then(|demand_profile| demand_profile.points.iter().min());
     if least.is_some_and(|least| *least < cores.cpu_milli()) {
         return bad(format!(
-            "has {count} cores to itself all day, and a demand profile of `cpu` below that"
+            "has {count} exclusive cores, and a demand profile of `cpu` below that"
         ));
     }
     Ok(())

@@ -410,7 +410,7 @@ impl Spread {
     }
 }
 
-/// What to do with a task whose spread cannot be satisfied.
+/// Treatment of a task whose spread cannot be satisfied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenUnsatisfiable {

@@ -1,7 +1,7 @@
 //! The end of a run of a task's program, as its agent reports it.
 //!
-//! It is for people and accounting alone: what becomes of the task is decided by the
-//! [`TaskReport`](crate::TaskReport) beside it.
+//! It is only shown and counted; the [`TaskReport`](crate::TaskReport) sent with it decides the
+//! state of the task.
 
 use crate::text::{self, Text};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub enum EndReason {
     OutOfMemory,
     /// Its health check failed.
     Unhealthy,
-    /// The agent was told to stop it.
+    /// The agent stopped it.
     Stopped,
     /// It could not be started; the text says why.
     NotStarted(Text),
@@ -36,7 +36,7 @@ pub enum EndReason {
 pub struct RunEnd {
     /// Why it ended.
     pub reason: EndReason,
-    /// Number of restarts of the program on this machine so far, without one that follows.
+    /// Number of restarts of the program on this machine so far, without a following one.
     pub restarts: u32,
 }
 
@@ -52,7 +52,7 @@ impl EndReason {
         EndReason::NotStarted(why.into())
     }
 
-    /// The reason with a message that is short and printable, whoever sent it.
+    /// The reason with a short and printable message, from any sender.
     #[must_use]
     pub fn cleaned(self) -> EndReason {
         match self {

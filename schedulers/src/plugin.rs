@@ -231,7 +231,6 @@ impl<'a> MachineRef<'a> {
     /// The registered machine.
     ///
     /// # Panics
-    ///
     /// Never: plugins are called only for registered machines.
     #[must_use]
     pub fn machine(&self) -> &'a Machine {

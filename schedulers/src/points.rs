@@ -137,8 +137,8 @@ pub enum Permission {
     Allow,
     /// Undo the claim; the job waits for one of the events.
     Refuse(Refused),
-    /// The claim stays on the view, and goes into no transaction until this plugin allows it by
-    /// [`Waiting::allow`]. If that does not come in time, it is refused.
+    /// The claim stays on the view, and is committed only after this plugin allows it by
+    /// [`Waiting::allow`]. Without that in time, it is rejected.
     Wait {
         /// Longest wait; at most [`PERMIT_WAIT_MAX`].
         at_most: Nanos,

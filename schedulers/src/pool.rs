@@ -34,7 +34,7 @@ const WATCHED: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct Pool<'scope, O> {
     workers: Vec<ScopedJoinHandle<'scope, Worker<O>>>,
-    /// Nothing else keeps them: once they are dropped, the workers end.
+    /// The only owners of the channels: once they are dropped, the workers end.
     wakers: Vec<Arc<Sender<()>>>,
 }
 
@@ -137,7 +137,7 @@ fn run<O: Observer>(
 ) -> Worker<O> {
     loop {
         let now = clock.now();
-        let step = guarded(&mut worker, |scheduler, observer| scheduler.step(cell, now, observer));
+        let step = guarded(&mut worker, |scheduler, observer| scheduler.go_on(cell, now, observer));
         let nap = match step {
             Ok(step) if step.idle => Some(step.until.map_or(sleep.idle, |until| {
                 sleep.idle.min(Duration::from_nanos(until.saturating_sub(now)))

@@ -58,8 +58,8 @@ impl Standings {
         &self.total
     }
 
-    /// Leaves out one machine, by its position, and ranks the others, which are in `words`. Each
-    /// of the scores must read descriptions alone. The answer is the sums of the others before.
+    /// Removes one machine, by its position, and ranks the others, which are in `words`. All scores
+    /// must depend only on machine descriptions. Returns the former sums of the others.
     pub(crate) fn leave_out(
         &mut self,
         position: usize,

@@ -93,6 +93,8 @@ pub struct Scheduler {
     returned: bool,
     /// Whether the result being settled arrived after those of later transactions.
     late: bool,
+    /// Number of claims until the next sync, in rounds without a pause.
+    claims_left: usize,
     decided: Vec<Decided>,
     /// Jobs without room because of claims of open and in-flight transactions.
     missed: Vec<JobId>,
@@ -141,6 +143,7 @@ impl Scheduler {
             flying: 0,
             returned: false,
             late: false,
+            claims_left: 0,
             decided: Vec::new(),
             missed: Vec::new(),
             crowding: Crowding::default(),

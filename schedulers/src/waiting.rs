@@ -57,7 +57,7 @@ struct Shared {
 /// A handle to the tasks of one scheduler that wait for a permit. Clones are the same handle.
 #[derive(Clone, Debug, Default)]
 pub struct Waiting {
-    /// The waiting tasks. Nothing is called under this lock, so it has no place in any order.
+    /// The waiting tasks. No other lock is taken under this one.
     shared: Arc<Mutex<Shared>>,
 }
 

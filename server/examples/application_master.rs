@@ -1,12 +1,12 @@
-//! An application that asks for containers one after the other, and is no scheduler: it renders six frames,
-//! two at a time, tries one that fails again, gives one up, is killed half-way, and goes on.
+//! An application that requests containers one by one, without a scheduler of its own. It renders
+//! six frames, two at a time, retries a failed one, cancels one, is killed half-way, and continues.
 //!
 //! ```console
 //! $ omega dev &
 //! $ cargo run -p omega-server --example application_master -- 127.0.0.1:7600
 //! ```
 //!
-//! Without an address it serves a cell itself, with a scheduler and machines that only pretend.
+//! Without an address it serves a cell itself, with a scheduler and simulated machines.
 
 use omega_cellstate::{Cell, SharedCell};
 use omega_client::agent::{Agent, AgentSettings, Order};
@@ -60,7 +60,7 @@ fn alive(machines: &[omega_client::application::MachineSnapshot]) -> usize {
 /// Renders until this many frames are done.
 fn render(registered: Registered, until: usize) -> Result<(), Box<dyn Error>> {
     let Registered { application, recovered, events } = registered;
-    // Callbacks are made on a thread of their own; this one waits for what they say.
+    // Callbacks run on a separate thread; this one waits for their messages.
     drop(events);
     let (to, ended) = std::sync::mpsc::channel::<(u32, Completed)>();
     let follow = |container: Container| {
@@ -69,7 +69,7 @@ fn render(registered: Registered, until: usize) -> Result<(), Box<dyn Error>> {
             .on_running(|container, machine| println!("{} runs on {machine}", container.name()))
             .on_completed(move |container, completed| {
                 println!("{} {completed}", container.name());
-                // Whoever waited may have gone.
+                // The receiver may be gone.
                 let _ = to.send((frame(container.name()), completed.clone()));
             })
     };
@@ -92,14 +92,14 @@ fn render(registered: Registered, until: usize) -> Result<(), Box<dyn Error>> {
             let container = follow(application.create(&format!("frame-{next}"), &spec(next))?);
             begun.insert(next);
             if next == 5 {
-                // Nobody wants to see it any more.
+                // It is not needed any more.
                 container.release();
             }
             continue;
         }
         let (number, completed) = ended.recv()?;
         begun.remove(&number);
-        // One that failed is begun anew, under the same name.
+        // A failed one is started again, with the same name.
         if is_over(&completed) {
             done.insert(number);
         }

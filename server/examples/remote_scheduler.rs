@@ -1,12 +1,11 @@
-//! A scheduler of your own in a process of its own: a score that the cell has never heard of, on a cell
-//! at the other end of a network.
+//! Your own scheduler in a separate process, with its own score, for a cell reached over a network.
 //!
 //! ```console
 //! $ omega serve --memory &
 //! $ cargo run -p omega-server --example remote_scheduler -- 127.0.0.1:7600
 //! ```
 //!
-//! It registers two machines and a job there, places the job, and ends. Without an address it serves a
+//! It registers two machines and a job, places the job, and ends. Without an address it serves a
 //! cell itself.
 
 use omega_cellstate::{Cell, SharedCell};
@@ -26,7 +25,7 @@ use std::time::Instant;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// Prefers machines whose label `power` says `green`.
+/// Prefers machines with the label `power` = `green`.
 struct GreenPower;
 
 impl MachineScore for GreenPower {
@@ -48,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     runtime.block_on(prepare(&address))?;
 
-    // From here on nothing tells that the cell is not in this process.
+    // From here on the code is the same as for a cell in this process.
     let cell = RemoteCell::connect(&Address::plain([address.clone()]))?;
     let profile = Profile::batch().with_score(PerMachine(GreenPower), 10);
     let mut scheduler = Scheduler::new(&cell, profile, Settings::new("green"))?;

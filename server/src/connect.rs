@@ -72,7 +72,6 @@ impl CellArgs {
     /// The addresses and certificates of the flags, or else of the context.
     ///
     /// # Errors
-    ///
     /// If the context is unknown, or its files cannot be read.
     pub(crate) fn address(&self) -> Result<Address, ContextError> {
         let flags = [&self.tls_ca, &self.tls_cert, &self.tls_key];

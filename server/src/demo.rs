@@ -309,6 +309,10 @@ mod tests {
         let scene = coarse().unwrap();
         assert!(scene.text.contains("web, check by fit: 2 claims, 2 accepted\n"), "{}", scene.text);
         assert_eq!(scene.conflicts, 2);
-        assert!(scene.text.contains("2 rejected: changed since it was seen"), "{}", scene.text);
+        assert!(
+            scene.text.contains("2 rejected: changed since the scheduler saw it"),
+            "{}",
+            scene.text
+        );
     }
 }

@@ -14,7 +14,6 @@ impl Signals {
     /// Listens for the signals. Needs a tokio runtime.
     ///
     /// # Errors
-    ///
     /// If the system rejects it.
     pub(crate) fn listen() -> io::Result<Signals> {
         let terminate = signal(SignalKind::terminate())?;

@@ -367,8 +367,9 @@ impl MembershipChange {
         MembershipChange { steps: change.changes.iter().map(step).collect() }
     }
 
-    /// Its encoding in an entry.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    /// Its bytes in an entry.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
         codec::encode_small(self)
     }
 

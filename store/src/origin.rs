@@ -14,8 +14,8 @@ impl fmt::Display for CellId {
     }
 }
 
-/// A cell before its first command. No command contains the kinds, and with other kinds the same commands give another
-/// cell.
+/// A cell before its first command. Replaying the log needs it, because no command contains the
+/// kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Id of the cell.

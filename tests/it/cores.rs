@@ -86,16 +86,16 @@ fn what_contradicts_itself_is_refused() {
     let mut job = pinned("j", 1, CoreRequest::any(2));
     job.groups[0].request.set(KindId::CPU, 1999);
     let told = says(Command::SubmitJob(job));
-    assert_eq!(told, "group \"main\" asks for 2 cores to itself, and for less `cpu` than they are");
+    assert_eq!(told, "group \"main\" requests 2 exclusive cores, and less `cpu` than that");
     let told = says(Command::SubmitJob(pinned("j", 1, CoreRequest::any(0))));
-    assert_eq!(told, "group \"main\" asks for 0 cores to itself: leave them out");
+    assert_eq!(told, "group \"main\" requests 0 exclusive cores: leave them out");
     let mut job = pinned("j", 1, CoreRequest::any(2));
     job.groups[0].demand_profiles =
         vec![omega_core::DemandProfile { kind: KindId::CPU, points: vec![2000, 1000] }];
     let told = says(Command::SubmitJob(job));
     assert_eq!(
         told,
-        "group \"main\" has 2 cores to itself all day, and a demand profile of `cpu` below that"
+        "group \"main\" has 2 exclusive cores, and a demand profile of `cpu` below that"
     );
 }
 

@@ -16,6 +16,9 @@ fn bytes_from_anywhere_are_read_or_refused() {
         Target::Replica => (target, 300),
         Target::Segment | Target::Snapshot | Target::Profile => (target, 3000),
         Target::Tables | Target::Cluster | Target::Swf => (target, 2000),
+        Target::Openb | Target::Azure | Target::Google => (target, 2000),
+        // Two thousand machines each.
+        Target::OmegaSim => (target, 200),
         _ => (target, 20_000),
     }) {
         let mut fuzz = Command::new(env!("CARGO_BIN_EXE_fuzz"));

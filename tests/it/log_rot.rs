@@ -73,10 +73,11 @@ impl Case {
 
 /// Removes the marker after the last record, as a power failure would. A marker is a head without a
 /// content.
-fn lose_markers(disk: &SimulatedDisk) {
+pub(crate) fn lose_markers(disk: &SimulatedDisk) {
     let path = disk.files().into_iter().rfind(|path| {
         let bytes = disk.bytes(path).unwrap_or_default();
-        bytes.len() > 4096 && bytes[4096..].iter().any(|byte| *byte != 0)
+        let is_log = path.extension().is_some_and(|ending| ending == "log");
+        is_log && bytes.len() > 4096 && bytes[4096..].iter().any(|byte| *byte != 0)
     });
     disk.damage(&path.expect("a log has a segment"), |bytes| {
         let end = bytes.iter().rposition(|byte| *byte != 0).expect("it is not empty");

@@ -43,6 +43,7 @@
 //! - `fuzz.rs`: random bytes in every decoder.
 //! - `log.rs`, `log_rot.rs`, `log_bound.rs`: logs after power failures, on failing and full disks, with
 //!   damaged files, and without snapshots.
+//! - `torn_ends.rs`: starts on a log that may have lost its end, by who votes.
 //! - `rocks.rs`: the log in RocksDB, damaged in every file (with the feature `rocksdb`).
 //! - `model/`: a model of the commit protocol, in every order of events.
 //! - `retries.rs`: which requests the pre-check rejects, and which it never does.
@@ -135,6 +136,7 @@ mod reservations;
 mod retries;
 #[cfg(feature = "rocksdb")]
 mod rocks;
+mod rounds;
 mod runtime_affinity;
 mod scheduler;
 mod scheduler_faults;
@@ -150,6 +152,7 @@ mod tasks_per_machine;
 mod tenants;
 mod threads;
 mod tidy;
+mod torn_ends;
 mod traps;
 mod upgrades;
 mod views;

@@ -7,7 +7,7 @@ use omega_core::{
 };
 use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::ReplicaId;
-use omega_store::membership::{MemberStep, Membership, MembershipChange};
+use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
 use omega_store::replica::{
     Again, Answer, Ask, AskError, Network, ReplicatedCell, Running, Settings, TIME_AGE_MAX_MS,
     found, start,
@@ -187,7 +187,19 @@ fn a_lost_replica_is_replaced_under_a_new_id() {
     assert_eq!(hashes[0], hashes[1]);
 }
 
-/// A removed replica runs on without messages; it once kept forwarding requests to the leader.
+/// Changes the members as soon as enough of them answer: a busy machine may hold the others up.
+fn change(cell: &ReplicatedCell, step: MemberStep) {
+    let change = MembershipChange::one(step);
+    loop {
+        match cell.change_membership(&change) {
+            Ok(_) => return,
+            Err(AskError::Change(ChangeError::NoQuorum { .. })) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// It runs on, hears from nobody, and once went on sending what it was asked to the leader.
 #[test]
 fn a_replica_that_was_removed_takes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -196,8 +208,7 @@ fn a_replica_that_was_removed_takes_nothing() {
     let cells: Vec<_> = running.iter().map(ReplicatedCell::new).collect();
     cells[0].apply(machine()).unwrap();
     let removed = running.iter().rposition(|one| !one.status().leadership.is_leader).unwrap();
-    let change = MembershipChange::one(MemberStep::Remove(IDS[removed]));
-    cells[(removed + 1) % 3].change_membership(&change).unwrap();
+    change(&cells[(removed + 1) % 3], MemberStep::Remove(IDS[removed]));
     let refused = AskError::Unavailable(Again::Removed);
     // The first request may have been forwarded before it learned of the removal; later ones are rejected.
     while cells[removed].apply(job("late", 1)) != Err(refused.clone()) {}
@@ -208,7 +219,27 @@ fn a_replica_that_was_removed_takes_nothing() {
     assert!(!taken);
 }
 
-/// Its own log contains the removal; without a vote it sends no vote requests, so no other replica tells it.
+/// It asks for no votes, and the leader sends it nothing: so it asks the others whether it was removed.
+#[test]
+fn a_learner_that_was_removed_while_it_was_down_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let network = Network::default();
+    let running = run_three(folder.path(), &network);
+    let cell = ReplicatedCell::new(&running[0]);
+    let learner = ReplicaId(4);
+    make(folder.path(), learner, None);
+    let follows = run(folder.path(), learner, 1, &network);
+    change(&cell, MemberStep::AddLearner(learner));
+    ReplicatedCell::new(&follows).catch_up_with_all().unwrap();
+    network.disconnect(learner);
+    follows.end();
+    change(&cell, MemberStep::Remove(learner));
+    let follows = run(folder.path(), learner, 2, &network);
+    let own = ReplicatedCell::new(&follows);
+    while own.catch_up_with_all() != Err(AskError::Unavailable(Again::Removed)) {}
+}
+
+/// Its log says so: it has no vote to ask for, so nobody else hears from it and tells it.
 #[test]
 fn a_replica_that_finds_its_removal_in_its_log_takes_nothing() {
     let mut host = Host::new(ReplicaId(1), 1, 8 << 10);

@@ -249,6 +249,38 @@ fn every_link_between_pages_leads_somewhere() {
     assert_none("links to files that are not there", broken.collect());
 }
 
+/// Files and folders that a map of modules names, as written: `name.rs`, `name/`, `folder/name.rs`.
+fn named(map: &str) -> impl Iterator<Item = &str> {
+    let code = map.split('`').skip(1).step_by(2);
+    code.filter(|name| name.ends_with(".rs") || name.ends_with('/'))
+}
+
+#[test]
+fn maps_of_modules_name_files_that_exist() {
+    let maps = files(&root(), &["README.md"]).into_iter();
+    let maps: Vec<PathBuf> =
+        maps.filter(|map| map.parent().is_some_and(|dir| dir.ends_with("src"))).collect();
+    assert!(maps.len() > 10, "each crate has a map: {maps:?}");
+    let gone = maps.iter().flat_map(|map| {
+        let text = std::fs::read_to_string(map).expect("a map is text");
+        let folder = map.parent().expect("a map is in a folder");
+        // A file in parentheses after a folder is in that folder.
+        let inside: Vec<PathBuf> = std::fs::read_dir(folder)
+            .expect("the folder is read")
+            .map(|entry| entry.expect("an entry is read").path())
+            .filter(|path| path.is_dir())
+            .collect();
+        let exists = |name: &str| {
+            folder.join(name).exists() || inside.iter().any(|dir| dir.join(name).exists())
+        };
+        named(&text)
+            .filter(|name| !exists(name))
+            .map(|name| format!("{}: {name}", map.display()))
+            .collect::<Vec<_>>()
+    });
+    assert_none("files of maps that do not exist", gone.collect());
+}
+
 #[test]
 fn every_page_is_in_the_index_of_pages() {
     let folder = root().join("docs");

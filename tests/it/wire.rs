@@ -2,6 +2,7 @@
 
 use crate::histories::seeds;
 use omega_store::CodecError;
+use omega_store::replica::PeerMessage;
 use omega_store::wire::{MESSAGE_BYTES_MAX, VERSION, decode, encode};
 use omega_tests::fuzz::random_message;
 use std::fmt::Write as _;
@@ -24,6 +25,15 @@ fn the_bytes_of_a_version_never_change() {
         std::fs::write(&path, &lines).unwrap();
     }
     assert_eq!(std::fs::read_to_string(&path).unwrap(), lines);
+}
+
+/// Newer than the recorded messages: its kind comes after theirs.
+#[test]
+fn a_probe_is_a_kind_of_its_own() {
+    let mut bytes = Vec::new();
+    encode(&PeerMessage::Probe, &mut bytes).unwrap();
+    assert_eq!(bytes, [VERSION, 8]);
+    assert_eq!(decode(&bytes).unwrap(), PeerMessage::Probe);
 }
 
 #[test]

@@ -1,12 +1,13 @@
-//! The events of a cell, checked against its state: the last event of each task tells the state that it has.
+//! Checks the events of a cell against its state: the last event of each task gives its present
+//! state.
 
 use omega_cellstate::{Cell, Event, EventKind};
 use omega_core::{TaskId, TaskState};
 
-/// Bytes of events that are enough for every history here.
+/// Enough bytes for the events of every history.
 pub const BYTES: usize = 1 << 20;
 
-/// The state in which an event leaves its task; `None`: as it was.
+/// The state of a task after an event; `None`: unchanged.
 fn state(event: &Event) -> Option<TaskState> {
     let machine = event.machine.unwrap_or_default();
     Some(match &event.kind {
@@ -21,7 +22,7 @@ fn state(event: &Event) -> Option<TaskState> {
     })
 }
 
-/// The state of a task that its events tell. A killed job has one event for all tasks that had not ended.
+/// The state of a task by its events. A killed job has one event for all its unfinished tasks.
 fn told(cell: &Cell, id: TaskId) -> TaskState {
     let of_task = |event: &&Event| event.index.is_none_or(|index| index == id.index);
     let states: Vec<TaskState> =
@@ -36,7 +37,7 @@ fn told(cell: &Cell, id: TaskId) -> TaskState {
 /// Compares events with the state.
 ///
 /// # Errors
-/// The first task of which they tell something else, or a machine whose events are out of order.
+/// The first task with another state, or a machine with events out of order.
 pub fn check(cell: &Cell) -> Result<(), String> {
     for (job, _) in cell.jobs() {
         for (id, state) in cell.tasks(job) {

@@ -24,6 +24,7 @@
 //! - [`script`]: a small language for behaviour over several steps.
 //! - [`trio`]: three durable replicas under load, round by round.
 
+pub mod clock;
 pub mod cluster;
 pub mod compare;
 pub mod disk;

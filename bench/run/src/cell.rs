@@ -54,7 +54,6 @@ impl RunCell {
     /// Applies commands in order, and does not wait for a disk after each.
     ///
     /// # Errors
-    ///
     /// If the cell does not answer a command.
     pub(crate) fn apply_all(
         &self,

@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// Time for which a front with nothing to do sleeps.
+/// Pause of a frontend without work.
 const IDLE: Duration = Duration::from_millis(1);
 
 /// Clients of one kind, with their front.

@@ -55,7 +55,6 @@ impl Threads<'_> {
     /// Stops the workers, and returns their results.
     ///
     /// # Errors
-    ///
     /// If a frontend ended early, because the cell rejected it.
     pub(super) fn stop(self) -> Result<Done, RunError> {
         let (workers, served) = (self.pool.stop(), self.fronts.stop());
@@ -107,7 +106,6 @@ impl<'a> Stepped<'a> {
     /// Stops the workers, and returns their results.
     ///
     /// # Errors
-    ///
     /// If a frontend ended early, because the cell rejected it.
     pub(super) fn stop(self) -> Result<Done, RunError> {
         let served = self.fronts.into_iter().map(Front::stop).collect::<Result<_, _>>()?;

@@ -51,7 +51,6 @@ fn job_of_run(feeder: &Feeder, workers: &mut [Worker<Meter>], name: String) -> W
 /// one. It places nothing. `None` if the cell has no such job.
 ///
 /// # Errors
-///
 /// If the profile does not suit the cell's kinds.
 pub fn explain_cell(
     cell: Cell,
@@ -66,7 +65,7 @@ pub fn explain_cell(
     explain_at(&cell, &kinds, profiles, asked).map(Some)
 }
 
-/// A job of a cell that is known by its handle alone.
+/// A job of a cell that can be reached only by its handle.
 #[derive(Clone, Debug)]
 pub struct AskedJob<'a> {
     /// Its id.

@@ -68,7 +68,7 @@ pub(crate) struct Feeder {
     pub(super) arrivals: VecDeque<Arrival>,
     machine_events: VecDeque<MachineEvent>,
     budgets: Vec<DisruptionBudget>,
-    /// Time for which the tasks of each job run, by job number.
+    /// Run time of each job's tasks, by job number.
     runs: Vec<RunTime>,
     ends: Ends,
     messages: Receiver<Message>,
@@ -375,7 +375,7 @@ impl Feeder {
         }
     }
 
-    /// Those of the tasks that were not evicted since they were placed.
+    /// Removes tasks that were evicted since this placement.
     fn still_there(&self, (placed, mut tasks): Since) -> Ending {
         if self.evicted.is_empty() {
             return tasks;

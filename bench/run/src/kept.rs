@@ -29,7 +29,6 @@ pub trait Keeper: Debug + Send + Sync {
     /// Creates a cell with these kinds, ready for commands.
     ///
     /// # Errors
-    ///
     /// If the storage cannot be created.
     fn found(&self, kinds: &Kinds) -> Result<Box<dyn Kept>, KeepError>;
 }
@@ -63,7 +62,6 @@ pub trait KeptCell: CellHandle + Debug {
     /// Applies commands in order, and waits once until all of them are durable.
     ///
     /// # Errors
-    ///
     /// Per command, if the replicas do not answer it.
     fn apply_all(&self, commands: Vec<Command>) -> Vec<Result<Answer, KeepError>>;
 }

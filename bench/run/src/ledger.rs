@@ -53,7 +53,7 @@ struct Book {
     evicted: u64,
     /// The evictions for other tenants' guarantees.
     reclaimed: u64,
-    /// Time for which evicted tasks had run.
+    /// Run time that evicted tasks had completed.
     lost_ms: u64,
     /// Weights of the preferences of placed tasks, and of the satisfied preferences.
     asked: u64,

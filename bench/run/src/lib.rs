@@ -237,7 +237,6 @@ pub enum RunError {
 /// Runs a workload to its last arrival, and until the schedulers have tried all jobs.
 ///
 /// # Errors
-///
 /// If the cell refuses a part of the workload.
 pub fn run(
     workload: Workload,
@@ -260,7 +259,6 @@ pub enum Which<'a> {
 /// Runs a workload as [`run`] does, and explains why jobs are pending at its end.
 ///
 /// # Errors
-///
 /// If the cell refuses a part of the workload.
 pub fn explain(
     workload: Workload,

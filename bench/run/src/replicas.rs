@@ -249,7 +249,6 @@ impl Durability {
     /// Checks whether a cell can be created with these settings, and changes nothing.
     ///
     /// # Errors
-    ///
     /// If the folder is not empty, or this program was built without the engine.
     pub fn check(&self) -> Result<(), ReplicaError> {
         if !self.engine.is_built_in() {
@@ -294,7 +293,6 @@ fn dice() -> impl Rng {
 /// appends to a preallocated file, like a log.
 ///
 /// # Errors
-///
 /// Those of the disk.
 pub fn fdatasync_us(folder: &Path) -> io::Result<f64> {
     let path = folder.join("fdatasync.tmp");

@@ -145,7 +145,7 @@ fn worker(
         start.wait();
         let ((), span) = timed(|| {
             loop {
-                let step = scheduler.step(cell, now, &mut Unobserved).expect("the cell answers");
+                let step = scheduler.go_on(cell, now, &mut Unobserved).expect("the cell answers");
                 done.placed += step.placed;
                 done.conflicts += step.conflicts;
                 if step.idle && scheduler.queue().pending_tasks() == 0 {

@@ -52,7 +52,6 @@ use std::path::Path;
 /// Replays the cases of one file, plain or compressed, and keeps the first `first` differences.
 ///
 /// # Errors
-///
 /// If the file cannot be read or a line is no valid case. Unknown fields are errors, because a
 /// partly read case proves nothing.
 pub fn replay(file: &Path, first: usize) -> Result<FileReport, LoadError> {

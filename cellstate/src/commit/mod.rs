@@ -21,7 +21,7 @@ mod undo;
 
 pub(crate) use scratch::{Review, Scope, Scratch, Step};
 
-use crate::answers;
+use crate::answers::Digest;
 use crate::cell::{Cell, Parts};
 use crate::judge::{Asked, Grant, Rules, judge};
 use crate::policy::{Context, Placement, Policies, PolicySet};
@@ -44,27 +44,36 @@ impl Cell {
     /// # Errors
     /// If the transaction makes no sense; conflicts are no errors.
     pub fn commit(&mut self, txn: &Transaction) -> Result<Commit, TransactionError> {
+        self.commit_digested(txn, Digest::of(txn))
+    }
+
+    /// Commits a transaction whose digest was computed before, outside of a lock.
+    ///
+    /// # Errors
+    /// As [`Cell::commit`].
+    pub(crate) fn commit_digested(
+        &mut self,
+        txn: &Transaction,
+        digest: Digest,
+    ) -> Result<Commit, TransactionError> {
         self.check_form(txn)?;
-        let mut scratch = self.scratch.take().unwrap_or_default();
-        let digest = answers::digest(txn, &mut scratch.bytes);
         let scheduler = txn.id.scheduler.0 as usize;
-        let known = self.schedulers[scheduler].answers.find(txn, digest);
-        if !matches!(known, Ok(None)) {
-            self.scratch = Some(scratch);
-            return known.map(|answer| answer.expect("Ok(None) was excluded"));
+        let registered = &mut self.schedulers[scheduler];
+        if let Some(answer) = registered.answers.find(txn, digest)? {
+            return Ok(answer);
         }
         if txn.base > self.version {
-            self.scratch = Some(scratch);
             let version = self.version;
             return Err(TransactionError::BaseFromFuture { base: txn.base, version });
         }
+        let mut scratch = registered.scratch.take().unwrap_or_default();
         self.judge_all(txn, &mut scratch);
         if !scratch.steps.is_empty() || crate::planted!(RefusalLeavesVersion) {
             self.finish(&mut scratch);
             if self.history.is_some() {
                 self.note_commit(txn, &scratch);
             }
-            self.moves += self.moved(txn, &scratch.conflicts);
+            self.count_moves(txn, &scratch.conflicts);
         }
         if !scratch.met.is_empty() {
             let met = scratch.met;
@@ -78,19 +87,22 @@ impl Cell {
             capture.save_answers(scheduler, registered);
         }
         registered.answers.insert(txn.id.number, digest, &commit);
-        self.scratch = Some(scratch);
+        registered.scratch = Some(scratch);
         Ok(commit)
     }
 
-    /// Number of tasks that it took off their machines and placed again.
-    fn moved(&self, txn: &Transaction, conflicts: &[Conflict]) -> u64 {
+    /// Counts the tasks that it took off their machines and placed again.
+    fn count_moves(&mut self, txn: &Transaction, conflicts: &[Conflict]) {
+        if txn.releases.is_empty() {
+            return;
+        }
         let stayed = |i| conflicts.binary_search_by(|c| c.item.cmp(&Item::Release(i))).is_ok();
         let is_placed = |task: TaskId| {
             self.jobs.task(task).is_some_and(|(_, task)| task.state.machine().is_some())
         };
         let moved =
             txn.releases.iter().zip(0..).filter(|(task, i)| !stayed(*i) && is_placed(**task));
-        moved.count() as u64
+        self.moves += moved.count() as u64;
     }
 
     pub(crate) fn check_form(&self, txn: &Transaction) -> Result<(), TransactionError> {

@@ -40,7 +40,6 @@ pub(crate) struct Scratch {
     pub(crate) steps: Vec<Step>,
     pub(crate) conflicts: Vec<Conflict>,
     pub(super) touched: Vec<u32>,
-    pub(super) bytes: Vec<u8>,
     /// Allocations of tasks that were resized, or were removed and had more than their record says: for the undo, in
     /// the order of the steps.
     pub(super) had: Vec<(TaskId, Had)>,

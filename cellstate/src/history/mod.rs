@@ -5,9 +5,10 @@
 //!                          └─────▶ notable ring:  all other events, which are rarer and matter for longer
 //! ```
 //!
-//! The rings are no part of the state: no outcome depends on them, and they are neither hashed nor saved with a snapshot.
-//! Replicas derive them from the commands that they apply, so two replicas have equal events as far back as both go.
-//! A cell that does not keep events pays one comparison for each.
+//! The rings are not part of the state: no outcome depends on them, and they are neither hashed nor
+//! saved in snapshots. Replicas derive them from the commands that they apply, so two replicas have
+//! equal events as far back as both rings reach. Without events, a cell makes one comparison per
+//! event.
 
 mod notes;
 mod ring;
@@ -18,14 +19,14 @@ use ring::Ring;
 /// Bytes of both rings of a served cell: some 90,000 events.
 pub const HISTORY_BYTES: usize = 16 << 20;
 
-/// Something that happened.
+/// An event of a job, task or machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Position among all events of the cell since this process has it; ascending.
+    /// Position among all events that this process has recorded; ascending.
     pub number: u64,
-    /// When it happened, by the cell's time.
+    /// Its time, by the cell's clock.
     pub at_ms: u64,
-    /// What happened.
+    /// The event.
     pub kind: EventKind,
     /// The job concerned.
     pub job: Option<JobId>,
@@ -33,7 +34,7 @@ pub struct Event {
     pub index: Option<u32>,
     /// The machine concerned.
     pub machine: Option<MachineId>,
-    /// The end of a run, where an agent reported one.
+    /// The end of a run, if an agent reported one.
     pub end: Option<Box<RunEnd>>,
 }
 
@@ -41,25 +42,25 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A job came, with so many tasks.
+    /// A job was submitted, with this number of tasks.
     Submitted {
         /// Number of its tasks.
         tasks: u32,
     },
-    /// A group was given another number of tasks.
+    /// The size of a group was changed.
     Resized {
         /// Position of the group in the job.
         group: u16,
-        /// Number before.
+        /// Former number.
         from: u32,
-        /// Number from now on.
+        /// New number.
         to: u32,
     },
-    /// The job was killed, or the task, because its group shrank.
+    /// The job was killed, or the task because its group shrank.
     Killed,
     /// All tasks of the job have ended.
     Ended,
-    /// A scheduler gave the task a machine.
+    /// A scheduler placed the task.
     Placed {
         /// The scheduler.
         scheduler: SchedulerId,
@@ -78,7 +79,7 @@ pub enum EventKind {
     Failed,
     /// The task was lost with its machine or its supervisor, and is pending again.
     Lost,
-    /// A scheduler took the task off its machine, to place it elsewhere.
+    /// A scheduler released the task, to place it elsewhere.
     Released {
         /// The scheduler.
         scheduler: SchedulerId,
@@ -90,9 +91,9 @@ pub enum EventKind {
         /// The job whose task got the machine, if the same transaction placed one there.
         by: Option<JobId>,
     },
-    /// The gang was not complete in time, so the task gave its machine back.
+    /// The gang was not complete at its timeout, so the task left its machine.
     GangTimedOut,
-    /// A machine came.
+    /// A machine was registered.
     Registered,
     /// The description of a machine changed.
     Updated,
@@ -100,16 +101,16 @@ pub enum EventKind {
     Tainted(Text),
     /// A taint with this key was removed.
     Untainted(Text),
-    /// A machine takes no more tasks.
+    /// A machine no longer accepts tasks.
     Drained,
-    /// A machine takes tasks again.
+    /// A machine accepts tasks again.
     Resumed,
     /// A machine of this name was removed.
     Removed(Text),
 }
 
 impl EventKind {
-    /// The event of a report that changes a task as it says.
+    /// The event of a report that changes a task.
     pub(crate) fn of_report(report: TaskReport) -> EventKind {
         match report {
             TaskReport::Started => EventKind::Started,
@@ -120,7 +121,7 @@ impl EventKind {
         }
     }
 
-    /// Whether it belongs to the ordinary life of every task.
+    /// Whether it is part of every task's life.
     fn is_ordinary(&self) -> bool {
         matches!(self, EventKind::Placed { .. } | EventKind::Started | EventKind::Finished)
     }
@@ -143,17 +144,17 @@ impl Event {
         Event { machine: Some(machine), ..Event::new(kind) }
     }
 
-    /// The event, on this machine.
+    /// Returns the event with this machine.
     pub(crate) fn on(self, machine: MachineId) -> Event {
         Event { machine: Some(machine), ..self }
     }
 
-    /// The event, with the end of a run.
+    /// Returns the event with the end of a run.
     pub(crate) fn ended(self, end: Option<RunEnd>) -> Event {
         Event { end: end.map(Box::new), ..self }
     }
 
-    /// Bytes that it has beside its own size.
+    /// Its bytes on the heap.
     fn heap_bytes(&self) -> usize {
         self.end
             .as_ref()
@@ -161,7 +162,7 @@ impl Event {
     }
 }
 
-/// Both rings. See the head of the file.
+/// Both rings; see the head of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     ordinary: Ring,

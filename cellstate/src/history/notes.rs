@@ -1,4 +1,4 @@
-//! Events as the cell notes them, and as it shows them.
+//! Recording of a cell's events, and queries.
 
 use super::{Event, EventKind, History};
 use crate::cell::Cell;
@@ -7,12 +7,14 @@ use omega_core::{Item, JobId, Machine, MachineId, TaskId, Transaction};
 use std::collections::BTreeMap;
 
 impl Cell {
-    /// Keeps events from now on, in so many bytes; 0: none. Those that are there are forgotten.
+    /// Records events from now on, in this number of bytes; 0 records none. Existing events are
+    /// dropped.
     pub fn keep_history(&mut self, bytes: usize) {
         self.history = (bytes > 0).then(|| Box::new(History::new(bytes)));
     }
 
-    /// Takes over the events of another cell, whose later state this is. Those of commands in between are missing.
+    /// Takes over the events of an earlier state of this cell. Events of commands in between are
+    /// missing.
     pub fn adopt_history(&mut self, earlier: &mut Cell) {
         self.history = earlier.history.take();
     }
@@ -38,19 +40,19 @@ impl Cell {
         self.jobs.task(id).map_or(0, |(_, task)| task.failures.into())
     }
 
-    /// Notes an event, if events are kept.
+    /// Records an event, if events are kept.
     pub(crate) fn note(&mut self, event: impl FnOnce() -> Event) {
         if let Some(history) = &mut self.history {
             history.push(event(), self.now_ms);
         }
     }
 
-    /// Notes what a commit did.
+    /// Records the changes of a commit.
     pub(crate) fn note_commit(&mut self, txn: &Transaction, scratch: &Scratch) {
         let Cell { history: Some(history), machines, now_ms, .. } = self else { return };
         let stayed =
             scratch.conflicts.iter().filter(|c| matches!(c.item, Item::Release(_))).count();
-        // Releases are judged first, so their steps come first.
+        // Releases are checked first, so their steps come first.
         let released = txn.releases.len().saturating_sub(stayed);
         let scheduler = txn.id.scheduler;
         let successors =
@@ -72,7 +74,7 @@ impl Cell {
         }
     }
 
-    /// Notes how the description of a machine changes.
+    /// Records the changes of a machine's description.
     pub(crate) fn note_update(&mut self, id: MachineId, old: &Machine, new: &Machine) {
         if self.history.is_none() {
             return;
@@ -91,7 +93,7 @@ impl Cell {
     }
 }
 
-/// The first job that got a place on each machine.
+/// The first job that was placed on each machine.
 fn successors(scratch: &Scratch) -> BTreeMap<u32, JobId> {
     let mut successors = BTreeMap::new();
     for step in &scratch.steps {

@@ -1,7 +1,8 @@
-//! A ring of events, in which those of a job and those of a machine are linked.
+//! A ring of events, with linked lists of the events of each job and of each machine.
 //!
-//! Each event has the numbers of the events before it of the same job and of the same machine, and two maps have the
-//! last ones. A number below the oldest event's ends a list: what it named was dropped.
+//! Each event has the positions of the previous events of the same job and of the same machine, and
+//! two maps have the latest ones. A position below the oldest event's ends a list, because that
+//! event was dropped.
 
 use super::Event;
 use crate::map::FastMap;
@@ -12,16 +13,17 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 struct Entry {
     event: Event,
-    /// Position of the event of the same job before it, plus one; 0: there is none.
+    /// Position of the previous event of the same job, plus one; 0: none.
     before_of_job: u64,
     before_of_machine: u64,
 }
 
-/// Bytes of an event at most, without its heap: its entry, and one in each map with as much room again.
+/// Maximum bytes of an event, without its heap: its entry, and an entry in each map with spare
+/// room.
 const ENTRY_BYTES: usize =
     size_of::<Entry>() + 2 * (size_of::<(JobId, u64)>() + size_of::<(MachineId, u64)>());
 
-/// See the head of the file. Positions count all events that were ever pushed.
+/// A ring; see the head of the file. Positions count all events ever added.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     entries: VecDeque<Entry>,
@@ -56,7 +58,7 @@ impl Ring {
         self.entries.push_back(Entry { event, before_of_job, before_of_machine });
     }
 
-    /// Forgets the oldest event. The answer is whether there was one.
+    /// Drops the oldest event. Returns whether there was one.
     fn drop_oldest(&mut self) -> bool {
         let Some(Entry { event, .. }) = self.entries.pop_front() else { return false };
         self.first += 1;
@@ -74,7 +76,7 @@ impl Ring {
         true
     }
 
-    /// The entry at a position, plus one; `None` for 0 and for one that was dropped.
+    /// The entry at a position, plus one; `None` for 0 and for a dropped entry.
     fn entry(&self, position: u64) -> Option<&Entry> {
         let index = position.checked_sub(self.first + 1)?;
         self.entries.get(usize::try_from(index).ok()?)
@@ -110,7 +112,7 @@ mod tests {
     use crate::history::EventKind;
     use omega_core::TaskId;
 
-    /// The lists of a ring are those that a search of the last events finds, whatever was dropped.
+    /// The lists of a ring are equal to a search of the latest events, whatever was dropped.
     #[test]
     fn lists_are_what_a_search_finds() {
         let mut ring = Ring::new(20 * ENTRY_BYTES);

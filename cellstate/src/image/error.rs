@@ -11,7 +11,7 @@ pub enum ImageError {
     #[error("the image's resource kinds: {0}")]
     Kinds(#[from] KindsError),
     /// A machine, job, tenant, scheduler or load would be rejected in a command.
-    #[error("the image holds what no command may bring: {0}")]
+    #[error("the image has invalid data: {0}")]
     Refused(#[from] Rejection),
     /// A count exceeds the bound of a cell.
     #[error("the image has {given} {what}, at most {max} are allowed")]
@@ -32,10 +32,10 @@ pub enum ImageError {
         name: Text,
     },
     /// The version is higher than any cell reaches.
-    #[error("the image is of {0}, which no cell reaches")]
+    #[error("the image's version {0} is out of range")]
     Version(Version),
     /// The evictions that count against the limit are out of order or too old.
-    #[error("the image's list of evictions is out of place")]
+    #[error("the image's list of evictions is not valid")]
     Evictions,
     /// The reservations are out of order, or one has ended.
     #[error("the image's list of reservations is out of place at {0:?}")]
@@ -44,7 +44,7 @@ pub enum ImageError {
     #[error("the image's list of calendars of peaks is out of place at {0:?}")]
     Peaks(Text),
     /// A row's status, sequence number or incarnation is impossible at this version.
-    #[error("row {0} of the image has a status, sequence number or incarnation that cannot be")]
+    #[error("row {0} of the image has an impossible status, sequence number or incarnation")]
     Row(u32),
     /// The list of vacant rows differs from the rows without a machine.
     #[error("the image's list of vacant rows does not match its rows")]
@@ -59,13 +59,13 @@ pub enum ImageError {
     #[error("the tasks of job {0} of the image do not match its groups")]
     Tasks(JobId),
     /// A job is recorded as a waiting gang, but cannot be one.
-    #[error("the tasks of job {0} of the image cannot hold their places so")]
+    #[error("the tasks of job {0} of the image keep places although its gang cannot")]
     GangHold(JobId),
     /// A task has a placement time in the future, or has one without a machine.
-    #[error("the image has task {0} placed at a time that cannot be")]
+    #[error("the image has an impossible placement time of task {0}")]
     PlacedAt(TaskId),
     /// A task has an impossible allocation.
-    #[error("a task of job {0} of the image holds what it cannot")]
+    #[error("a task of job {0} of the image has an impossible allocation")]
     Held(JobId),
     /// The parent of this tenant does not exist.
     #[error("the tenant above {0:?} is not in the image")]
@@ -74,13 +74,13 @@ pub enum ImageError {
     #[error("the tenant of job {0} is not in the image")]
     NoTenant(JobId),
     /// A task is placed on a machine that does not exist.
-    #[error("task {0} of the image is on machine {1}, which is not there")]
+    #[error("task {0} of the image is on machine {1}, which does not exist")]
     NoMachine(TaskId, MachineId),
     /// A task has devices that its machine lacks, or that its group did not request.
-    #[error("task {0} of the image has devices that it cannot have")]
+    #[error("task {0} of the image has devices that do not fit its request")]
     Devices(TaskId),
     /// A task has cores that its machine lacks, or not those that its group requests.
-    #[error("task {0} of the image has cores to itself that it cannot have")]
+    #[error("task {0} of the image has exclusive cores that do not fit its request")]
     Cores(TaskId),
     /// A sum exceeds 64 bits with this task.
     #[error("with task {0} of the image a sum of claims exceeds 64 bits")]
@@ -89,10 +89,10 @@ pub enum ImageError {
     #[error("the image's list of ended jobs does not match job {0}")]
     Ended(JobId),
     /// A scheduler's name has an owner but never changed hands, or its lease is out of bounds.
-    #[error("the name of scheduler {0} of the image cannot be held so")]
+    #[error("the image has an impossible owner of scheduler {0}'s name")]
     Hold(SchedulerId),
     /// A cached result is out of place or impossible.
-    #[error("the image has an answer to scheduler {0} that cannot have been given")]
+    #[error("the image has an impossible answer to scheduler {0}")]
     Answer(SchedulerId),
 }
 

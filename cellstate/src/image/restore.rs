@@ -25,6 +25,7 @@ use omega_core::{
     Amounts, Conflict, Job, JobId, Kinds, MachineId, NodeCores, SchedulerId, TaskId, TenantConfig,
     Text, Version,
 };
+use std::sync::Arc;
 
 /// No cell reaches this version, 2^62, and counting from it cannot overflow.
 const VERSION_MAX: u64 = 1 << 62;
@@ -54,7 +55,6 @@ impl Cell {
         cell.now_ms = image.now_ms;
         validate::policy(&image.policy)?;
         cell.policy = image.policy.clone();
-        cell.row_log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.restore_machines(&image)?;
         let restoring = Restoring { image: &image, facts: &mut cell.facts, kinds: &cell.kinds };
@@ -172,7 +172,7 @@ impl Cell {
             let mut answers = answers.ok_or(ImageError::Answer(id))?;
             answers.floor = floor;
             answers.next = answers.next.max(floor);
-            self.schedulers.push(Registered { name, hold, answers });
+            self.schedulers.push(Registered { hold, answers, ..Registered::new(name) });
         }
         Ok(())
     }
@@ -194,7 +194,7 @@ impl Cell {
         let living = if alive > 0 { spec.groups.len() } else { 0 };
         let kinds = self.kinds.count();
         let groups = (0..living).map(|index| GroupRecord {
-            need: self.facts.compile((id, &spec), index, kinds, Trackers::Make).0,
+            need: self.facts.compile_shared((id, &spec), index, kinds, Trackers::Make).0,
         });
         let groups = groups.collect();
         let owner = self.intern_owner(&spec.scheduler);
@@ -338,7 +338,8 @@ impl Cell {
                 if matched.is_empty() && group.need.rules.is_none() {
                     continue;
                 }
-                let rules = group.need.rules.get_or_insert_with(|| Box::new(GroupRules::default()));
+                let need = Arc::make_mut(&mut group.need);
+                let rules = need.rules.get_or_insert_with(|| Box::new(GroupRules::default()));
                 rules.matched = matched;
                 steps = steps.saturating_add(placed.saturating_mul(rules.counted().count() as u64));
             }

@@ -43,7 +43,7 @@ pub(super) struct Taken {
     job: Arc<Job>,
     /// The position of its group in its job.
     group: usize,
-    need: Need,
+    need: Arc<Need>,
     grant: Grant,
     tenant: Option<TenantRef>,
 }
@@ -288,7 +288,8 @@ impl View {
     /// Recomputes which trackers count the tasks of accepted claims.
     pub(super) fn find_matches_of_taken(&mut self) {
         for taken in &mut self.taken {
-            taken.need.rules = self.facts.find_rules((taken.task.job, &taken.job), taken.group);
+            let rules = self.facts.find_rules((taken.task.job, &taken.job), taken.group);
+            Arc::make_mut(&mut taken.need).rules = rules;
         }
     }
 

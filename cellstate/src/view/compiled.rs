@@ -18,7 +18,7 @@ pub(super) struct Compiled {
     pub(super) id: JobId,
     pub(super) job: Arc<Job>,
     pub(super) index: usize,
-    pub(super) need: Need,
+    pub(super) need: Arc<Need>,
     /// The tenant, if a delta named it.
     pub(super) tenant: Option<TenantRef>,
     pub(super) reach: Reach,
@@ -82,7 +82,7 @@ impl View {
         of: Option<Arc<Job>>,
     ) -> GroupRef {
         let kinds = self.columns.kinds();
-        let (need, _) = self.facts.compile((id, &job), index, kinds, Trackers::Find);
+        let (need, _) = self.facts.compile_shared((id, &job), index, kinds, Trackers::Find);
         let take = if of.is_some() { Take::WithOptional } else { Take::Request };
         let tenant = self.tenants.find(&job.tenant);
         let compiled = Compiled { id, job, index, need, tenant, reach: Reach::Anywhere, take, of };

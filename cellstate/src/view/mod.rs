@@ -335,7 +335,7 @@ impl View {
                 Trackers::Find,
             );
             self.facts.release(&group.need, Trackers::Find);
-            group.need = need;
+            group.need = Arc::new(need);
         }
         self.find_matches_of_taken();
     }
@@ -367,7 +367,8 @@ impl View {
         for group in self.groups.iter_mut().flatten() {
             let count = self.kinds.count();
             let job = (group.id, &*group.job);
-            (group.need, _) = self.facts.compile(job, group.index, count, Trackers::Find);
+            let (need, _) = self.facts.compile(job, group.index, count, Trackers::Find);
+            group.need = Arc::new(need);
         }
     }
 

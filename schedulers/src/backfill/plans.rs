@@ -38,9 +38,9 @@ pub struct BackfillFigures {
     pub backfilled: u64,
     /// Jobs whose tasks were all placed by a plan.
     pub started: u64,
-    /// Of those, tasks placed later than first planned.
+    /// Number of those tasks that were placed later than first planned.
     pub late: u64,
-    /// Amount of later, in milliseconds, all together.
+    /// Total delay of those tasks, in milliseconds.
     pub late_ms: u64,
 }
 

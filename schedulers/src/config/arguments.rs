@@ -57,7 +57,6 @@ impl KindName {
     /// The cell's kind of this name.
     ///
     /// # Errors
-    ///
     /// If the cell has no such kind; the error lists its kinds. `argument` is the path of the
     /// argument.
     pub fn find(

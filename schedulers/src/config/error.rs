@@ -107,7 +107,7 @@ pub enum Fault {
         /// Line of the first occurrence.
         line: usize,
     },
-    /// Decide for one.
+    /// Keep one of the two.
     #[error("the queue has an order already, {name:?} in line {line}")]
     SecondOrder {
         /// The name of the first.

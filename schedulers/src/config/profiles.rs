@@ -99,7 +99,6 @@ impl ProfileSpec {
     /// Returns the profile for a cell with these kinds.
     ///
     /// # Errors
-    ///
     /// If an argument names something that the cell does not have.
     pub fn bind(&self, kinds: &Kinds) -> Result<Profile, ConfigError> {
         self.complete(self.base.profile(kinds), kinds, &Volumes::default())
@@ -110,7 +109,6 @@ impl ProfileSpec {
     /// profiles that ignore volumes.
     ///
     /// # Errors
-    ///
     /// As for [`ProfileSpec::bind`].
     pub fn bind_with(&self, kinds: &Kinds, volumes: &Volumes) -> Result<Profile, ConfigError> {
         let profile = self.base.profile(kinds);

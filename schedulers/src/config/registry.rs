@@ -360,7 +360,7 @@ impl Registry {
         self.at(point).find(|plugin| plugin.names().any(|known| known == name))
     }
 
-    /// Those at one point.
+    /// The plugins of one point.
     pub(super) fn at(&self, point: Point) -> impl Iterator<Item = &Plugin> {
         self.plugins().filter(move |plugin| plugin.point == point)
     }

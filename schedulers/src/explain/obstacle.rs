@@ -19,7 +19,7 @@ pub enum Obstacle {
         /// Missing amount of the claim, in the kind's unit.
         missing: u64,
     },
-    /// A tenant may claim too little more, on this machine as on any.
+    /// A tenant's quota leaves too little for the task, on every machine.
     Quota(QuotaLack),
     /// The machine is draining.
     Draining,

@@ -93,7 +93,6 @@ impl Session {
     /// Submits the open claims and releases. `None` if there are none.
     ///
     /// # Errors
-    ///
     /// If the outcome is unknown: call [`Session::ask_again`] next.
     pub(crate) fn submit(
         &mut self,

@@ -83,7 +83,7 @@ impl Filter for ServiceAffinity {
         word
     }
 
-    /// The tasks that decide are of the same job: none of them is evicted for it.
+    /// No machine: the deciding tasks belong to the same job, and are not evicted for it.
     fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
         0
     }

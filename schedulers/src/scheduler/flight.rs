@@ -80,6 +80,7 @@ impl Scheduler {
         }
         self.flying = 0;
         if flights.is_empty() {
+            self.claims_left = 0;
             let idle = self.queue.active_jobs() == 0;
             if idle {
                 observer.idle(self.view.version(), &self.queue);
@@ -149,6 +150,9 @@ impl Scheduler {
                 Err(error) => _ = failed.get_or_insert(error),
             }
         }
+        let is_surprised = self.returned || failed.is_some();
+        self.claims_left =
+            if is_surprised { 0 } else { self.claims_left.saturating_sub(all.placed) };
         failed.map_or(Ok(all), Err)
     }
 

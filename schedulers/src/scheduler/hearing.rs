@@ -1,5 +1,6 @@
 //! Sync events of a scheduler, and the jobs that they wake.
 
+use super::rounds::CLAIMS_PER_SYNC;
 use super::{Observer, Scheduler};
 use crate::events::Events;
 use crate::queue::Nanos;
@@ -19,6 +20,7 @@ impl Scheduler {
     ) -> Result<(), HandleError> {
         let before = self.view.tally();
         self.view.sync(cell)?;
+        self.claims_left = CLAIMS_PER_SYNC;
         if self.view.delta().full && self.held_until.is_some() {
             self.drop_held();
         }

@@ -54,6 +54,7 @@ impl Scheduler {
         self.stale.clear();
         (self.flying, self.held_until) = (0, None);
         (self.returned, self.late, self.resumed) = (false, false, false);
+        self.claims_left = 0;
         Some(job)
     }
 

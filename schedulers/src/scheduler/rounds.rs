@@ -4,6 +4,10 @@ use super::{Observer, Scheduler, Step, Unobserved};
 use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, HandleError, Wake};
 
+/// Number of claims after which a scheduler syncs, in rounds without a pause: see [`Scheduler::go_on`]. They are few
+/// compared with the machines of a cell, so claims of several schedulers seldom conflict.
+pub(super) const CLAIMS_PER_SYNC: usize = 32;
+
 impl Scheduler {
     /// Has a cell wake this scheduler when a round may have something to do. Returns whether that
     /// and [`Step::until`] suffice. They do not if the handle cannot wake schedulers, or if permits
@@ -39,11 +43,46 @@ impl Scheduler {
         self.act(cell, now, observer)
     }
 
+    /// One of several rounds without a pause between them. In contrast to [`Scheduler::step`], it syncs the view only after
+    /// 32 claims, a conflict, or a round without work. So a scheduler with small transactions takes the cell's lock once
+    /// for each of them, and reads several changes at once.
+    ///
+    /// Where a plugin evicts, reserves or permits, and under fair shares, delay scheduling and backfill, each round syncs,
+    /// because decisions depend on the latest claims of others.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Scheduler::step`].
+    pub fn go_on(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<Step, HandleError> {
+        if self.claims_left > 0 && !self.reads_each_change() {
+            let step = self.act(cell, now, observer)?;
+            if !step.idle {
+                return Ok(step);
+            }
+        }
+        self.step(cell, now, observer)
+    }
+
+    /// Whether decisions depend on the latest claims of others, so that each round syncs.
+    fn reads_each_change(&mut self) -> bool {
+        let chain = &self.profile.chain;
+        chain.guards()
+            || !chain.post_filter.is_empty()
+            || self.shared
+            || self.profile.backfill.is_some()
+            || self.profile.delay.is_some()
+            || self.queue.shares().is_some()
+    }
+
     /// First half of [`Scheduler::step`]: syncs the view and the queue. If there is a transaction
     /// with an unknown outcome, it is resent first, and nothing is read until its outcome is known.
     ///
     /// # Errors
-    ///
     /// If the cell cannot be reached.
     pub fn refresh(
         &mut self,

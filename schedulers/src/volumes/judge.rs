@@ -106,7 +106,7 @@ pub(super) struct Resolved<'a> {
     /// Unbound claims, the smallest first, so that a small claim does not take a volume that a
     /// larger one needs.
     late: SmallVec<[Late<'a>; 2]>,
-    /// The first that no machine can help.
+    /// The first claim that no machine can satisfy.
     hopeless: Option<(&'a Text, VolumeReason)>,
 }
 

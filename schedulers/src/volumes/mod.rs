@@ -174,7 +174,6 @@ impl Volumes {
     /// Everything is checked again. It reserves all of the claims or none.
     ///
     /// # Errors
-    ///
     /// The obstacles.
     pub fn reserve(
         &self,

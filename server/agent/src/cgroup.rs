@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Controllers that tasks are limited by.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
-/// The one that exclusive cores need.
+/// The controller that exclusive cores need.
 const CPUSET: &str = "cpuset";
 
 /// The length of a period of `cpu.max`, in microseconds.
@@ -33,13 +33,13 @@ pub(crate) struct Cgroup {
     folder: PathBuf,
 }
 
-/// Why there are no groups. Start the agent with more rights, or without limits.
+/// Reason why there are no groups. Start the agent with more rights, or without limits.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     /// The machine has version 1, or none is mounted.
     #[error("{0} is no control group of version 2: boot with systemd.unified_cgroup_hierarchy=1")]
     NotVersion2(PathBuf),
-    /// The group does not have what tasks are limited by.
+    /// The group lacks a controller for the limits of tasks.
     #[error("{folder} has no controller {controller:?}: let the agent's service have Delegate=yes")]
     NoController {
         /// Which group.
@@ -140,7 +140,7 @@ impl Cgroup {
         let folder = &self.folder;
         write(folder, "cpu.weight", &weight(*cpu_millis).to_string())?;
         let quota = cpu_millis.saturating_mul(PERIOD_US) / 1000;
-        // The kernel takes no less than a millisecond.
+        // The kernel's minimum is a millisecond.
         let quota = if quota == 0 { 0 } else { quota.max(1000) };
         write(folder, "cpu.max", &format!("{} {PERIOD_US}", bound(&quota)))?;
         write(folder, "memory.max", &bound(memory_bytes))?;
@@ -163,7 +163,7 @@ impl Cgroup {
         let _ = fs::remove_dir(&self.folder);
     }
 
-    /// Number of processes of the group that the kernel has killed for want of memory.
+    /// Number of the group's processes that the kernel has killed for lack of memory.
     pub(crate) fn out_of_memory(&self) -> u64 {
         field(&self.read("memory.events"), "oom_kill")
     }

@@ -1,7 +1,7 @@
-//! The interface of a driver: what starts tasks, stops them, and tells what became of them.
+//! The interface of a driver, which starts and stops tasks, and reports their events.
 //!
-//! A driver of one's own (of virtual machines, of a container runtime) implements [`Driver`]. Its calls return at
-//! once; what happens is told by [`Driver::poll`].
+//! Your own driver (for virtual machines or a container runtime) implements [`Driver`]. Its calls
+//! return at once; [`Driver::poll`] returns the events.
 
 use crate::spec::TaskSpec;
 use serde::{Deserialize, Serialize};
@@ -19,29 +19,29 @@ pub trait Driver: Send + fmt::Debug {
     /// If the driver's state cannot be read.
     fn find(&mut self) -> Result<Vec<FoundTask>, DriverError>;
 
-    /// Starts a task. That it runs is told by [`Event::Started`].
+    /// Starts a task. [`Event::Started`] follows once it runs.
     ///
     /// # Errors
-    /// If it cannot be started; it has failed then.
+    /// If it cannot be started. It has failed then.
     fn start(&mut self, spec: &TaskSpec) -> Result<(), DriverError>;
 
-    /// Tells a task to end. Its end is told by [`Event::Ended`]; it is killed after its grace.
+    /// Stops a task, and kills it after its grace. [`Event::Ended`] follows.
     fn stop(&mut self, task: &str);
 
     /// Kills a task with all its processes.
     fn kill(&mut self, task: &str);
 
-    /// Changes what a running task may use.
+    /// Changes the limits of a running task.
     ///
     /// # Errors
     /// If the limits cannot be changed.
     fn resize(&mut self, task: &str, cpu_millis: u64, memory_bytes: u64)
     -> Result<(), DriverError>;
 
-    /// Returns what has happened since the last call.
+    /// Returns the events since the last call.
     fn poll(&mut self) -> Vec<Event>;
 
-    /// Returns what all tasks use now.
+    /// Returns the present usage of all tasks.
     fn usage(&mut self) -> Usage;
 
     /// Folder of the logs of a task, while the driver keeps them.
@@ -53,13 +53,13 @@ pub trait Driver: Send + fmt::Debug {
 pub struct FoundTask {
     /// Its description.
     pub spec: TaskSpec,
-    /// Whether it was told to end.
+    /// Whether it was stopped and has not ended yet.
     pub is_ending: bool,
     /// Number of restarts of its program so far.
     pub restarts: u32,
 }
 
-/// Something that happened to a task.
+/// An event of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// It runs, and its health check, if it has one, has succeeded.
@@ -82,16 +82,16 @@ pub enum Exit {
     OutOfMemory,
     /// Its health check failed.
     Unhealthy,
-    /// It was told to end, and did.
+    /// It was stopped and has ended.
     Stopped,
     /// It could not be started.
     NotStarted(String),
-    /// Its supervisor ended without a word; what was left of the task was killed.
+    /// Its supervisor ended without a report, and the rest of the task was killed.
     Lost,
 }
 
 impl Exit {
-    /// Whether the task came to its end as it should.
+    /// Whether the task ended successfully.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Exit::Code(0))
@@ -121,7 +121,7 @@ pub struct Usage {
     pub memory_bytes: u64,
 }
 
-/// Why a driver did not do what it was told.
+/// Error of a driver.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {

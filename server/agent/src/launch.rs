@@ -12,10 +12,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The exit code of a stage that did not become the program: the one that shells have for it.
+/// Exit code of a stage that did not become the program: that of shells.
 pub const CANNOT_START: u8 = 127;
 
-/// The variable that all processes of a task have, by which those that are left are found.
+/// Environment variable of all processes of a task, by which remaining ones are found.
 pub(crate) const FOLDER_VARIABLE: &str = "OMEGA_TASK_FOLDER";
 
 /// Where programs without a path are looked for.
@@ -69,14 +69,15 @@ fn become_program(
         rustix::thread::set_thread_gid(rustix::process::Gid::from_raw(user.gid))?;
         rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(user.uid))?;
     }
-    // Without its supervisor nobody would watch it. A change of the user clears this, so it comes after that.
+    // Without its supervisor the task would be unwatched. A change of the user clears this setting,
+    // so it comes after that.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_no_new_privs(true)?;
     let why = program.exec();
     Err(io::Error::new(why.kind(), format!("{command}: {why}")))
 }
 
-/// Sets the limits that hold without a cgroup, too.
+/// Sets the limits that do not need a cgroup.
 fn limit(spec: &TaskSpec) -> io::Result<()> {
     let both = |limit| Rlimit { current: Some(limit), maximum: Some(limit) };
     rustix::process::setrlimit(Resource::Core, both(0))?;

@@ -1,8 +1,8 @@
-//! Output of a task: two streams, each in a file that is rotated once it is full, so that a task has at most twice the
-//! bound of each on the disk.
+//! Output of a task: two streams, each in a file that is rotated when it is full. So a task has at
+//! most twice the limit per stream on the disk.
 //!
-//! Positions count from the first byte that the task ever wrote to the stream, so that a reader goes on where it was,
-//! across rotations and restarts.
+//! Positions count from the first byte that the task ever wrote to the stream, so that a reader can
+//! continue across rotations and restarts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -31,7 +31,7 @@ impl LogStream {
 /// Part of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogPart {
-    /// Position of its first byte. It is later than the one that was asked for where older bytes are gone.
+    /// Position of its first byte. It is later than the requested one if older bytes are gone.
     pub from: u64,
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -70,7 +70,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Goes on with the newest file.
+    /// Continues the newest file.
     pub(crate) fn open(folder: &Path, stream: LogStream, bytes_max: u64) -> io::Result<Writer> {
         fs::create_dir_all(folder)?;
         let last = files(folder, stream)?.pop();
@@ -82,7 +82,7 @@ impl Writer {
         Ok(Writer { folder, stream, bytes_max, file, length, from })
     }
 
-    /// Appends bytes. Where the disk is full they are lost, and the task goes on.
+    /// Appends bytes. If the disk is full they are lost, and the task continues.
     pub(crate) fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.length >= self.bytes_max && self.rotate().is_err() {
@@ -113,14 +113,15 @@ impl Writer {
     }
 }
 
-/// Reads at most so many bytes of a stream from a position on; from the end backwards with [`tail`].
+/// Reads at most this number of bytes of a stream, starting at a position. See [`tail`] for the
+/// end.
 ///
 /// # Errors
 /// If the files cannot be read.
 pub fn read(folder: &Path, stream: LogStream, from: u64, bytes_max: usize) -> io::Result<LogPart> {
     let mut part = LogPart { from, ..LogPart::default() };
     for (at, path) in files(folder, stream)? {
-        // A file that was rotated away meanwhile is as one that was never there.
+        // A file that was just rotated away counts as absent.
         let Ok(mut file) = File::open(path) else { continue };
         let length = file.metadata()?.len();
         part.end = at + length;
@@ -142,7 +143,7 @@ pub fn read(folder: &Path, stream: LogStream, from: u64, bytes_max: usize) -> io
     Ok(part)
 }
 
-/// Reads the last lines of a stream, of at most so many bytes.
+/// Reads the last lines of a stream, up to a number of bytes.
 ///
 /// # Errors
 /// If the files cannot be read.

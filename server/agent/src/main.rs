@@ -1,4 +1,4 @@
-//! The supervisor of one task as a program of its own; `omega agent-exec` is the same.
+//! The supervisor of one task as a separate program; `omega agent-exec` is the same.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

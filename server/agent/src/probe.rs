@@ -76,7 +76,7 @@ fn address(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// The status of the answer to a GET request.
+/// The status of the response to a GET request.
 fn status(port: u16, path: &str, timeout: Duration) -> io::Result<u16> {
     let until = Instant::now() + timeout;
     let mut stream = TcpStream::connect_timeout(&address(port), timeout)?;

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Tasks that have ended and whose logs are kept.
+/// Maximum number of ended tasks whose logs are kept.
 const ENDED_MAX: usize = 200;
 
 /// Settings of the driver.
@@ -30,7 +30,8 @@ const ENDED_MAX: usize = 200;
 pub struct ProcessSettings {
     /// Folder of the tasks.
     pub folder: PathBuf,
-    /// The command that is a supervisor when it gets a stage and a folder: program and first arguments.
+    /// The command that becomes a supervisor with a stage and a folder as arguments: program and
+    /// first arguments.
     pub supervisor: Vec<OsString>,
     /// Where groups with limits are made; `None`: tasks run without limits.
     pub cgroups: Option<CgroupRoot>,
@@ -41,11 +42,11 @@ pub struct ProcessSettings {
 struct Running {
     spec: TaskSpec,
     folder: PathBuf,
-    /// The supervisor as a child of this process; one that was found is none.
+    /// The supervisor as a child of this process; `None` if an earlier agent started it.
     child: Option<Pid>,
     handle: Option<OwnedFd>,
     is_started: bool,
-    /// Restarts of its program that were told.
+    /// Reported restarts of its program.
     restarts: u32,
     /// Processor time that it had used when that was last looked at, in microseconds.
     cpu_us: u64,
@@ -57,7 +58,7 @@ pub struct ProcessDriver {
     settings: ProcessSettings,
     tasks: BTreeMap<String, Running>,
     events: Vec<Event>,
-    /// Tasks that have ended and whose logs are kept, the oldest first.
+    /// Ended tasks whose logs are kept, the oldest first.
     ended: VecDeque<String>,
     /// When use was last measured.
     measured: Instant,
@@ -89,7 +90,7 @@ impl ProcessDriver {
         spec.check()?;
         let folder = self.settings.folder.join(&spec.id);
         fs::create_dir_all(&folder).map_err(file_error(&folder))?;
-        // Reports of an earlier run are over; its log goes on.
+        // Reports of an earlier run are removed; its log continues.
         for name in [EXIT, STATUS, SUPERVISOR, REPORTED] {
             match fs::remove_file(folder.join(name)) {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => {
@@ -113,7 +114,7 @@ impl ProcessDriver {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
         let child = command.spawn().map_err(file_error(Path::new(program)))?;
         let pid = Pid::from_child(&child);
-        // It is a child that nobody has waited for, so the number is its own.
+        // It is a child that was not waited for, so its number is not reused.
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
         Ok(Running {
             spec,
@@ -126,14 +127,14 @@ impl ProcessDriver {
         })
     }
 
-    /// Notes that a task has ended, and removes the folders of those that ended long ago.
+    /// Records that a task has ended, and removes the oldest folders of ended tasks.
     fn keep(&mut self, id: String) {
         self.ended.retain(|ended| *ended != id);
         self.ended.push_back(id);
         while self.ended.len() > ENDED_MAX {
             let Some(oldest) = self.ended.pop_front() else { return };
             if !self.tasks.contains_key(&oldest) {
-                // Looked at again when the agent begins anew.
+                // A restarted agent checks it again.
                 let _ = fs::remove_dir_all(self.settings.folder.join(oldest));
             }
         }
@@ -142,7 +143,7 @@ impl ProcessDriver {
     fn signal(&self, task: &str, signal: Signal) {
         let handle = self.tasks.get(task).and_then(|running| running.handle.as_ref());
         if let Some(handle) = handle {
-            // One that has ended is told by the next poll.
+            // If it has ended, the next poll reports it.
             let _ = rustix::process::pidfd_send_signal(handle, signal);
         }
     }
@@ -156,7 +157,7 @@ fn handle(folder: &Path) -> Option<OwnedFd> {
     (tree::start_ticks(known.pid) == Some(known.start_ticks)).then_some(handle)
 }
 
-/// Whether a supervisor holds the lock of a folder.
+/// Whether a supervisor has locked a folder.
 fn is_locked(folder: &Path) -> bool {
     let Ok(lock) = OpenOptions::new().append(true).open(folder.join(LOCK)) else { return false };
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()
@@ -174,7 +175,7 @@ impl Running {
         }
     }
 
-    /// The end that its supervisor reported. Without a report, what is left of the task is killed.
+    /// The end that its supervisor reported. Without a report, the rest of the task is killed.
     fn exit(&self) -> Exit {
         if let Ok(Some(ExitFile { exit, .. })) = spec::read(&self.folder, EXIT) {
             return exit;
@@ -190,7 +191,7 @@ impl Running {
         }
     }
 
-    /// The event of restarts that were not told yet.
+    /// The event of unreported restarts.
     fn restarted(&mut self, id: &str, status: &StatusFile) -> Option<Event> {
         let last = status.last.clone().filter(|_| status.restarts > self.restarts)?;
         self.restarts = status.restarts;
@@ -236,7 +237,7 @@ impl Driver for ProcessDriver {
                 cpu_us: 0,
             };
             let id = running.spec.id.clone();
-            // One that ended while no agent looked is told by the next poll.
+            // The next poll reports a task that ended without an agent.
             if running.is_over() && running.folder.join(REPORTED).exists() {
                 let changed = running.folder.metadata().and_then(|known| known.modified()).ok();
                 over.push((changed, id));
@@ -310,7 +311,7 @@ impl Driver for ProcessDriver {
                 self.events.push(Event::Started(id.clone()));
             }
             self.events.extend(running.restarted(&id, &running.status()));
-            // Without it, the end is told once more, and refused where it was noted.
+            // Without it, the end is reported again, and rejected if it is known.
             let _ = File::create(running.folder.join(REPORTED));
             self.keep(id.clone());
             self.events.push(Event::Ended(id, exit));

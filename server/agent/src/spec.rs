@@ -17,15 +17,15 @@ pub struct TaskSpec {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Its environment; nothing else is in it but `PATH` and `HOME`.
+    /// Its environment, to which only `PATH` and `HOME` are added.
     pub env: Vec<(String, String)>,
-    /// Its working directory; `None`: a folder of the task's own.
+    /// Its working directory; `None`: the task's folder.
     pub working_dir: Option<PathBuf>,
-    /// The user that it runs as; `None`: the agent's.
+    /// User of its processes; `None`: the agent's.
     pub user: Option<String>,
     /// Its limits.
     pub limits: Limits,
-    /// Time from the signal to end until it is killed, in milliseconds.
+    /// Time from stop to kill, in milliseconds.
     pub grace_ms: u32,
     /// Restarts in place.
     pub restart: RestartPolicy,
@@ -33,7 +33,7 @@ pub struct TaskSpec {
     pub stays_up: bool,
     /// Its health check.
     pub health: Option<HealthCheck>,
-    /// Words of the agent, given back when the task is found again.
+    /// The agent's data, returned when the task is found again.
     pub note: String,
 }
 
@@ -42,15 +42,15 @@ pub struct TaskSpec {
 pub struct Limits {
     /// Its cgroup, where the agent has any.
     pub cgroup: Option<PathBuf>,
-    /// Thousandths of a core; 0: no bound.
+    /// Thousandths of a core; 0: no limit.
     pub cpu_millis: u64,
-    /// Bytes of memory; 0: no bound.
+    /// Bytes of memory; 0: no limit.
     pub memory_bytes: u64,
-    /// Numbers of the cores that it has to itself.
+    /// Numbers of its exclusive cores.
     pub cores: Vec<u32>,
-    /// Number of processes and threads; 0: no bound.
+    /// Number of processes and threads; 0: no limit.
     pub pids: u64,
-    /// Bytes of each log file, of which there are two for each of stdout and stderr.
+    /// Maximum bytes of a log file. There are two files each for stdout and stderr.
     pub log_bytes: u64,
 }
 
@@ -59,7 +59,8 @@ pub struct Limits {
 pub(crate) struct SupervisorFile {
     /// Its process.
     pub(crate) pid: i32,
-    /// When it began, in clock ticks since the machine booted: with the number it names one process.
+    /// Its start, in clock ticks since the boot of the machine. Together with the pid it identifies
+    /// a process.
     pub(crate) start_ticks: u64,
 }
 
@@ -70,9 +71,9 @@ pub struct StatusFile {
     pub restarts: u32,
     /// Whether the program runs.
     pub running: bool,
-    /// Whether its health check has succeeded in this run; `running` where it has none.
+    /// Whether its health check has succeeded in this run; without one, the same as `running`.
     pub ready: bool,
-    /// Whether it was told to end.
+    /// Whether it was stopped.
     pub ending: bool,
     /// The end of the run before this one, after a restart.
     #[serde(default)]
@@ -95,7 +96,7 @@ pub(crate) const LOCK: &str = "lock";
 pub(crate) const LOGS: &str = "logs";
 pub(crate) const WORK: &str = "work";
 
-/// Writes a file as a whole: a reader sees all of it or the one before.
+/// Replaces a file atomically: readers see the old or the new content.
 pub(crate) fn write<T: Serialize>(folder: &Path, name: &str, value: &T) -> io::Result<()> {
     let unfinished = folder.join(format!("{name}.new"));
     let mut file = File::create(&unfinished)?;
@@ -103,7 +104,7 @@ pub(crate) fn write<T: Serialize>(folder: &Path, name: &str, value: &T) -> io::R
     fs::rename(unfinished, folder.join(name))
 }
 
-/// Reads a file, if it is there.
+/// Reads a file, if it exists.
 pub(crate) fn read<T: DeserializeOwned>(folder: &Path, name: &str) -> io::Result<Option<T>> {
     match fs::read(folder.join(name)) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),

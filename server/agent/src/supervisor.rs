@@ -1,7 +1,9 @@
-//! The supervisor of a task: starts the program, keeps its output, watches it, and reports its end.
+//! The supervisor of a task: starts the program, stores its output, watches it, and reports its
+//! end.
 //!
-//! One thread decides; others only tell it what happened. Signals from the agent: `SIGTERM` ends the task (its grace is
-//! kept here, so an agent that dies meanwhile does not matter), `SIGUSR1` kills it.
+//! One thread makes decisions; the others send it events. Signals from the agent: `SIGTERM` stops
+//! the task (the supervisor measures its grace, so the agent may end meanwhile), `SIGUSR1` kills
+//! it.
 
 use crate::cgroup::Cgroup;
 use crate::driver::Exit;
@@ -34,7 +36,7 @@ const DELAY_MAX: Duration = Duration::from_secs(300);
 /// Bytes that are read at once from the program.
 const READ_BYTES: usize = 16 << 10;
 
-/// Something that happened.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum Happened {
     /// A child ended, perhaps several.
@@ -58,7 +60,8 @@ struct Run {
     pid: Pid,
     began: Instant,
     readers: [JoinHandle<()>; 2],
-    /// Number of tasks that the kernel had killed for want of memory before it.
+    /// Number of the task's processes that the kernel had killed for lack of memory before this
+    /// run.
     out_of_memory: u64,
 }
 
@@ -67,7 +70,7 @@ struct Supervisor {
     folder: PathBuf,
     spec: TaskSpec,
     cgroup: Option<Cgroup>,
-    /// The arguments of this program that come before the stage.
+    /// Arguments of this program before the stage.
     prefix: Vec<OsString>,
     events: Sender<Happened>,
     run: Option<Run>,
@@ -88,7 +91,7 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
     listen(events.clone())?;
     rustix::process::setsid()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    // Held until this process has ended, however: so others know that it lives.
+    // Locked until this process has ended in any way, so that others know that it runs.
     let lock = OpenOptions::new().create(true).append(true).open(folder.join(LOCK))?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
     let pid = rustix::process::getpid().as_raw_nonzero().get();
@@ -147,7 +150,7 @@ fn listen(events: Sender<Happened>) -> io::Result<()> {
 }
 
 impl Supervisor {
-    /// Waits for what happens until the task has ended.
+    /// Handles events until the task has ended.
     fn supervise(&mut self, happened: &Receiver<Happened>) -> io::Result<Exit> {
         loop {
             let next = [self.kill_at, self.restart_at].into_iter().flatten().min();
@@ -170,7 +173,7 @@ impl Supervisor {
         }
     }
 
-    /// Does what has become due.
+    /// Does everything that is due.
     fn due(&mut self) -> io::Result<()> {
         let now = Instant::now();
         if self.kill_at.take_if(|at| *at <= now).is_some() {
@@ -225,7 +228,7 @@ impl Supervisor {
         Ok(None)
     }
 
-    /// Takes note of all children that have ended.
+    /// Reaps all ended children.
     fn reap(&mut self) -> io::Result<Option<Exit>> {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
@@ -272,7 +275,7 @@ impl Supervisor {
         self.tell()
     }
 
-    /// Keeps what comes out of a pipe.
+    /// Stores the output of a pipe.
     fn keep(
         &self,
         stream: LogStream,
@@ -296,10 +299,10 @@ impl Supervisor {
         spec::write(&self.folder, STATUS, &self.status)
     }
 
-    /// Tells the program to end, and notes when it is to be killed.
+    /// Stops the program, and records when to kill it.
     fn terminate(&mut self) {
         let Some(run) = &self.run else { return };
-        // The program leads its session; before it does, it alone is there.
+        // The program leads its session; before that, it is the only process.
         let _ = rustix::process::kill_process_group(run.pid, Signal::TERM);
         let _ = rustix::process::kill_process(run.pid, Signal::TERM);
         let grace = Duration::from_millis(self.spec.grace_ms.into());

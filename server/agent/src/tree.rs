@@ -1,8 +1,8 @@
-//! The processes of a task, and the end of all of them.
+//! The processes of a task, and ending all of them.
 //!
-//! A supervisor is a *subreaper*: whatever its program leaves behind becomes a child of the supervisor, so nothing
-//! escapes by forking twice. With a cgroup the kernel kills all of it at once; without, processes are killed until the
-//! supervisor has no child.
+//! A supervisor is a *subreaper*: orphaned processes of its program become its children, so none
+//! escapes by forking twice. With a cgroup the kernel kills all of them at once; otherwise they are
+//! killed until the supervisor has no child.
 
 use crate::launch::FOLDER_VARIABLE;
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -12,11 +12,11 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time that killed processes get to end before it is looked at them again.
+/// Pause between killing processes and checking for more.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Number of looks at what a task left: what the kernel cannot end by then, such as a process that waits for a dead
-/// disk, is left to the next agent.
+/// Maximum number of checks for remaining processes. A process that the kernel cannot end by then,
+/// such as one that waits for a dead disk, is left to the next agent.
 const ROUNDS: u32 = 1000;
 
 /// When a process began, in clock ticks since the machine booted; `None` if there is no such process, or it has ended.
@@ -83,13 +83,13 @@ pub(crate) fn used(pid: i32) -> (u64, u64) {
 
 fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
-        // One that has ended meanwhile needs no signal.
+        // A process that has ended meanwhile needs no signal.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
-/// Kills all that is below this process, and waits until it has no child. To be called when no other code waits for
-/// children.
+/// Kills all descendants of this process, and waits until it has no child. No other code may wait
+/// for children at the same time.
 pub(crate) fn kill_all_below() -> io::Result<()> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     loop {
@@ -110,8 +110,8 @@ pub(crate) fn kill_all_below() -> io::Result<()> {
     }
 }
 
-/// Kills what is left of a task whose supervisor has gone: the processes that have its folder in their environment.
-/// The answer is how many there were.
+/// Kills the remaining processes of a task whose supervisor has ended: those with its folder in
+/// their environment. Returns their number.
 pub(crate) fn kill_strays(folder: &Path) -> usize {
     let mark = format!("{FOLDER_VARIABLE}={}", folder.display());
     let mut killed = 0;

@@ -1,4 +1,4 @@
-//! Real processes: started, watched, ended, found again, and none of them left.
+//! Real processes: started, watched, stopped, found after a restart, and none of them left.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
@@ -28,7 +28,7 @@ fn next(driver: &mut ProcessDriver) -> Event {
     events.remove(0)
 }
 
-/// Waits for so many events.
+/// Waits for this number of events.
 fn all(driver: &mut ProcessDriver, count: usize) -> Vec<Event> {
     let mut events = Vec::new();
     while events.len() < count {
@@ -56,7 +56,7 @@ fn output(driver: &ProcessDriver, task: &str) -> String {
     String::from_utf8(part.bytes).unwrap()
 }
 
-/// Waits until a task has said something.
+/// Waits for an output of a task.
 fn said(driver: &ProcessDriver, task: &str, expected: &str) {
     let is_said = || driver.logs(task).is_some() && output(driver, task).contains(expected);
     while !is_said() {
@@ -114,7 +114,7 @@ fn a_task_that_ignores_the_signal_is_killed_after_its_grace() {
 fn what_a_task_leaves_behind_is_killed_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut driver = driver(folder.path());
-    // In a session of its own, with another parent: it would outlive a process group.
+    // In its own session, with another parent, it would outlive a process group.
     let script = "setsid sh -c 'trap \"\" TERM HUP; sleep 1000 & echo away; wait' & \
                   setsid sleep 1000 & sleep 1000 & wait";
     driver.start(&shell("parent", script)).unwrap();

@@ -1,4 +1,4 @@
-//! Events of jobs, tasks and machines, for callers; the rings are in the cell.
+//! Events of jobs, tasks and machines for callers. The cell has the rings.
 //!
 //! A caller sees the events of jobs that it may see. Why a program was not started is shown only to those who may see
 //! the program.
@@ -10,10 +10,10 @@ use omega_cellstate::{Cell, Event, EventKind};
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::{JobId, SchedulerId, TaskId, TaskState};
 
-/// Answers a question for events.
+/// Lists events.
 ///
 /// # Errors
-/// If the job, the task or the machine is not there.
+/// If the job, the task or the machine does not exist.
 pub(crate) fn list(
     cell: &Cell,
     request: proto::ListEventsRequest,
@@ -128,7 +128,7 @@ fn kind(kind: &EventKind) -> &'static str {
     }
 }
 
-/// The end of a run, without what the caller may not see of the program.
+/// The end of a run, without details of the program that the caller may not see.
 fn shown(
     cell: &Cell,
     end: &omega_core::RunEnd,
@@ -143,7 +143,7 @@ fn shown(
     told
 }
 
-/// A task as lists have it: with names, restarts, and the last end of its program.
+/// A task of a list, with names, restarts, and the last end of its program.
 pub(crate) fn task(
     cell: &Cell,
     (id, state): (TaskId, TaskState),
@@ -161,7 +161,7 @@ pub(crate) fn task(
     }
 }
 
-/// What the events say of tasks.
+/// Figures of tasks, collected from events.
 #[derive(Debug, Default)]
 pub(crate) struct TaskNotes(std::collections::HashMap<TaskId, TaskNote>);
 

@@ -1,20 +1,20 @@
-//! Tasks and machines as people name them: `web/0` rather than `j4/0`, in answers and errors.
+//! Names of tasks and machines in answers and errors: `web/0` instead of `j4/0`.
 
 use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{JobId, MachineId, Rejection, TaskId, TaskState};
 
-/// The name of a job; its id, where it is forgotten.
+/// The name of a job, or its id if it is forgotten.
 pub(crate) fn job(cell: &Cell, id: JobId) -> String {
     cell.job(id).map_or_else(|| id.to_string(), |job| job.name.to_string())
 }
 
-/// The name of a task: that of its job, and its index.
+/// The name of a task: the name of its job, and its index.
 pub(crate) fn task(cell: &Cell, id: TaskId) -> String {
     format!("{}/{}", job(cell, id.job), id.index)
 }
 
-/// The name of a machine; its id, where it was removed.
+/// The name of a machine, or its id if it was removed.
 pub(crate) fn machine(cell: &Cell, id: MachineId) -> String {
     cell.machine(id).map_or_else(|| id.to_string(), |state| state.machine.name.to_string())
 }
@@ -29,7 +29,7 @@ pub(crate) fn known_task(cell: &Cell, id: TaskId) -> Result<TaskState, ApiError>
     cell.task(id).ok_or_else(unknown)
 }
 
-/// The error of a rejection, with names where the rejection has ids.
+/// The error of a rejection, with names instead of ids.
 pub(crate) fn rejection(cell: &Cell, rejection: &Rejection) -> ApiError {
     let error = ApiError::from(rejection);
     let said = match rejection {

@@ -1,4 +1,4 @@
-//! `omega job history`, and the events of a task or a machine: what happened lately, and why.
+//! `omega job history`, and the recent events of a task or a machine.
 
 use super::call::Caller;
 use super::moment::unix_ms;
@@ -12,7 +12,7 @@ pub(super) use omega_client::proto::list_events_request::Of;
 use omega_core::{EndReason, RunEnd};
 use serde::Serialize;
 
-/// Events that `task get` and `machine get` print.
+/// Number of events in `task get` and `machine get`.
 pub(super) const FEW: u32 = 10;
 
 /// The job, and how many events.
@@ -37,7 +37,7 @@ pub(super) struct EventsShape {
     items: Vec<EventShape>,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Serialize)]
 pub(super) struct EventShape {
     /// Milliseconds since 1970.
@@ -70,7 +70,7 @@ pub(super) struct EndShape {
 }
 
 impl EndShape {
-    /// The end of a message; `None` where it has none, or one of a newer cell.
+    /// The end in a message; `None` if there is none, or one of a newer cell.
     pub(super) fn new(told: &proto::RunEnd) -> Option<EndShape> {
         let RunEnd { reason, restarts } = convert::run_end(told)?;
         let words = reason.to_string();
@@ -172,7 +172,7 @@ pub(super) fn run(args: &HistoryArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &events, || table(&events) + more)
 }
 
-/// Time since a moment, in the largest unit of which there are two, as kubectl prints ages: `90s`, `47m`.
+/// Age of a time, in the largest unit with at least two, like kubectl: `90s`, `47m`.
 pub(super) fn age(now_ms: u64, at_ms: u64) -> String {
     if at_ms == 0 {
         return String::new();

@@ -1,7 +1,7 @@
 //! `omega machine`: the machines of a cell.
 
 use super::amount::{Amount, AmountArgs};
-use super::call::Page;
+use super::call::{Caller, Page};
 use super::events::{self, EventsShape};
 use super::machine_file::{self, MachineFile, MachinesFile};
 use super::shape::{DoneShape, ListShape, MachineShape, MadeShape};
@@ -12,6 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use omega_client::proto;
 use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_core::{Kinds, MachineId, NodeCores, Requirement, Taint};
+use omega_workload::words::plural;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -36,9 +37,21 @@ pub(crate) enum MachineCommand {
     /// Resume placing tasks on a machine.
     #[command(visible_alias = "uncordon", after_help = "Example:\n  omega machine resume m-1")]
     Resume(NameArgs),
-    /// Remove a machine. Its tasks become pending.
-    #[command(after_help = "Example:\n  omega machine remove m-1")]
-    Remove(NameArgs),
+    /// Remove a machine. With --force also one that has tasks: they become pending.
+    #[command(
+        after_help = "Examples:\n  omega machine remove m-1\n  omega machine remove m-1 --force"
+    )]
+    Remove(RemoveArgs),
+}
+
+/// The machine to remove.
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    #[command(flatten)]
+    of: NameArgs,
+    /// Remove it although it has tasks.
+    #[arg(long)]
+    force: bool,
 }
 
 /// Selection of machines.
@@ -195,17 +208,22 @@ fn signed(kinds: &Kinds, kind: omega_core::KindId, amount: i64) -> String {
 fn get(args: &NameArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
-    let request = proto::GetMachineRequest { machine: by_name(&args.name) };
-    let told = caller.call(&request, |channel, request| async move {
-        MachineServiceClient::new(channel).get_machine(request).await
-    })?;
-    let told = told.machine.ok_or(omega_client::convert::Malformed::Missing("machine"))?;
+    let told = find(&caller, &args.name)?;
     let of = by_name(&args.name).map(events::Of::Machine);
     let events = events::latest(&caller, of, None, events::FEW)?;
     let shape = OneShape { machine: MachineShape::new(&kinds, told)?, events };
     show::print(args.ask.output, &shape, || {
         format!("{}\n{}", one(&kinds, &shape.machine), events::table(&shape.events))
     })
+}
+
+/// Finds a machine by name.
+fn find(caller: &Caller, name: &str) -> Result<proto::MachineStatus, AskError> {
+    let request = proto::GetMachineRequest { machine: by_name(name) };
+    let told = caller.call(&request, |channel, request| async move {
+        MachineServiceClient::new(channel).get_machine(request).await
+    })?;
+    Ok(told.machine.ok_or(omega_client::convert::Malformed::Missing("machine"))?)
 }
 
 /// A machine, and its latest events.
@@ -312,8 +330,16 @@ fn drain(args: &NameArgs, resume: bool) -> Result<(), AskError> {
     changed(args, done, told.version)
 }
 
-fn remove(args: &NameArgs) -> Result<(), AskError> {
+fn remove(args: &RemoveArgs) -> Result<(), AskError> {
+    let RemoveArgs { of: args, force } = args;
     let caller = args.ask.caller()?;
+    let tasks = if *force { 0 } else { find(&caller, &args.name)?.tasks };
+    if tasks > 0 {
+        return Err(AskError::HasTasks {
+            name: args.name.clone(),
+            tasks: plural(tasks.into(), "task"),
+        });
+    }
     let request = proto::RemoveMachineRequest { machine: by_name(&args.name) };
     let told = caller.call(&request, |channel, request| async move {
         MachineServiceClient::new(channel).remove_machine(request).await

@@ -62,7 +62,6 @@ pub(super) enum NumberOrText {
 /// The machines of a file or of flags.
 ///
 /// # Errors
-///
 /// If one of them is invalid in a cell with these kinds.
 pub(super) fn machines(
     files: &MachinesFile,

@@ -25,6 +25,8 @@ pub(crate) mod machine;
 mod machine_file;
 pub(crate) mod member;
 mod moment;
+#[cfg(test)]
+mod mutated_files;
 pub(crate) mod pairs;
 pub(crate) mod peak;
 pub(crate) mod policy;
@@ -90,13 +92,12 @@ impl AskArgs {
 /// Requests the resource kinds of a cell, for as long as an election takes.
 ///
 /// # Errors
-///
 /// If the address is not valid, or no replica answers.
 pub(crate) fn kinds_of(address: &Address) -> Result<Kinds, AskError> {
     Caller::new(address, KINDS_PATIENCE)?.kinds()
 }
 
-/// Time for which a cell is asked for its kinds: many elections have their time in it.
+/// Timeout for the kinds of a cell: many times an election.
 const KINDS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Error of a command: one line for the user.
@@ -160,6 +161,14 @@ pub(crate) enum AskError {
         /// Number of items.
         items: usize,
     },
+    /// Drain it and wait, or insist.
+    #[error("machine {name} has {tasks}: drain it and wait until it has none, or give --force")]
+    HasTasks {
+        /// Its name.
+        name: String,
+        /// Its tasks, in words.
+        tasks: String,
+    },
     /// Correct the context.
     #[error(transparent)]
     Context(#[from] ContextError),
@@ -209,7 +218,8 @@ impl AskError {
             AskError::Refused(_)
             | AskError::NoAnswer { .. }
             | AskError::Answer(_)
-            | AskError::Conflicts { .. } => 1,
+            | AskError::Conflicts { .. }
+            | AskError::HasTasks { .. } => 1,
             _ => crate::BAD_INPUT,
         }
     }

@@ -156,7 +156,6 @@ fn texts(list: &[String]) -> Vec<Text> {
 /// The payload of a group: a text, or the bytes of a file, relative to the job's.
 ///
 /// # Errors
-///
 /// If both are given, or the file cannot be read or is too large.
 pub(super) fn payload(
     at: &str,

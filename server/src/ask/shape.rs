@@ -211,7 +211,7 @@ pub(super) struct TaskShape {
 #[derive(Debug, Serialize)]
 pub(super) struct TenantShape {
     pub(super) name: String,
-    /// `null`: nothing is limited. A kind that is `null` is not.
+    /// Limits by kind; `null`: none. A kind with `null` has no limit.
     pub(super) limit: Option<ByKind<Option<u64>>>,
     /// Claims of the tenant and of all below it.
     pub(super) used: ByKind<u64>,

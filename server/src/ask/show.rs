@@ -37,7 +37,6 @@ pub(super) enum Align {
 /// Prints a value in the requested format.
 ///
 /// # Errors
-///
 /// If standard output cannot be written.
 pub(super) fn print(
     format: Format,
@@ -281,7 +280,7 @@ mod tests {
     }
 
     proptest! {
-        /// Lists are sorted by this order, so it must be one.
+        /// The order of lists must be a total order.
         #[test]
         fn names_are_in_a_total_order(names in proptest::collection::vec("[ab0-2\u{e9}]{0,5}", 3)) {
             let order = |one: usize, other: usize| by_name(&names[one], &names[other]);

@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Of the whole process. Clones share it.
+/// Figures of the whole process. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SchedulerFigures {
     /// Workers by name. Locked to add one, and to read.
@@ -56,7 +56,7 @@ struct Counts {
     active_jobs: usize,
     /// Of jobs that wait for machines that they prefer.
     waits: WaitFigures,
-    /// Of jobs that find no room and have plans.
+    /// Counters of backfill.
     backfill: BackfillFigures,
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct SchedulerArgs {
     log: LogArgs,
 }
 
-/// Time for which a process may be silent.
+/// Maximum silence of a process before it loses its lease.
 pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     let bounds = [LEASE_MS_MIN, LEASE_MS_MAX].map(|ms| Duration::from_millis(ms.into()));

@@ -2,6 +2,8 @@
 
 mod cell;
 mod limits;
+#[cfg(test)]
+mod mutated_settings;
 mod settings;
 mod tls;
 mod traces;

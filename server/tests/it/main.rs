@@ -12,6 +12,7 @@
 //! - `backups.rs`: backups under load, restored cells, and rejected restores.
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `fire.rs`: linearizability while replicas are killed, paused, partitioned or overloaded.
+//! - `clocks.rs`: clocks of a server, its agents and its schedulers that jump by hours.
 //! - `secure.rs`: the allowed calls of each role's certificate; `certificates.rs` makes them.
 //! - `revoked.rs`: certificates that are revoked while the cell is served.
 //! - `tenants.rs`: what each role may read and change of its own jobs and of others.
@@ -55,6 +56,7 @@ mod bad_input;
 mod bad_requests;
 mod browser;
 mod certificates;
+mod clocks;
 mod commands;
 mod container;
 mod contexts;

@@ -177,7 +177,7 @@ impl Scheduler {
         assert!(sent.unwrap().success());
     }
 
-    /// Kills it, as the system does that runs out of memory.
+    /// Kills it without warning, like the out-of-memory killer.
     fn kill(mut self) {
         self.process.0.kill().unwrap();
         self.process.0.wait().unwrap();

@@ -86,6 +86,8 @@ fn the_same_file_under_the_same_number_has_the_same_answer() {
     assert_eq!(refused(&cell, line), first);
     assert_eq!(cell.json("job get web")["tasks"]["placed"], 2, "nothing was done twice");
     // The recorded answer stays, whether or not there is room.
+    let why = cell.fails(1, "machine remove m-1");
+    assert!(why.contains("machine m-1 has 2 tasks: drain it"), "{why}");
     cell.ok("machine remove m-2");
     assert_eq!(refused(&cell, line), first);
     let said = cell.fails(1, "txn commit -f other.toml --as ann --id 7");

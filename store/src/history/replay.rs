@@ -10,7 +10,7 @@ use omega_core::Version;
 /// Selection of the entries to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Which {
-    /// Those that are known to be committed.
+    /// Entries known to be committed.
     #[default]
     Committed,
     /// All entries of the log. The last ones may never have been committed, and may have been replaced on other

@@ -138,7 +138,7 @@ impl HardState {
     }
 }
 
-/// The most that a replica may have acknowledged after a sync.
+/// The highest term and index that a replica may have acknowledged after a sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
     /// The end of the log; every entry up to it may have been acknowledged.

@@ -153,4 +153,6 @@ pub enum PeerMessage {
     },
     /// The receiver was removed from the cell, and will not be added again.
     Removed,
+    /// The sender has heard from no leader for a while. It is answered by `Removed` where that is why, and else not at all.
+    Probe,
 }

@@ -229,6 +229,7 @@ impl Replica {
         self.retry_reads();
         self.tick_transfers();
         self.leave_a_bad_disk();
+        self.ask_whether_removed();
     }
 
     /// Handles a message of another replica.
@@ -243,6 +244,7 @@ impl Replica {
         }
         match message {
             PeerMessage::Removed => self.hear_of_removal(from),
+            PeerMessage::Probe => {}
             PeerMessage::Agree(message) if message.from == from => self.receive_message(message),
             PeerMessage::Agree(_) => {}
             PeerMessage::Ask { id, term, ask } => self.take(Sender::Peer(from, id), term, ask),

@@ -18,10 +18,10 @@ use crate::log::{
     WriteError,
 };
 use crate::membership::{Membership, MembershipChange};
-use crate::node;
+use crate::node::{self, Node};
 use crate::snapshot::{LoadError, Meta, SaveError, Snapshots};
 use omega_cellstate::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Position of the first snapshot of all bootstrapped replicas.
@@ -185,41 +185,22 @@ pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartE
         }
     };
     let entries = entries_after(&mut *log, base, &directory)?;
-    let id = directory.identity().replica;
-    let alone = agreed.membership.voters.iter().eq([&id]) && !agreed.membership.is_joint();
-    let doubt = match (log.doubt(), settings.torn_tail) {
-        (Some(_), TornTail::Forgive) => {
-            log.forgive()?;
-            None
-        }
-        (Some(doubt), TornTail::Doubt) if alone => {
-            let (promised, last) = (doubt.last.index, log.bounds().last.index);
-            return Err(StartError::TornTail { path: directory.path().to_owned(), promised, last });
-        }
-        (Some(doubt), TornTail::Doubt) => {
-            // A term and a vote are adopted even if they were not durable, which does no harm.
-            let hard_state = log.hard_state().joined(doubt.hard_state);
-            log.append(&Batch { entries: Vec::new(), hard_state: Some(hard_state) })?;
-            log.sync()?;
-            log.doubt().map(|doubt| doubt.last)
-        }
-        (None, _) => None,
-    };
-    if let Some(Position { index, term }) = doubt {
-        let (path, last) = (directory.path().display(), log.bounds().last.index);
-        tracing::warn!(
-            %path, %last, promised = %index, term = term.0,
-            "the log may have lost its end: this replica elects nobody who has less than it may have acknowledged"
-        );
+    if log.doubt().is_some() && settings.torn_tail == TornTail::Forgive {
+        log.forgive()?;
     }
-    let node = node::Start {
-        id,
+    let doubt = log.doubt();
+    let known = log.hard_state();
+    let mut node = node::Start {
+        id: directory.identity().replica,
         base,
         membership: agreed.membership,
-        hard_state: log.hard_state(),
+        hard_state: doubt.map_or(known, |doubt| known.joined(doubt.hard_state)),
         entries,
-        doubt,
+        doubt: doubt.map(|doubt| doubt.last),
     };
+    if doubt.is_some() {
+        node.doubt = begin_in_doubt(&mut *log, &node, settings.node, directory.path())?;
+    }
     let mut cell = cell;
     cell.keep_history(settings.history_bytes);
     let start = super::Start { node, cell, fingerprint: agreed.fingerprint };
@@ -229,6 +210,52 @@ pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartE
         files: FileWorker::new(snapshots),
         directory,
     })
+}
+
+/// Records the term and vote of a log that may have lost its end, and returns the position up to which entries may be
+/// missing, if any are. A term and a vote are remembered without harm, whether they were safe or not.
+///
+/// # Errors
+/// If no other voter can have what is missing. A term and a vote alone count, too: with them the commit index was lost, and
+/// so, it may be, the change that added another voter.
+fn begin_in_doubt(
+    log: &mut dyn LogEngine,
+    node: &node::Start,
+    settings: node::Settings,
+    path: &Path,
+) -> Result<Option<Position>, StartError> {
+    let last = log.bounds().last.index;
+    if becomes_alone(node, settings) {
+        let promised = node.doubt.map_or(last, |doubt| doubt.index);
+        return Err(StartError::TornTail { path: path.to_owned(), promised, last });
+    }
+    log.append(&Batch { entries: Vec::new(), hard_state: Some(node.hard_state) })?;
+    log.sync()?;
+    let doubt = log.doubt().map(|doubt| doubt.last);
+    if let Some(Position { index, term }) = doubt {
+        tracing::warn!(
+            path = %path.display(), %last, promised = %index, term = term.0,
+            "the log may have lost its end: this replica elects nobody who has less than it may have acknowledged"
+        );
+    }
+    Ok(doubt)
+}
+
+/// Whether a replica is the only voter once it has applied all entries that it knows to be committed. The membership of
+/// the snapshot does not tell: voters may have come and gone since.
+fn becomes_alone(start: &node::Start, settings: node::Settings) -> bool {
+    let mut node = Node::new(start.clone(), settings);
+    while let Some(effects) = node.effects() {
+        for entry in &effects.committed {
+            if entry.kind == EntryKind::Membership
+                && let Ok(change) = MembershipChange::from_bytes(&entry.data)
+            {
+                node.apply_change(&change);
+            }
+            node.applied(entry.position.index);
+        }
+    }
+    node.is_alone()
 }
 
 fn snapshots_of(directory: &Directory) -> Result<Arc<Snapshots>, StartError> {

@@ -1,6 +1,6 @@
 //! Stops of a replica: reasons, remedies, and removal from the cell.
 
-use super::{Again, Answer, Replica};
+use super::{Again, Answer, PeerMessage, Replica};
 use crate::codec::CodecError;
 use crate::log::{LogIndex, ReplicaId};
 use crate::node::MessageError;
@@ -72,7 +72,21 @@ impl Replica {
         }
     }
 
-    /// Accepts no more requests, because the state of a removed replica is outdated.
+    /// Asks the voters, at intervals of silence, whether this replica was removed. A learner asks for no votes, so that it
+    /// sends nothing else that they could answer.
+    pub(super) fn ask_whether_removed(&mut self) {
+        let patience = 2 * self.settings.node.election_ticks as u64;
+        let silence = self.ticks.saturating_sub(self.heard);
+        let members = self.node.membership();
+        let is_learner = members.learners.contains(&self.node.id());
+        if self.removed || !is_learner || silence == 0 || !silence.is_multiple_of(patience) {
+            return;
+        }
+        let probes = members.voters.iter().map(|voter| (*voter, PeerMessage::Probe));
+        self.output.messages.extend(probes);
+    }
+
+    /// Accepts no more requests: the state of a removed replica gets ever staler.
     fn note_removed(&mut self, by: ReplicaId) {
         if self.removed {
             return;

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
 
 fn memory_max(target: Target) -> usize {
     match target {
-        Target::Tables | Target::Swf => MACHINES_MEMORY_MAX,
+        Target::Tables | Target::Swf | Target::Openb => MACHINES_MEMORY_MAX,
         _ => MEMORY_MAX,
     }
 }

@@ -1,4 +1,5 @@
-//! Whether replicas agree: with what was agreed on and promised all along, and with each other after all faults.
+//! Agreement of replicas: with the agreed log and their promises during a run, and with each other
+//! after all faults.
 
 use super::client::Client;
 use super::host::Host;
@@ -9,7 +10,7 @@ use omega_store::replica::FIRST;
 use std::collections::{BTreeSet, VecDeque};
 
 impl World {
-    /// Compares what a replica found on its disk with what it has promised.
+    /// Compares the content of a replica's disk with its promises.
     pub(super) fn remembers(&mut self, host: usize) -> Result<(), String> {
         let one = &self.hosts[host];
         let Some(running) = &one.running else { return Ok(()) };
@@ -19,7 +20,7 @@ impl World {
         if known { self.promises.remembers(running.replica.node(), bound) } else { Ok(()) }
     }
 
-    /// Compares the state of a replica with what was agreed on.
+    /// Compares the state of a replica with the agreed state.
     pub(super) fn compare(&mut self, host: usize) -> Result<(), String> {
         let one = &self.hosts[host];
         let Some(running) = &one.running else { return Ok(()) };
@@ -27,7 +28,7 @@ impl World {
         let fingerprint = running.replica.fingerprint();
         let state = running.replica.applied().lock();
         let index = state.position.index;
-        // One that has just joined has nothing yet.
+        // A replica that has just joined has no state yet.
         if index < FIRST.index {
             return Ok(());
         }
@@ -36,7 +37,7 @@ impl World {
         members.map_err(|error| format!("{}: {error}", one.id))
     }
 
-    /// Audits what each replica has.
+    /// Audits the cell of each replica.
     pub(super) fn audit(&self) -> Result<(), String> {
         for host in &self.hosts {
             let Some(running) = &host.running else { continue };
@@ -49,7 +50,7 @@ impl World {
         Ok(())
     }
 
-    /// The replicas that must agree in the end: those that the newest state names.
+    /// The replicas that must agree at the end: the members in the newest state.
     pub(super) fn members(&self) -> VecDeque<usize> {
         let newest = self.hosts.iter().filter_map(|host| host.running.as_ref());
         let newest = newest.max_by_key(|running| running.replica.applied().lock().position.index);
@@ -59,8 +60,8 @@ impl World {
         (0..self.hosts.len()).filter(is_member).collect()
     }
 
-    /// Whether all members that run know the same members. Where only the leader knows of a promotion, its loss leaves
-    /// the others with the voters of before, of which it may be half.
+    /// Whether all running members have the same membership. If only the leader knows of a
+    /// promotion, its loss leaves the others with the former voters, of which it may be half.
     pub(super) fn members_agree(&self) -> bool {
         let members = self.members();
         let running = members.iter().filter_map(|host| self.hosts[*host].running.as_ref());
@@ -69,7 +70,7 @@ impl World {
         known.all(|one| Some(one) == first)
     }
 
-    /// Whether the voters that each running member knows are a majority without some replicas.
+    /// Whether the voters in each running member's membership are a majority without some replicas.
     pub(super) fn voters_can_spare(&self, hosts: &[usize]) -> bool {
         let spared: Vec<ReplicaId> = hosts.iter().map(|host| self.hosts[*host].id).collect();
         let is_majority = |voters: &BTreeSet<ReplicaId>| {
@@ -84,8 +85,8 @@ impl World {
         })
     }
 
-    /// Whether all faults are over and forgotten: every member has the same state, which is all that
-    /// was agreed on, and nobody waits.
+    /// Whether all faults are over and recovered from: every member has the same state, with all
+    /// agreed commands, and no client waits.
     pub(super) fn agree(&self) -> bool {
         let members = self.members();
         let last = self.truth.last();
@@ -97,14 +98,14 @@ impl World {
         idle && !members.is_empty() && members.iter().all(|host| at(*host) == Some(last))
     }
 
-    /// Whether a replica is down for good, or for now, when all faults are over: then the operator says of torn logs
-    /// that they are no more than torn.
+    /// Whether a replica is down, for good or for now, when all faults are over. Then the operator
+    /// confirms that torn logs are only torn.
     pub(super) fn is_one_lost(&self) -> bool {
         self.calm && self.hosts.iter().any(|host| host.gone || host.kept_down)
     }
 
-    /// Takes the power of a minority of the members, where the others can do without it: no disk is damaged, and
-    /// nothing is left to do for the operator.
+    /// Cuts the power of a minority of the members, if the others can continue without it. No disk
+    /// is damaged, and the operator has nothing to do.
     pub(super) fn keep_minority_down(&mut self) -> Result<(), String> {
         let members = self.members();
         let sound = self.hosts.iter().all(|host| !host.gone && !host.rotten);

@@ -1,17 +1,17 @@
-//! The checker of histories: the answers to clients against the agreed log.
+//! The checker of histories: compares clients' answers with the agreed log.
 //!
-//! Each answer carries the version of the cell that it is true of, so no search is needed: the agreed
-//! commands are applied once more, in order, to a cell of the checker's own, and each answer is
-//! compared with what that cell says at its place. Then the places are compared with the clock.
+//! Each answer has the version of the cell to which it belongs, so no search is needed. The checker
+//! applies the agreed commands in order to its own cell, and compares each answer with that cell's
+//! answer at the same version. Then it compares the order of versions with the times of calls.
 //!
-//! 1. A transaction is taken at most once: all further copies of it get the first one's answer.
-//! 2. What a client was told, it was told of something that was agreed on, with that very outcome;
-//!    or it is a refusal, and a cell of the version that it names refuses the same.
-//! 3. What a client was told was not done, is not among what was agreed on.
-//! 4. Whatever was asked after something was answered comes after it.
-//! 5. A read sees at least what was answered before it was asked; neither it nor a refusal sees what
-//!    was asked only after it was answered.
-//! 6. Whatever was agreed on, somebody asked for, as often.
+//! 1. A transaction is applied at most once: all further copies get the first one's answer.
+//! 2. Each answer belongs to an agreed command and its outcome; or it is a rejection, and a cell of
+//!    the version in it rejects the same.
+//! 3. A command that was answered as not executed is not among the agreed ones.
+//! 4. A command sent after another one's answer comes after that one in the log.
+//! 5. A read includes everything answered before it was sent. Neither a read nor a rejection
+//!    includes anything sent after its answer.
+//! 6. Every agreed command was sent by a client, equally often.
 
 use super::truth::{Done, Truth};
 use omega_cellstate::Cell;
@@ -19,13 +19,13 @@ use omega_core::{Command, Commit, Kinds, Outcome, Rejection, Transaction, Transa
 use omega_store::codec;
 use std::collections::BTreeMap;
 
-/// The earliest time that the clock of a replica shows; clients that ask for an `Expire` begin far before it.
+/// The earliest time of a replica's clock. Times in clients' `Expire` commands begin far before it.
 const CLOCK_MS_MIN: u64 = 9_000_000_000;
 
 /// Result of a request that a client learned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing yet, or that nobody knows.
+    /// No answer yet, or the answer that the outcome is unknown.
     Unknown,
     /// Nothing was done.
     NotDone,
@@ -46,7 +46,7 @@ pub struct Asked {
     pub fate: Fate,
 }
 
-/// A read that saw all that was answered before.
+/// A read, and everything answered before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
     /// When it was asked for.
@@ -57,7 +57,7 @@ pub struct Read {
     pub version: Version,
 }
 
-/// All that clients did and learned.
+/// All calls of clients and their answers.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// Commands.
@@ -66,7 +66,7 @@ pub struct History {
     pub reads: Vec<Read>,
 }
 
-/// Compares what clients were told with what was agreed on.
+/// Compares clients' answers with the agreed commands.
 ///
 /// # Errors
 /// The first difference.
@@ -97,10 +97,10 @@ pub fn check_against(history: &History, done: &[Done], kinds: &Kinds) -> Result<
     check_future(history, &refusals, done)
 }
 
-/// Where each transaction was first taken.
+/// Position at which each transaction was first applied.
 type Places = BTreeMap<TransactionId, usize>;
 
-/// Applies what was agreed on once more.
+/// Applies the agreed commands to a new cell.
 fn replay(done: &[Done], kinds: &Kinds) -> Result<Places, String> {
     let mut cell = Cell::new(kinds.clone());
     let mut places = Places::new();
@@ -135,7 +135,7 @@ enum Place {
     Nowhere,
 }
 
-/// Finds what was agreed on for what a client asked.
+/// Finds the agreed command for a client's call.
 fn place_of(
     asked: &Asked,
     done: &[Done],
@@ -145,7 +145,7 @@ fn place_of(
     let at = match &asked.command {
         Command::Commit(txn) => places.get(&txn.id).copied(),
         command => {
-            // Nothing names it, so it is the first one that fits.
+            // Its answer has no version, so the first matching command counts.
             let fits = |at: &usize| {
                 let answered = match &asked.fate {
                     Fate::Answered(outcome) => done[*at].outcome == *outcome,
@@ -158,7 +158,7 @@ fn place_of(
     };
     match (&asked.fate, at) {
         (Fate::Unknown, Some(at)) => {
-            // It was done, but may also be somebody else's.
+            // It was executed, but another client may have sent an equal command.
             if matches!(asked.command, Command::Commit(_)) {
                 return Ok(Place::At(at));
             }
@@ -230,7 +230,7 @@ fn check_refusal(cell: &mut Cell, txn: &Transaction, commit: &Commit) -> Result<
     }
 }
 
-/// Whether what was asked after something was answered comes after it.
+/// Whether commands sent after another one's answer come after it.
 fn check_order(placed: &[(&Asked, usize)]) -> Result<(), String> {
     let mut by_start: Vec<_> = placed.to_vec();
     by_start.sort_by_key(|(asked, _)| asked.invoked);
@@ -243,7 +243,7 @@ fn check_order(placed: &[(&Asked, usize)]) -> Result<(), String> {
         while let Some((_, before)) = ended.next_if(|(one, _)| one.completed < asked.invoked) {
             latest = latest.max(Some(*before));
         }
-        // Only transactions are surely what was asked for.
+        // Only transactions are certainly the client's own.
         let own = matches!(asked.command, Command::Commit(_));
         if own && latest.is_some_and(|latest| latest > at) {
             return Err(format!(
@@ -254,7 +254,7 @@ fn check_order(placed: &[(&Asked, usize)]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether each read sees what was answered before.
+/// Whether each read includes everything answered before it was sent.
 fn check_reads(reads: &[Read], placed: &[(&Asked, usize)], done: &[Done]) -> Result<(), String> {
     let mut by_start = reads.to_vec();
     by_start.sort_by_key(|read| read.invoked);
@@ -278,7 +278,7 @@ fn check_reads(reads: &[Read], placed: &[(&Asked, usize)], done: &[Done]) -> Res
     Ok(())
 }
 
-/// Whether somebody asked for what was agreed on.
+/// Whether a client has sent each agreed command.
 fn check_asked(history: &History, done: &[Done]) -> Result<(), String> {
     let mut asked: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
     for one in history.asked.iter().filter(|one| one.fate != Fate::NotDone) {
@@ -292,7 +292,7 @@ fn check_asked(history: &History, done: &[Done]) -> Result<(), String> {
             }
             return Err(format!("command {at} was not asked for, or not as often: {one:?}"));
         };
-        // A transaction may come again and again.
+        // A transaction may occur several times.
         if !matches!(one.command, Command::Commit(_)) {
             *left -= 1;
         }
@@ -300,19 +300,20 @@ fn check_asked(history: &History, done: &[Done]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a leader may have put a command in the log by itself: it tells the cell the time by its clock.
+/// Whether a leader may have put a command in the log on its own: leaders set the cell's time by
+/// their clocks.
 fn is_of_clock(command: &Command) -> bool {
     matches!(command, Command::Expire { now_ms } if *now_ms >= CLOCK_MS_MIN)
 }
 
-/// Tells commands apart.
+/// A key that identifies a command.
 fn name_of(command: &Command) -> Result<Vec<u8>, String> {
     let mut name = Vec::new();
     codec::encode(command, &mut name).map_err(|error| error.to_string())?;
     Ok(name)
 }
 
-/// Whether nobody was told of a version that nobody had asked for yet.
+/// Whether no answer has a version with commands that were sent only later.
 fn check_future(
     history: &History,
     refusals: &[(&Asked, Commit)],

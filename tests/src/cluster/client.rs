@@ -1,7 +1,7 @@
-//! A client of the cell: a scheduler with a view, and an operator now and then.
+//! A client of the cell: a scheduler with a view, and sometimes an operator.
 //!
-//! It asks one replica, waits, and asks again where nothing was done or nobody knows, as the library's
-//! own handle does. It may go to another replica in between.
+//! It sends a call to one replica and waits. If the call was not executed or its outcome is
+//! unknown, it repeats it, like the library's own handle, perhaps at another replica.
 
 use super::checker::{Asked, Fate, History, Read};
 use super::plan::Micros;
@@ -15,7 +15,7 @@ use omega_core::{
 use omega_store::log::ReplicaId;
 use omega_store::replica::{Answer, Applied, Ask, AskId};
 
-/// Interval at which a client asks before it gives up: some have no patience.
+/// Number of tries before a client gives up; some give up early.
 const TRIES: [usize; 4] = [1, 3, 12, 12];
 
 /// Request that a client waits for.
@@ -42,7 +42,7 @@ pub struct Client {
     /// Request that it waits for.
     pub pending: Option<Pending>,
     generator: Generator,
-    /// The replica that it asks.
+    /// The replica to which it sends calls.
     pub home: ReplicaId,
     /// Its view of that replica, in that life.
     view: Option<(ReplicaId, u64, View)>,
@@ -63,7 +63,7 @@ impl Client {
         }
     }
 
-    /// Chooses what to ask for next.
+    /// Chooses the next call.
     pub fn choose(&mut self, now: Micros, reads: usize, world: (&Cell, &Truth), dice: &mut Dice) {
         let (cell, truth) = world;
         let command = match dice.below(100) {
@@ -88,7 +88,7 @@ impl Client {
         }
     }
 
-    /// A few claims, most of which make sense.
+    /// A few claims, most of them valid.
     fn transaction(&mut self, cell: &Cell, truth: &Truth, dice: &mut Dice) -> Command {
         let machines: Vec<_> =
             cell.machines().map(|machine| (machine.id, machine.sequence)).collect();
@@ -133,8 +133,8 @@ impl Client {
         })
     }
 
-    /// An answer came; or with `None`, none came in time, or its replica is no more. The answer is
-    /// whether it is done.
+    /// Handles an answer, or `None` after a timeout or the end of its replica. Returns whether the
+    /// call is finished.
     pub fn answered(&mut self, now: Micros, answer: Option<Answer>, history: &mut History) -> bool {
         let Some(mut pending) = self.pending.take() else { return true };
         pending.at = None;
@@ -155,7 +155,7 @@ impl Client {
             Some(Answer::Again(_)) if !pending.doubt => {
                 self.close(pending, now, Fate::NotDone, history);
             }
-            // What may be done twice without harm is asked for again.
+            // Calls that may be executed twice without harm are repeated.
             Some(Answer::Unknown) | None if is_commit && pending.tries > 0 => {
                 pending.doubt = true;
                 if omega_cellstate::planted!(RetryUnderNewId)
@@ -213,7 +213,7 @@ impl Client {
     }
 }
 
-/// Whether a view says of each machine what the cell says.
+/// Whether a view has the cell's state of each machine.
 fn compare(view: &View, cell: &Cell) -> Result<(), String> {
     if view.version() != cell.version() {
         return Err(format!("a view has {}, the cell {}", view.version(), cell.version()));

@@ -13,7 +13,7 @@ const BEGIN_MS: u64 = 10_000_000_000;
 /// The furthest that a clock of the cell's time is put, in milliseconds.
 const JUMP_MS_MAX: usize = 3_600_000;
 
-/// The most ticks that come at once: several election timeouts.
+/// Maximum number of ticks at once: several election timeouts.
 const TICKS_AT_ONCE_MAX: usize = 60;
 
 /// The clock of one host.
@@ -21,7 +21,7 @@ const TICKS_AT_ONCE_MAX: usize = 60;
 pub struct Clock {
     /// The time between two ticks.
     pub tick: Micros,
-    /// By how much the cell's time differs, in milliseconds.
+    /// Difference of the cell's time, in milliseconds.
     offset_ms: i64,
 }
 
@@ -32,7 +32,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock at a rate of its own.
+    /// A clock with its own rate.
     #[must_use]
     pub fn drifting(dice: &mut Dice) -> Clock {
         let tick = TICK / 2 + dice.below(3 * TICK as usize / 2) as Micros;
@@ -52,7 +52,7 @@ impl Clock {
 }
 
 impl World {
-    /// Sets the clocks, and lets the first of them jump some time later.
+    /// Sets the clocks, and makes the first of them jump some time later.
     pub(super) fn wind_clocks(&mut self) {
         if let Clocks::Wrong(every) = self.plan.clocks {
             self.hosts

@@ -1,8 +1,8 @@
-//! The checker of histories, checked: what went right is damaged in every way that we can think of,
-//! and it must notice each.
+//! Tests the checker of histories: damages correct histories in many ways, each of which the
+//! checker must detect.
 //!
-//! Each damage is done to several places of recorded runs, of the simulation or of processes; the run
-//! itself must pass.
+//! Each damage is applied at several places of recorded runs, of the simulation or of processes.
+//! The undamaged run must pass.
 
 use super::checker::{Asked, Fate, History, check_against};
 use super::run_with_history;
@@ -42,7 +42,7 @@ impl Run {
         check_against(&self.history, &self.done, &self.kinds)
     }
 
-    /// Where the `n`th command was applied for which this holds.
+    /// Position of the `n`th command with this property.
     fn find(&self, n: usize, holds: impl Fn(&Run, usize) -> bool) -> Option<usize> {
         (0..self.done.len()).filter(|at| holds(self, *at)).nth(n)
     }
@@ -62,8 +62,9 @@ impl Run {
         self.history.asked.iter().position(|asked| took && same(asked) && answered(asked))
     }
 
-    /// The `n`th transaction that took something and was answered: its place, and who asked. One that was
-    /// sent twice is in the log twice, and without the first the second does what it did: it is left out.
+    /// The `n`th answered transaction that changed something: its position, and its call.
+    /// Transactions that were sent twice are excluded: they are in the log twice, and without the
+    /// first copy the second has its effect.
     fn taken(&self, n: usize) -> Option<(usize, usize)> {
         let at = self.find(n, |run, at| run.asker(at).is_some() && run.is_there_once(at))?;
         Some((at, self.asker(at)?))
@@ -79,7 +80,7 @@ impl Run {
         self.done.iter().filter(|one| id(one) == mine).count() == 1
     }
 
-    /// The `n`th transaction that was refused and is nowhere in the log.
+    /// The `n`th transaction that was rejected and is not in the log.
     fn refused(&mut self, n: usize) -> Option<(&mut Transaction, &mut Commit)> {
         let done = &self.done;
         let agreed = |txn: &Transaction| {
@@ -99,8 +100,8 @@ impl Run {
         refusals.nth(n)
     }
 
-    /// The `n`th command that registers or submits something, and was answered: its place, and who
-    /// asked. Its answer is like no other.
+    /// The `n`th answered command that registers or submits something: its position, and its call.
+    /// Its answer is unique.
     fn unique(&self, n: usize) -> Option<(usize, usize)> {
         let mut pairs = (0..self.done.len()).filter_map(|at| {
             let outcome = &self.done[at].outcome;
@@ -134,10 +135,10 @@ impl Run {
     }
 }
 
-/// A damage: does it to the `n`th place, or says that there are not so many.
+/// Damages the `n`th place. `None` if there are fewer places.
 type Damage = fn(&mut Run, usize) -> Option<()>;
 
-/// Damage to what was agreed on.
+/// Damage to the agreed log.
 const IN_THE_LOG: &[(&str, Damage)] = &[
     ("an acknowledged transaction is lost", |run, n| {
         let (at, _) = run.taken(n)?;
@@ -233,7 +234,7 @@ const IN_THE_LOG: &[(&str, Damage)] = &[
     }),
 ];
 
-/// Damage to what clients say.
+/// Damage to clients' answers.
 const IN_WHAT_WAS_TOLD: &[(&str, Damage)] = &[
     ("nobody has asked for a transaction", |run, n| {
         let (_, asker) = run.taken(n)?;
@@ -351,7 +352,7 @@ const IN_WHAT_WAS_TOLD: &[(&str, Damage)] = &[
     ("a refusal leaves out a claim", |run, n| run.refused(n)?.1.conflicts.pop().map(|_| ())),
 ];
 
-/// Damage to what was read.
+/// Damage to reads.
 const IN_WHAT_WAS_READ: &[(&str, Damage)] = &[
     ("a read is stale", |run, n| {
         let mut stale = Vec::new();
@@ -393,10 +394,10 @@ const IN_WHAT_WAS_READ: &[(&str, Damage)] = &[
     }),
 ];
 
-/// Does every damage to some places of some runs. The answer is to how many.
+/// Applies every damage to some places of some runs. Returns the number of damages.
 ///
 /// # Errors
-/// What the checker did not notice, or could not be done anywhere.
+/// A damage that the checker did not detect, or that had no place.
 pub fn damage_all(runs: &[Run]) -> Result<usize, String> {
     let mut total = 0;
     for (what, damage) in IN_THE_LOG.iter().chain(IN_WHAT_WAS_TOLD).chain(IN_WHAT_WAS_READ) {

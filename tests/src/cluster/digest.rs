@@ -1,8 +1,8 @@
-//! A hash of all that happened in a run, so that two runs of a seed can be compared by one number: in one
-//! process, in two, on two machines.
+//! A hash of all events of a run, to compare two runs of a seed by one number: in one process, in
+//! two, or on two machines.
 //!
-//! All that a replica wants done goes into it, byte by byte and with its time; in the end what the disks were
-//! asked for and the states too. So two runs that differ anywhere differ here.
+//! It includes all outputs of replicas, byte by byte and with their times, and at the end the
+//! operations of disks and the states. So any difference of two runs changes the hash.
 
 use super::host::Host;
 use super::plan::Micros;

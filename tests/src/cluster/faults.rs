@@ -48,7 +48,7 @@ impl World {
         done
     }
 
-    /// The power of a host goes, and comes back some time later.
+    /// Cuts the power of a host, which returns some time later.
     pub(super) fn crash(&mut self, host: usize) -> Result<(), String> {
         self.hosts[host].crash(&mut self.dice);
         self.lose(host);
@@ -63,10 +63,11 @@ impl World {
             (key.0, key.1) == (host, life) && *asker == Asker::Operator
         };
         if self.calm && self.waiting.iter().any(by_operator) {
-            // His connection breaks. While faults go on he does not see that, so that the runs of injected bugs stay.
+            // The operator's connection breaks. During faults the operator does not notice, so that
+            // the runs of injected bugs stay the same.
             self.operator.cut_off();
         }
-        // Whoever waits for its answers waits in vain, and finds out in time.
+        // Clients that wait for its answers get none, and time out.
         self.waiting.retain(|(other, old, _), _| (*other, *old) != (host, life));
         let delay = 1_000 + self.dice.below(1_500_000) as Micros;
         self.after(delay, Event::Restart(host));
@@ -99,7 +100,7 @@ impl World {
     fn disk_full(&mut self, host: usize) -> Option<Result<(), String>> {
         let disk = &self.hosts[host].disk;
         disk.set_capacity(Some(disk.used() + self.dice.below(20_000) as u64));
-        // One in three is full until somebody looks after it, when all faults are over.
+        // One in three disks stays full until all faults are over.
         if !self.dice.chance(33) {
             let delay = 200_000 + self.dice.below(2_000_000);
             self.after(delay as Micros, Event::Room(host));
@@ -132,8 +133,8 @@ impl World {
         Some(crashed)
     }
 
-    /// Whether a majority of the members that would be left is sound. What rots on a disk may be found
-    /// much later, and nobody shrinks a cell on purpose until it cannot bear that.
+    /// Whether a majority of the remaining members is sound. Rot on a disk may be found much later,
+    /// and operators keep enough members to bear that.
     fn can_spare(&self, host: usize) -> bool {
         let left: Vec<usize> = self.members().into_iter().filter(|other| *other != host).collect();
         let sound = left.iter().filter(|host| !self.hosts[**host].rotten).count();
@@ -148,7 +149,7 @@ impl World {
         }
         let id = self.hosts[host].id;
         match self.dice.below(5) {
-            // A mistake of the operator, or the return of one that was thought lost.
+            // An operator's error, or the return of a replica that was considered lost.
             4 => self.operator.add_again(id),
             0 if members.len() < 5 => self.operator.add(),
             1 if members.len() > 2 && members.contains(&host) && self.can_spare(host) => {
@@ -173,7 +174,7 @@ impl World {
         if !(one.failing && of_disk) {
             return Err(format!("{} stopped: {why}", one.id));
         }
-        // Whoever starts it again finds what the disk has.
+        // A restart finds the content of the disk.
         if self.dice.chance(50) {
             self.hosts[host].crash(&mut self.dice);
         }
@@ -228,7 +229,7 @@ impl World {
             let one = &mut self.hosts[host];
             one.disk.set_capacity(None);
             if std::mem::take(&mut one.paused_until) > self.now {
-                // What its log has to write does not wait for the end of the pause.
+                // Writes of its log do not wait for the end of the pause.
                 let life = one.life;
                 self.after(0, Event::LogWork(host, life));
             }
@@ -245,8 +246,9 @@ impl World {
         self.forgive_torn_tails()
     }
 
-    /// Where a replica is lost for good, those whose log was torn wait for it in vain: when all else is over, the
-    /// operator, who knows that their disks are sound, starts them again and says so.
+    /// If a replica is lost for good, replicas with torn logs wait for it in vain. When everything
+    /// else is over, the operator, who knows that their disks are sound, restarts them with a
+    /// confirmation.
     pub(super) fn forgive_torn_tails(&mut self) -> Result<(), String> {
         let lost = self.is_one_lost();
         let torn = (0..self.hosts.len()).filter(|host| lost && self.hosts[*host].is_torn());
@@ -269,8 +271,8 @@ fn name_of(fault: Fault) -> &'static str {
     }
 }
 
-/// Damages records of a log, where damage to any file would mostly hit what nobody reads: a bit
-/// flips, or everything from some place on is zero.
+/// Damages records of a log, because damage to any file would mostly hit unused bytes. A bit flips,
+/// or everything from some offset on becomes zero.
 fn rot_in_log(disk: &SimulatedDisk, dice: &mut Dice) -> String {
     let is_log = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "log");
     let logs: Vec<PathBuf> = disk.files().into_iter().filter(is_log).collect();

@@ -1,4 +1,4 @@
-//! One computer of the run: a disk that outlives what runs on it, and a replica while there is power.
+//! One computer of the run: a disk, and a replica while the computer has power.
 
 use super::clock::Clock;
 use super::plan::Micros;
@@ -26,12 +26,12 @@ const FOLDER: &str = "/replica";
 pub enum Refused {
     /// Its directory cannot be opened.
     Directory(OpenDirectoryError),
-    /// Contents of it is not all that was promised.
+    /// Promises are missing on its disk.
     Start(StartError),
 }
 
 impl Refused {
-    /// Whether the disk was told to fail so.
+    /// Whether the failure was injected.
     #[must_use]
     pub fn is_injected(&self) -> bool {
         let text = match self {
@@ -57,21 +57,21 @@ impl From<StartError> for Refused {
 /// One computer. See the head of the file.
 #[derive(Debug)]
 pub struct Host {
-    /// Which replica it is for.
+    /// Id of its replica.
     pub id: ReplicaId,
     /// Its disk.
     pub disk: SimulatedDisk,
     /// The running replica.
     pub running: Option<Started>,
-    /// Counts its starts, so that what was meant for an earlier one is not taken for this one's.
+    /// Number of its starts, so that events for an earlier start are not applied to this one.
     pub life: u64,
-    /// Stands still until then.
+    /// Time until which it is paused.
     pub paused_until: Micros,
-    /// Whether its disk was damaged, so that it may refuse to start.
+    /// Whether its disk was damaged, so that it may fail to start.
     pub rotten: bool,
-    /// Whether one bit of it was, and nothing else.
+    /// Whether the damage is a single bit.
     pub bit_rot: bool,
-    /// Whether its disk was told to fail, so that its replica may stop.
+    /// Whether disk failures were injected, so that its replica may stop.
     pub failing: bool,
     /// Decision of the operator on a torn end of its log.
     pub torn_tail: TornTail,
@@ -81,13 +81,13 @@ pub struct Host {
     pub kept_down: bool,
     /// Whether its log's thread has something to do.
     pub log_scheduled: bool,
-    /// When its log's thread has done what it does.
+    /// Time at which its log thread is free.
     pub log_free_at: Micros,
     /// Open work of its snapshot thread.
     pub file_jobs: VecDeque<FileJob>,
     /// Size of the segments of its log.
     pub segments: SegmentOptions,
-    /// Up to where its entries were compared.
+    /// Index up to which its entries were compared.
     pub checked: LogIndex,
     /// Its clock.
     pub clock: Clock,
@@ -118,7 +118,7 @@ impl Host {
         }
     }
 
-    /// Makes its folder; a founding replica gets the first state, another one nothing.
+    /// Creates its folder. A founding replica gets the first state, another one nothing.
     pub fn found(&mut self, kinds: &Kinds, founders: Option<&Membership>) {
         let disk = Arc::new(self.disk.clone());
         let origin = Origin { cell: CELL, kinds: kinds.clone() };
@@ -133,7 +133,7 @@ impl Host {
     /// Starts the replica.
     ///
     /// # Errors
-    /// If it refuses.
+    /// If it fails to start.
     pub fn start(&mut self, settings: Settings) -> Result<(), Refused> {
         self.life += 1;
         (self.log_scheduled, self.log_free_at) = (false, 0);
@@ -151,20 +151,20 @@ impl Host {
         Ok(())
     }
 
-    /// The power goes.
+    /// Cuts the power.
     pub fn crash(&mut self, dice: &mut Dice) {
         self.running = None;
         self.disk.crash(dice);
     }
 
-    /// Whether it runs, and may lack the end of its log because a loss of power tore it.
+    /// Whether it runs and may lack the end of its log after a power failure.
     #[must_use]
     pub fn is_torn(&self) -> bool {
         let runs = self.running.as_ref();
         !self.rotten && runs.is_some_and(|running| running.replica.node().doubt().is_some())
     }
 
-    /// Whether it has power and does not stand still.
+    /// Whether it has power and is not paused.
     #[must_use]
     pub fn is_up(&self, now: Micros) -> bool {
         self.running.is_some() && self.paused_until <= now

@@ -9,18 +9,18 @@
 //!                      truth: the same entries, the same state, audited; at the end the history
 //! ```
 //!
-//! All that happens is an event with its time; the next one is always the earliest. Chance comes from
-//! the seed alone, so a run that fails is repeated by its seed, event by event. What runs is what is
-//! shipped: node, replica, log, snapshots, cell.
+//! A run is a sequence of timed events; the next one is always the earliest. All randomness comes
+//! from the seed, so a failed run is repeated by its seed, event by event. It runs the released
+//! code of node, replica, log, snapshots and cell.
 //!
-//! Checked all along: each replica keeps what it has promised (`promises.rs`); applies the same entries
-//! with the same result, and has the state and the members of a cell which no fault touches, also when
-//! it starts again (`truth.rs`); the naive reference at every version, the audit and the hash of the whole state
-//! at every eighth entry and the last; views that follow a replica have its state. At the end all faults
-//! stop, and the replicas, in some runs a majority of them alone at first, must come to agree and take
-//! commands within a bounded time; then the history is checked (`checker.rs`).
+//! Checks during a run: each replica keeps its promises (`promises.rs`). It applies the same
+//! entries with the same results, and has the state and the members of a cell without faults, also
+//! after a restart (`truth.rs`); this uses the naive reference at every version, and the audit and
+//! the hash of the whole state at every eighth entry and the last. Views of a replica have its
+//! state. At the end all faults stop. The replicas, in some runs only a majority at first, must
+//! agree and accept commands within a bounded time; then the history is checked (`checker.rs`).
 //!
-//! That all this finds anything is proven by mistakes made on purpose (`planted.rs`).
+//! Injected bugs prove that these checks find errors (`planted.rs`).
 
 mod agreement;
 pub mod checker;
@@ -65,10 +65,10 @@ const TICK: Micros = 50_000;
 /// Time for which a client waits for one answer.
 const PATIENCE: Micros = 800_000;
 
-/// Time for which a client thinks at most once all faults are over: what is measured then is the replicas.
+/// Maximum think time of clients once all faults are over, because then the replicas are measured.
 const CALM_THINK_MAX: Micros = 20_000;
 
-/// Time that the replicas may take to agree once all faults are over.
+/// Maximum time until the replicas agree once all faults are over.
 const CALM_MAX: Micros = 20_000_000;
 
 /// Events between two looks whether they agree.
@@ -128,15 +128,15 @@ enum Asker {
 /// Runs one seed.
 ///
 /// # Errors
-/// What went wrong.
+/// The first violation.
 pub fn run(seed: u64) -> Result<Report, Violation> {
     run_with_history(seed).map(|(report, ..)| report)
 }
 
-/// Runs one seed, and gives with the report what the checker has looked at.
+/// Runs one seed, and returns the inputs of the checker with the report.
 ///
 /// # Errors
-/// What went wrong.
+/// The first violation.
 pub fn run_with_history(seed: u64) -> Result<(Report, History, Truth), Violation> {
     run_with_plan(seed, |plan| plan.extend(&mut Dice::new(!seed)))
 }
@@ -248,7 +248,7 @@ impl World {
         planted::sober(|| checker::check(&self.history, &self.truth))
     }
 
-    /// Lets something happen in so many microseconds.
+    /// Schedules an event after this many microseconds.
     fn after(&mut self, delay: Micros, event: Event) {
         self.events.insert((self.now + delay, self.next_event), event);
         self.next_event += 1;
@@ -330,7 +330,8 @@ impl World {
                 Ok(())
             }
             Err(Refused::Start(StartError::TornTail { .. })) => {
-                // The disks of cells without another replica do not rot: the operator knows it to be torn.
+                // Disks of single-replica cells do not rot, so the operator knows that a bad log is
+                // only torn.
                 one.torn_tail = TornTail::Forgive;
                 *self.report.faults.entry("torn tail forgiven").or_default() += 1;
                 self.start(host)
@@ -349,8 +350,7 @@ impl World {
         if one.running.is_some() || one.gone || one.kept_down { Ok(()) } else { self.start(host) }
     }
 
-    /// Tells a host's replica something and does what it wants done. One that stands still is told
-    /// later.
+    /// Calls a host's replica, and executes its outputs. A paused replica is called later.
     fn with(&mut self, host: usize, tell: impl FnOnce(&mut Started)) -> Result<(), String> {
         let one = &mut self.hosts[host];
         let Some(running) = one.running.as_mut() else { return Ok(()) };
@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// Compares what a replica has applied.
+    /// Compares the entries that a replica has applied.
     fn look(&mut self, host: usize) -> Result<(), String> {
         let one = &mut self.hosts[host];
         let Some(running) = &one.running else { return Ok(()) };
@@ -390,7 +390,7 @@ impl World {
         }
         let mut index = from.next();
         while index <= to {
-            // What came with a snapshot is not there as entries.
+            // Entries in a snapshot are not in the log.
             if let Some(entry) = replica.node().entry(index) {
                 self.truth.applied(&entry).map_err(|error| format!("{}: {error}", one.id))?;
             }
@@ -430,7 +430,7 @@ impl World {
         compact.into_iter().for_each(|base| running.log.push_compaction(base));
         if (busy || running.log.is_full()) && !one.log_scheduled {
             one.log_scheduled = true;
-            // What comes while the disk is busy shares the next sync.
+            // Writes that arrive while the disk is busy share the next sync.
             let delay =
                 if busy { 10 } else { 200_000 }.max(one.log_free_at.saturating_sub(self.now));
             self.after(delay, Event::LogWork(host, life));
@@ -468,7 +468,7 @@ impl World {
         self.hosts[host].log_free_at = self.now + delay;
         match done {
             Ok(number) => {
-                // While it is full it tries again by itself.
+                // While the disk is full, the replica retries by itself.
                 if full {
                     self.hosts[host].log_scheduled = true;
                     self.after(200_000, Event::LogWork(host, life));
@@ -513,10 +513,10 @@ impl World {
             Some(Asker::Client(client)) => {
                 let one = &mut self.clients[client];
                 if answer == Answer::Again(Again::Removed) {
-                    // It goes on at any other one.
+                    // The client continues at any other replica.
                     one.home = ReplicaId(0);
                 }
-                // An answer to what it gave up is nothing to it.
+                // An answer to an abandoned call is ignored.
                 let host = self.hosts[to.0].id;
                 let expected = one.pending.as_ref().and_then(|pending| pending.at);
                 if expected == Some((host, to.1, to.2)) {

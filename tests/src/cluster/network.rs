@@ -5,7 +5,7 @@ use crate::random::Dice;
 use omega_store::log::ReplicaId;
 use std::collections::BTreeSet;
 
-/// The latest that a late copy comes: after several elections.
+/// Maximum delay of a late copy: several elections.
 const LATE_MAX: usize = 5_000_000;
 
 /// The network; see the head of the file.
@@ -18,7 +18,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// When copies of a message arrive, each so many microseconds from now.
+    /// Arrival delays of the copies of a message, in microseconds.
     pub fn arrivals(
         &self,
         way: (ReplicaId, ReplicaId),

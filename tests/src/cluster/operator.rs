@@ -11,19 +11,19 @@ use std::collections::VecDeque;
 pub struct Operator {
     /// Steps to do, in order.
     todo: VecDeque<Ask>,
-    /// Whether an answer is awaited, and since how many turns.
+    /// Number of turns for which an answer is awaited, if any.
     waiting: Option<usize>,
     /// The highest id that was used.
     pub highest: u64,
-    /// Amount that clients had asked when the faults ended.
+    /// Number of clients' calls at the end of the faults.
     pub asked_before_calm: usize,
-    /// Replicas to be made, before the next change.
+    /// Replicas to create before the next change.
     pub to_make: Vec<ReplicaId>,
-    /// Leader that is to be removed: another one must lead first.
+    /// Leader to remove, which requires another leader first.
     pub leads: Option<ReplicaId>,
 }
 
-/// Turns after which an answer is not awaited any more.
+/// Number of turns after which an answer is no longer awaited.
 const TURNS_MAX: usize = 30;
 
 impl Operator {
@@ -50,13 +50,13 @@ impl Operator {
         self.todo.push_back(Ask::Change(MembershipChange { steps }));
     }
 
-    /// A replica was lost: another one takes its place.
+    /// Replaces a lost replica.
     pub fn replace(&mut self, lost: ReplicaId) {
         self.change(vec![MemberStep::Remove(lost)]);
         self.add();
     }
 
-    /// Adds a replica: first it follows, then it votes.
+    /// Adds a replica, first as a follower, then as a voter.
     pub fn add(&mut self) {
         self.highest += 1;
         let id = ReplicaId(self.highest);
@@ -65,7 +65,7 @@ impl Operator {
         self.change(vec![MemberStep::Promote(id)]);
     }
 
-    /// Adds a replica under an id that was used before, which must be refused.
+    /// Adds a replica with a used id, which must be rejected.
     pub fn add_again(&mut self, id: ReplicaId) {
         self.change(vec![MemberStep::AddLearner(id)]);
     }
@@ -84,12 +84,12 @@ impl Operator {
         self.change(vec![MemberStep::Remove(id)]);
     }
 
-    /// Lets another replica lead.
+    /// Transfers the leadership.
     pub fn transfer(&mut self, to: ReplicaId) {
         self.todo.push_back(Ask::Transfer(to));
     }
 
-    /// Lets another replica lead before all else.
+    /// Transfers the leadership before any other task.
     pub fn transfer_first(&mut self, to: ReplicaId) {
         self.todo.push_front(Ask::Transfer(to));
     }
@@ -107,16 +107,16 @@ impl Operator {
         Some(next)
     }
 
-    /// The replica that was asked is down: there will be no answer.
+    /// The called replica is down, so there will be no answer.
     pub fn cut_off(&mut self) {
         self.waiting = None;
     }
 
-    /// An answer came.
+    /// Handles an answer.
     pub fn answered(&mut self, answer: &Answer) {
         self.waiting = None;
         match answer {
-            // It was done, now or before.
+            // It was done, by this call or before.
             Answer::Changed(Ok(_)) | Answer::Begun => _ = self.todo.pop_front(),
             Answer::Changed(Err(
                 ChangeError::Unknown(_)
@@ -126,7 +126,7 @@ impl Operator {
                 | ChangeError::TooMany
                 | ChangeError::Empty,
             )) => _ = self.todo.pop_front(),
-            // It can be made when others are back, or after what else is to be done.
+            // It may succeed when others are back, or after other tasks.
             Answer::Changed(Err(ChangeError::NoQuorum { .. })) => {
                 let first = self.todo.pop_front();
                 self.todo.extend(first);

@@ -1,92 +1,93 @@
-//! Fault plan of a run, with rates: drawn anew for each seed, so that some runs meet one kind
-//! of fault all the time and others meet all of them now and then.
+//! Fault plan of a run, with rates. It is drawn for each seed, so that some runs have many faults
+//! of one kind and others a few of each kind.
 
 use crate::random::Dice;
 
-/// A moment, in microseconds since the run began.
+/// Time in microseconds since the start of the run.
 pub type Micros = u64;
 
-/// One run.
+/// The plan of one run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Replicas that found the cell.
+    /// Number of founding replicas.
     pub replicas: usize,
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
-    /// Time for which faults happen.
+    /// Duration of the faults.
     pub faulty_for: Micros,
     /// Messages lost, in thousandths.
     pub loss: usize,
-    /// Messages that come twice.
+    /// Duplicated messages.
     pub double: usize,
-    /// Messages of which another copy comes seconds later.
+    /// Messages of which another copy arrives seconds later.
     pub late: usize,
-    /// The longest that a message takes.
+    /// Maximum delay of a message.
     pub delay_max: Micros,
-    /// The longest that a write takes.
+    /// Maximum duration of a write.
     pub disk_max: Micros,
-    /// Time for which a client thinks, at most.
+    /// Maximum pause of a client between calls.
     pub think_max: Micros,
-    /// Entries that a leader has on the way: with few of them requests share entries.
+    /// Maximum number of a leader's unacknowledged entries. If it is small, several requests share
+    /// an entry.
     pub entries_in_flight: usize,
-    /// Ticks after which whoever waits is told that nobody knows.
+    /// Number of ticks after which a waiting client gets an unknown outcome.
     pub answer_ticks: u64,
-    /// Number, of a hundred questions, are reads.
+    /// Percentage of reads among calls.
     pub reads: usize,
-    /// Duration of the segments of logs.
+    /// Size of a log segment.
     pub segment_bytes: u64,
-    /// Part of the damage, of a hundred times, that is in records of the log.
+    /// Percentage of the damage that affects records of the log.
     pub rot_in_log: usize,
-    /// Number of times, of a hundred times, a client goes to another replica than the last time.
+    /// Percentage of calls for which a client switches to another replica.
     pub wander: usize,
-    /// Bytes after which a snapshot is taken.
+    /// Bytes of log entries after which a snapshot is taken.
     pub snapshot_bytes: u64,
-    /// Bytes of entries that are kept beside it.
+    /// Bytes of entries that are kept with the snapshot.
     pub log_keep_bytes: u64,
     /// Mean time between faults.
     pub fault_every: Micros,
     /// Weight of each kind of fault.
     pub weights: [(Fault, usize); 10],
-    /// The longest that a replica stands still.
+    /// Maximum pause of a replica.
     pub pause_max: Micros,
     /// Clock settings of the replicas.
     pub clocks: Clocks,
-    /// Whether, of the replicas, only a majority comes back at first.
+    /// Whether only a majority of the replicas returns at first.
     pub majority_first: bool,
 }
 
 /// Speeds of the replicas' clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clocks {
-    /// As ours does.
+    /// At the right rate and time.
     Right,
-    /// Each at a rate of its own, from half to twice ours; and each is put forward or back by up to an hour now and then,
-    /// on average so often.
+    /// Each clock has its own rate, from half to twice the right one, and jumps by up to an hour;
+    /// this is the mean time between jumps.
     Wrong(Micros),
 }
 
-/// A fault, or something that may show one.
+/// A fault, or an event that may reveal one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The power of one replica goes.
+    /// A replica loses power.
     Crash,
-    /// It goes in the middle of a write.
+    /// A replica loses power during a write.
     CrashInWrite,
-    /// The power of all replicas goes.
+    /// All replicas lose power.
     CrashAll,
     /// Some replicas cannot reach the others, in both directions or in one.
     Partition,
-    /// All reach all again.
+    /// All partitions end.
     Heal,
     /// A write or sync fails.
     DiskError,
-    /// A disk is full, for a while.
+    /// A disk is full for a while.
     DiskFull,
-    /// A replica stands still for a while.
+    /// A replica is paused for a while.
     Pause,
-    /// Something on a disk rots, with the power of its replica gone.
+    /// Data on the disk of a stopped replica rots.
     Rot,
-    /// The replicas change: one more, one less, another leader.
+    /// The membership changes: another replica, one fewer, or another leader.
     Change,
 }
 
@@ -138,8 +139,8 @@ impl Plan {
         }
     }
 
-    /// Adds what is drawn apart, so that the runs of injected bugs stay as they are: clocks that are wrong, longer
-    /// pauses, a majority that comes back alone, and minutes of faults with requests now and then.
+    /// Adds independent draws, so that the runs of injected bugs stay the same: wrong clocks,
+    /// longer pauses, a majority that returns alone, and minutes of faults with few requests.
     pub fn extend(&mut self, dice: &mut Dice) {
         self.pause_max = *dice.pick(&[2_000_000, 2_000_000, 10_000_000]);
         self.clocks =

@@ -1,11 +1,11 @@
-//! Mistakes that are made on purpose: under which faults each shows, and how soon.
+//! Injected bugs: the faults under which each is visible, and how soon it is found.
 //!
-//! A mistake is found if some seed of few fails with it; that the same seed passes without it is part
-//! of the proof.
+//! A bug is found if one of a few seeds fails with it. That the same seed passes without the bug is
+//! part of the proof.
 
 pub use on::{Proof, plan_for, prove, run_with, seeds_of};
 
-/// Runs something as it would be without a planted mistake: what replicas are compared with.
+/// Runs code without the injected bug, for the reference of replicas.
 pub(super) fn sober<T>(run: impl FnOnce() -> T) -> T {
     omega_cellstate::planted::sober(run)
 }
@@ -23,12 +23,12 @@ mod on {
         pub passed: u64,
         /// The failure; `None` if none of the seeds failed.
         pub found: Option<Violation>,
-        /// Failure of the same seed without the mistake, if any.
+        /// Failure of the same seed without the bug, if any.
         pub without: Option<Violation>,
     }
 
-    /// The seeds among which a mistake must be found. Rare is what needs two coincidences: for those,
-    /// seeds were looked for that have them.
+    /// The seeds among which a bug must be found. For bugs that need two coincidences, these are
+    /// seeds that are known to have them.
     #[must_use]
     pub fn seeds_of(bug: Bug) -> Range<u64> {
         match bug {
@@ -42,16 +42,16 @@ mod on {
         }
     }
 
-    /// Runs one seed with a mistake.
+    /// Runs one seed with a bug.
     ///
     /// # Errors
-    /// What went wrong: it was found.
+    /// The violation: the bug was found.
     pub fn run_with(bug: Option<Bug>, plan_of: Bug, seed: u64) -> Result<Report, Violation> {
         let run = || run_with_plan(seed, |plan| plan_for(plan_of, plan));
         with(bug, run).map(|(report, ..)| report)
     }
 
-    /// Looks for a seed that fails with a mistake, and runs it again without.
+    /// Searches for a seed that fails with a bug, and runs it again without the bug.
     #[must_use]
     pub fn prove(bug: Bug) -> Proof {
         for (passed, seed) in (0..).zip(seeds_of(bug)) {
@@ -63,7 +63,7 @@ mod on {
         Proof { passed: seeds_of(bug).count() as u64, found: None, without: None }
     }
 
-    /// Favours the faults under which a mistake shows. Most show under any.
+    /// Favours the faults under which a bug is visible. Most are visible under any.
     pub fn plan_for(bug: Bug, plan: &mut Plan) {
         match bug {
             Bug::FreedEarly | Bug::TornTailKept | Bug::SealNotSynced => writes(plan),
@@ -83,7 +83,7 @@ mod on {
                 plan.snapshot_bytes = 50;
             }
             Bug::RetryJudgedAgain => {
-                // Answers are lost, and what was asked for is asked for again.
+                // Answers are lost, and calls are repeated.
                 (plan.loss, plan.wander, plan.clients) = (200, 50, 6);
                 (plan.replicas, plan.think_max, plan.delay_max) = (3, 5_000, 60_000);
             }
@@ -127,7 +127,7 @@ mod on {
         plan.fault_every = 100_000;
     }
 
-    /// Members that come and go, and leaders that change meanwhile.
+    /// Members that join and leave, and leaders that change meanwhile.
     fn changes(plan: &mut Plan) {
         plan.set_weight(Fault::Change, 60);
         plan.set_weight(Fault::Partition, 10);

@@ -1,31 +1,30 @@
-//! Raft's own rules for replicas, checked as soon as they
-//! are broken, before a client notices.
+//! Raft's rules for replicas. A violation is detected at once, before clients notice it.
 //!
-//! 1. In a term at most one replica leads, and each votes for at most one.
-//! 2. Nobody's term goes back, not even by a loss of power.
-//! 3. Entries that somebody acknowledged are there when it starts again, unless a later leader's took
-//!    their place.
+//! 1. In a term there is at most one leader, and each replica votes for at most one candidate.
+//! 2. The term of a replica never decreases, even after a power failure.
+//! 3. Entries that a replica acknowledged are there after a restart, unless a later leader replaced
+//!    them.
 
 use omega_store::log::{LogIndex, ReplicaId, Term};
 use omega_store::node::{Leadership, Message, MessageKind, Node};
 use std::collections::BTreeMap;
 
-/// The last thing that a replica has promised.
+/// The last promise of a replica.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Promise {
-    /// In which term.
+    /// Term of the promise.
     term: Term,
-    /// Up to where its log is safe.
+    /// Index up to which its log is synced.
     index: LogIndex,
 }
 
 /// Which promises a replica must remember.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
-    /// All.
+    /// All promises.
     Promised,
-    /// Those that were given before the last sync: the end of the log is damaged, and only what was
-    /// written after it tells.
+    /// Promises from before the last sync: the end of the log is damaged, and only later records
+    /// prove them.
     Proven,
 }
 
@@ -39,7 +38,7 @@ pub(super) struct Promises {
 }
 
 impl Promises {
-    /// A replica takes this one for the leader.
+    /// A replica considers this one the leader.
     pub(super) fn leads(&mut self, id: ReplicaId, now: Leadership) -> Result<(), String> {
         if !now.is_leader {
             return Ok(());
@@ -51,7 +50,7 @@ impl Promises {
         }
     }
 
-    /// A replica says something.
+    /// Checks a message that a replica sends.
     pub(super) fn says(&mut self, message: &Message) -> Result<(), String> {
         let (from, term) = (message.from, message.term);
         let promise = match message.kind {
@@ -86,12 +85,13 @@ impl Promises {
         self.promised.get(&id).copied().unwrap_or_default()
     }
 
-    /// A sync came after a promise.
+    /// Records that a sync followed a promise, so that damage at the end of the log does not excuse
+    /// its loss.
     pub(super) fn proves(&mut self, id: ReplicaId, promise: Promise) {
         self.proven.insert(id, promise);
     }
 
-    /// A replica starts again.
+    /// Checks that a restarted replica has kept its promises.
     pub(super) fn remembers(&self, node: &Node, bound: Bound) -> Result<(), String> {
         let id = node.id();
         let promised = match bound {
@@ -99,7 +99,7 @@ impl Promises {
             Bound::Proven => self.proven.get(&id).copied().unwrap_or_default(),
         };
         let term = node.leadership().term;
-        // What it knows that it may lack, it does not forget.
+        // It remembers which entries it may lack.
         let last = node.doubt().map_or(node.last(), |doubt| doubt.index.max(node.last()));
         if term < promised.term {
             return Err(format!("{id} was in term {} and starts in {term}", promised.term));

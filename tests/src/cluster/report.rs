@@ -6,28 +6,28 @@ use std::collections::BTreeMap;
 /// Report of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Entries that were agreed on.
+    /// Number of agreed entries.
     pub entries: u64,
-    /// Commands that clients asked for.
+    /// Number of clients' commands.
     pub asked: usize,
-    /// Faults of each kind.
+    /// Number of faults of each kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// The time in which faults went on. What follows, until all agree, does not count.
+    /// The time with faults, without the time until all agree.
     pub simulated: Micros,
-    /// The longest that replicas took to agree once the faults were over and all had power.
+    /// Longest time until the replicas agreed, after all faults were over and all had power.
     pub recovery_max: Micros,
     /// The seed of that longest recovery.
     pub slowest: u64,
-    /// The longest that a majority alone took to answer all clients.
+    /// Longest time in which a majority alone answered all clients.
     pub majority_max: Micros,
-    /// A hash of all that happened: two runs of a seed have the same.
+    /// A hash of all events: equal for two runs of a seed.
     pub digest: u64,
 }
 
 impl Report {
-    /// Adds what another run was like.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Report) {
         self.events += other.events;
         self.entries += other.entries;
@@ -60,14 +60,14 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// A run that went wrong.
+/// The failure of a run.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Of which seed.
+    /// The seed.
     pub seed: u64,
-    /// When.
+    /// The time.
     pub at: Micros,
-    /// Mistake.
+    /// The violation.
     pub what: String,
 }
 

@@ -1,7 +1,7 @@
 //! The agreed log of the replicas: the entries in order, and the reference cell that applies them.
 //!
-//! The first replica that applies an entry tells what it is; every other one must have the same
-//! there, and after it the same state as our cell, which no fault ever touches.
+//! The first replica that applies an entry defines it. Every other one must apply the same entry,
+//! and then have the same state as the reference cell, which has no faults.
 
 use super::planted;
 use crate::compare::compare_answers;
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 /// compared.
 pub const ENTRIES_BETWEEN: u64 = 8;
 
-/// A command that was applied, and what became of it.
+/// An applied command and its outcome.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// Index of the entry.
@@ -40,7 +40,7 @@ pub struct Truth {
     hashes: BTreeMap<LogIndex, u64>,
     /// The fingerprint of all outcomes after each entry, as the first replica that applied it has it.
     fingerprints: HashMap<LogIndex, u64>,
-    /// All that was applied, in order.
+    /// All applied commands, in order.
     pub done: Vec<Done>,
     cell: Cell,
     reference: Reference,
@@ -55,7 +55,7 @@ impl Truth {
         Truth::sampled(kinds, 1)
     }
 
-    /// Nothing is agreed on; the whole state is hashed and audited only once in so many entries.
+    /// An empty log. The whole state is hashed and audited only once per this number of entries.
     #[must_use]
     pub fn sampled(kinds: &Kinds, between: u64) -> Truth {
         let cell = Cell::new(kinds.clone());
@@ -71,10 +71,10 @@ impl Truth {
         }
     }
 
-    /// The cell was founded with this done already.
+    /// Applies a command that the cell had from its creation.
     ///
     /// # Errors
-    /// If the cell and its reference disagree about it.
+    /// If the reference rejects it, or answers differently.
     pub fn founded_with(&mut self, command: Command) -> Result<(), String> {
         self.do_command(FIRST.index, command)?;
         self.hashes = BTreeMap::from([(FIRST.index, self.cell.state_hash())]);
@@ -87,7 +87,7 @@ impl Truth {
         LogIndex(FIRST.index.0 + self.entries.len() as u64)
     }
 
-    /// The state after the last entry, for those who make commands.
+    /// The state after the last entry, for clients that choose commands.
     #[must_use]
     pub fn reference(&self) -> &Reference {
         &self.reference
@@ -99,10 +99,10 @@ impl Truth {
         &self.cell
     }
 
-    /// A replica has applied an entry.
+    /// Checks an entry that a replica has applied.
     ///
     /// # Errors
-    /// What is wrong with that.
+    /// The first difference.
     pub fn applied(&mut self, entry: &Entry) -> Result<(), String> {
         let index = entry.position.index;
         if index == self.last().next() {
@@ -147,10 +147,10 @@ impl Truth {
         Ok(())
     }
 
-    /// A replica has this state hash after an entry, of those whose states are hashed.
+    /// Compares a replica's state hash after an entry, if the reference was hashed there.
     ///
     /// # Errors
-    /// If it should have another.
+    /// If they differ.
     pub fn compare(&self, index: LogIndex, hash: u64) -> Result<(), String> {
         if index > self.last() {
             return Err(format!("nobody has applied entry {index}"));
@@ -198,10 +198,10 @@ impl Truth {
         Err(format!("after the last entry {} the state is another one", self.last()))
     }
 
-    /// A replica takes these for the members after an entry.
+    /// Checks a replica's membership after an entry.
     ///
     /// # Errors
-    /// If another one takes others for them, or one is among them that was removed before.
+    /// If another replica has a different one, or it contains a removed replica.
     pub fn members(&mut self, index: LogIndex, members: &Membership) -> Result<(), String> {
         let known = self.members.entry(index).or_insert_with(|| members.clone());
         if known != members {

@@ -1,9 +1,9 @@
-//! Contents of one file: what everybody reads, what a loss of power would leave of it at the least,
-//! and the changes between the two.
+//! Contents of one file: the present bytes, the bytes that survive a power cut in any case, and the
+//! changes between them.
 
 use crate::random::Dice;
 
-/// Atomic unit of writing: a write may be torn between any two of them.
+/// Atomic unit of writing: a write may be torn between two sectors.
 const SECTOR: usize = 512;
 
 /// A change that no sync has made safe.
@@ -52,8 +52,8 @@ impl Content {
         }
     }
 
-    /// A sync that failed: each change is safe or is not, and the system takes all for clean, so
-    /// that no later sync makes them safe. What is read may be either.
+    /// A failed sync: each change may be durable or not, and the system considers all of them
+    /// clean, so that no later sync writes them. Reads may return either.
     pub(super) fn fail_sync(&mut self, dice: &mut Dice) {
         self.settle(dice);
         if dice.chance(50) {
@@ -67,7 +67,7 @@ impl Content {
         self.present.clone_from(&self.safe);
     }
 
-    /// The hand of a tester, or of time, in what is safe.
+    /// Changes durable bytes, as rot or a tester would.
     pub(super) fn damage(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
         self.sync();
         change(&mut self.present);

@@ -26,14 +26,15 @@ pub enum Operation {
     Read,
     /// A write, a cut or an allocation: any part of it may be done.
     Write,
-    /// A sync of a file: any part of what was not synced may be safe, and no later sync mends it.
+    /// A sync of a file fails: any part of the unsynced changes may be durable, and no later sync
+    /// repairs this.
     Sync,
     /// A file or folder that is made, renamed or removed: nothing is done.
     Name,
     /// A sync of a folder: nothing is done.
     FolderSync,
-    /// Whatever comes that is no read: it is begun, and then the power is gone. Everything fails
-    /// until [`super::SimulatedDisk::crash`].
+    /// Any operation except a read begins, and then the power fails. Everything fails until
+    /// [`super::SimulatedDisk::crash`].
     PowerCut,
 }
 
@@ -42,15 +43,15 @@ pub enum Operation {
 pub(super) enum Fate {
     Fine,
     Fails,
-    /// It is done as far as anything unsynced is, and nobody hears of it.
+    /// The power fails during the operation: its change is unsynced, and it returns no result.
     PowerGoes,
 }
 
-/// The faults that are still to come.
+/// Pending faults.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
     pub(super) counts: Counts,
-    /// Each with how many operations of its kind come first.
+    /// Faults, each with the number of operations of its kind before it.
     waiting: Vec<(Operation, u64)>,
     pub(super) no_power: bool,
 }
@@ -65,7 +66,7 @@ impl Faults {
         self.no_power = false;
     }
 
-    /// Counts an operation and tells its fate.
+    /// Counts an operation and returns its fate.
     pub(super) fn next(&mut self, operation: Operation) -> io::Result<Fate> {
         if self.no_power {
             return Err(injected());

@@ -89,15 +89,7 @@ impl InterposedDisk {
     pub fn new(folder: &Path, state: &Path) -> io::Result<InterposedDisk> {
         fs::create_dir_all(folder)?;
         fs::create_dir_all(state)?;
-        let (source, library) = (state.join("interposed.c"), state.join("interposed.so"));
-        fs::write(&source, include_str!("interposed.c"))?;
-        let mut compiler = Command::new("cc");
-        compiler.args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
-        let said = compiler.output()?;
-        if !said.status.success() {
-            let why = String::from_utf8_lossy(&said.stderr).into_owned();
-            return Err(io::Error::other(format!("cc cannot compile interposed.c: {why}")));
-        }
+        let library = compile(include_str!("interposed.c"), state, "interposed")?;
         Ok(InterposedDisk { folder: folder.canonicalize()?, state: state.canonicalize()?, library })
     }
 
@@ -206,6 +198,23 @@ impl InterposedDisk {
         }
         Ok(())
     }
+}
+
+/// Compiles a library for `LD_PRELOAD`, in a folder and under a name.
+///
+/// # Errors
+/// If the C compiler (`cc`) fails.
+pub(crate) fn compile(code: &str, folder: &Path, name: &str) -> io::Result<PathBuf> {
+    let (source, library) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
+    fs::write(&source, code)?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
+    let said = compiler.output()?;
+    if !said.status.success() {
+        let why = String::from_utf8_lossy(&said.stderr).into_owned();
+        return Err(io::Error::other(format!("cc cannot compile {name}.c: {why}")));
+    }
+    library.canonicalize()
 }
 
 /// Puts back what a change of a file replaced, but for its first `torn` bytes.

@@ -1,4 +1,5 @@
-//! A whole disk in memory that fails, forgets and rots on demand: the same seed, the same faults.
+//! A disk in memory that fails, loses unsynced data and rots on demand. Equal seeds give equal
+//! faults.
 //!
 //! ```text
 //!             write ──▶ ┌─────────┐ ── sync ────────▶ ┌──────┐
@@ -7,12 +8,11 @@
 //!                            └── changes between them: each kept, lost or torn by the dice
 //! ```
 //!
-//! What a crash leaves is what a real system may leave and no more: of the writes that were not
-//! synced any may be there, wholly or in part, later ones without earlier ones; a name that its
-//! folder was not synced for may be missing however often the file was; a rename is done or not.
-//! Every handle of before the crash is dead.
+//! A crash leaves only what a real system may leave. Any of the unsynced writes may remain, wholly
+//! or in part, later ones without earlier ones. A name may be missing if its folder was not synced,
+//! even if the file was. A rename is done or not. All handles from before the crash fail.
 //!
-//! A write costs what it copies, twice; a crash costs the size of the disk.
+//! A write copies its bytes twice; a crash copies the disk.
 
 mod content;
 mod faults;
@@ -41,7 +41,7 @@ struct State {
     dice: Dice,
     /// Number of bytes all files together may have.
     capacity: Option<u64>,
-    /// A folder that takes no more files.
+    /// A folder in which no more files can be created.
     full_folder: Option<PathBuf>,
     used: u64,
     /// Files without a name, whose removal a crash may still undo.
@@ -67,7 +67,7 @@ struct Handle {
 }
 
 impl SimulatedDisk {
-    /// An empty disk, with the seed of what a failed write or sync leaves.
+    /// An empty disk. The seed decides the results of failed writes and syncs.
     #[must_use]
     pub fn new(seed: u64) -> SimulatedDisk {
         SimulatedDisk(Arc::new(Mutex::new(State {
@@ -95,8 +95,8 @@ impl SimulatedDisk {
         SimulatedDisk(Arc::new(Mutex::new(state)))
     }
 
-    /// The power goes and comes back. What is left is decided by the dice, all faults that were to
-    /// come are forgotten, and every open handle is dead.
+    /// Cuts the power and restores it. The dice decide what remains. Pending faults are cleared,
+    /// and all open handles fail.
     pub fn crash(&self, dice: &mut Dice) {
         let state = &mut *self.state();
         state.names.crash(dice);
@@ -115,7 +115,7 @@ impl SimulatedDisk {
         state.used = state.files.iter().map(|file| file.content.bytes().len() as u64).sum();
     }
 
-    /// The operation of this kind that comes after `before` others of it fails, once.
+    /// Makes an operation of this kind fail once, after `before` others of it.
     pub fn fail(&self, operation: Operation, before: u64) {
         self.state().faults.add(operation, before);
     }
@@ -126,19 +126,18 @@ impl SimulatedDisk {
         !self.state().faults.no_power
     }
 
-    /// No fault that was asked for comes any more.
+    /// Clears all pending faults.
     pub fn mend(&self) {
         self.state().faults.clear();
     }
 
-    /// Number of bytes all files may have together; `None` is no bound. Takes effect for what is
-    /// written from now on.
+    /// Limits the total bytes of all files; `None` is no limit. It applies to later writes.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
     }
 
-    /// No more files can be made in a folder, as if it were a disk of its own that is full; `None` ends
-    /// that.
+    /// Makes the creation of files in a folder fail, as if it were a separate full disk; `None`
+    /// ends that.
     pub fn set_full_folder(&self, folder: Option<&Path>) {
         self.state().full_folder = folder.map(Path::to_owned);
     }
@@ -149,7 +148,7 @@ impl SimulatedDisk {
         self.state().used
     }
 
-    /// Operations so far. A simulation multiplies it by what a slow disk takes.
+    /// Number of operations so far. A simulation multiplies it by the times of a slow disk.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.state().faults.counts
@@ -161,15 +160,15 @@ impl SimulatedDisk {
         self.state().names.files().map(|(path, _)| path.to_owned()).collect()
     }
 
-    /// A copy of what a file holds now; `None` if there is none.
+    /// A copy of a file's present content; `None` if there is no such file.
     #[must_use]
     pub fn bytes(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         state.names.get(path).map(|file| state.files[file].content.bytes().to_vec())
     }
 
-    /// Changes what a file holds, safe from now on: rot, or the hand of a fool. Nothing happens if
-    /// there is no such file.
+    /// Changes the durable content of a file, as rot or a user would. No effect if there is no such
+    /// file.
     pub fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let state = &mut *self.state();
         if let Some(file) = state.names.get(path) {
@@ -180,8 +179,8 @@ impl SimulatedDisk {
         }
     }
 
-    /// Damages one file that is not empty: a bit flips, 4 KiB are zero, two blocks have changed
-    /// places, or the end is missing. Tells what it did.
+    /// Damages one non-empty file: a bit flips, 4 KiB become zero, two blocks are exchanged, or the
+    /// end is cut off. Returns a description.
     pub fn rot(&self, dice: &mut Dice) -> String {
         let files = self.files();
         let full = |path: &&PathBuf| self.bytes(path).is_some_and(|bytes| !bytes.is_empty());
@@ -250,7 +249,7 @@ impl State {
         Ok(self.crashes)
     }
 
-    /// Counts a change of names. The second answer tells that it happens and nobody hears of it.
+    /// Counts a change of names. `Fate` also tells whether the change is made without a result.
     fn name(&mut self, operation: Operation) -> io::Result<Fate> {
         match self.faults.next(operation)? {
             Fate::Fails => Err(injected()),
@@ -268,14 +267,14 @@ impl State {
         }
     }
 
-    /// The file has lost its name.
+    /// Removes the name of a file.
     fn unname(&mut self, file: FileNumber) {
         self.files[file].removed = true;
         self.release(file);
     }
 }
 
-/// The answer to something that was done: nobody hears it if the power went meanwhile.
+/// The result of a completed operation: an error if the power failed meanwhile.
 fn told(fate: Fate) -> io::Result<()> {
     if fate == Fate::PowerGoes { Err(injected()) } else { Ok(()) }
 }
@@ -485,7 +484,7 @@ impl DiskFile for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let file = self.file;
-        // A handle of before a crash holds no lock.
+        // A handle from before a crash has no lock.
         let _ = self.alive(|state| {
             state.files[file].locked = false;
             state.release(file);

@@ -1,4 +1,4 @@
-//! Which files there are under which names, now and after a loss of power.
+//! Names of files, now and after a power cut.
 
 use crate::random::Dice;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,7 +96,7 @@ impl Names {
         self.change(Change::Rename { to: to.to_owned(), file });
     }
 
-    /// Makes a folder, and those that it is in.
+    /// Creates a folder and its parents.
     pub(super) fn add_folder(&mut self, folder: &Path) {
         if !self.has_folder(folder) {
             self.add_folder(parent(folder));
@@ -120,8 +120,8 @@ impl Names {
         self.changes.is_empty()
     }
 
-    /// Names after a loss of power: of the changes that were not synced, any. What is in a folder
-    /// that was lost is lost with it.
+    /// Names after a power cut: any of the unsynced changes may remain. The content of a lost
+    /// folder is lost, too.
     pub(super) fn crash(&mut self, dice: &mut Dice) {
         for change in std::mem::take(&mut self.changes) {
             if dice.chance(50) {

@@ -5,6 +5,7 @@
 use super::disk::Disk;
 use super::proxy::{Relay, Wire};
 use super::watchdog::{self, Watchdog};
+use crate::clock::WrongClock;
 use crate::ports::addresses;
 use omega_client::Address;
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,10 +16,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Number of replicas.
-pub const REPLICAS: usize = 3;
+/// Equipment of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Equipment {
+    /// Number of replicas.
+    pub replicas: usize,
+    /// Storage of their files.
+    pub disks: Disks,
+    /// Their clocks.
+    pub clocks: Clocks,
+}
 
-/// A cell of three processes. They are killed and their folder is removed on drop.
+impl Default for Equipment {
+    /// Three replicas with the disk and the clock of this machine.
+    fn default() -> Equipment {
+        Equipment { replicas: 3, disks: Disks::Shared, clocks: Clocks::System }
+    }
+}
+
+/// A cell of processes. All end with it, and their folder vanishes.
 #[derive(Debug)]
 pub struct Processes {
     program: PathBuf,
@@ -29,6 +45,8 @@ pub struct Processes {
     running: BTreeMap<usize, Child>,
     /// Separate disks, by replica.
     disks: BTreeMap<usize, Disk>,
+    /// Separate clocks, by replica.
+    clocks: BTreeMap<usize, WrongClock>,
     watchdog: Watchdog,
 }
 
@@ -38,27 +56,39 @@ impl Processes {
     /// # Errors
     /// If a process does not start.
     pub fn found(program: &Path, place: &Path) -> io::Result<Processes> {
-        Processes::found_on(program, place, Disks::Shared)
+        Processes::found_as(program, place, Equipment::default())
     }
 
-    /// Bootstraps a cell, on separate disks if requested.
+    /// Founds a cell with this equipment.
     ///
     /// # Errors
-    /// If a process does not start, or this system cannot provide disks.
-    pub fn found_on(program: &Path, place: &Path, kind: Disks) -> io::Result<Processes> {
-        let all = addresses(2 * REPLICAS);
-        let (clients, peers) = (all[..REPLICAS].to_vec(), all[REPLICAS..].to_vec());
-        let mut wires = BTreeMap::new();
-        for (from, to) in directions() {
-            wires.insert((from, to), Relay::start(peers[to - 1])?);
+    /// If a process does not start, or this system gives nobody a disk or a clock.
+    pub fn found_as(program: &Path, place: &Path, with: Equipment) -> io::Result<Processes> {
+        let all = addresses(2 * with.replicas);
+        let (clients, peers) = all.split_at(with.replicas);
+        let mut made = Processes {
+            program: program.to_owned(),
+            dir: tempfile::tempdir_in(place)?,
+            clients: clients.to_vec(),
+            peers: peers.to_vec(),
+            wires: BTreeMap::new(),
+            running: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            clocks: BTreeMap::new(),
+            watchdog: Watchdog::start()?,
+        };
+        for id in made.ids() {
+            for to in made.ids().filter(|to| *to != id) {
+                made.wires.insert((id, to), Relay::start(made.peers[to - 1])?);
+            }
         }
-        let (program, dir) = (program.to_owned(), tempfile::tempdir_in(place)?);
-        let (running, disks) = (BTreeMap::new(), BTreeMap::new());
-        let watchdog = Watchdog::start()?;
-        let mut made = Processes { program, dir, clients, peers, wires, running, disks, watchdog };
-        for id in ids() {
-            if kind == Disks::Own {
-                let disk = Disk::make(&made.dir.path().join(format!("disk{id}")));
+        for id in made.ids() {
+            let own = |what: &str| made.dir.path().join(format!("{what}{id}"));
+            if with.clocks == Clocks::Own {
+                made.clocks.insert(id, WrongClock::new(&own("clock"))?);
+            }
+            if with.disks == Disks::Own {
+                let disk = Disk::make(&own("disk"));
                 made.disks.insert(id, disk.map_err(io::Error::other)?);
                 made.tell_watchdog();
             }
@@ -67,7 +97,12 @@ impl Processes {
         Ok(made)
     }
 
-    /// Starts a replica on its existing folder.
+    /// The replicas.
+    pub fn ids(&self) -> impl Iterator<Item = usize> + use<> {
+        1..=self.clients.len()
+    }
+
+    /// Starts a replica that has a folder.
     ///
     /// # Errors
     /// If it does not start.
@@ -80,9 +115,12 @@ impl Processes {
             true => self.peers[to - 1],
             false => self.wires[&(id, to)].address,
         };
-        let peers: Vec<String> = ids().map(|to| format!("{to}={}", seen_at(to))).collect();
+        let peers: Vec<String> = self.ids().map(|to| format!("{to}={}", seen_at(to))).collect();
         let mut command = Command::new(&self.program);
         watchdog::mark(&mut command);
+        if let Some(clock) = self.clocks.get(&id) {
+            clock.give_to(&mut command);
+        }
         let mut child = command
             .current_dir(self.dir.path())
             .args(["serve", "--cell-name=fire"])
@@ -146,7 +184,16 @@ impl Processes {
         self.disks.get(&id).into_iter().for_each(Disk::thaw);
     }
 
-    /// Tells the watchdog what to clean up if this process dies now.
+    /// Sets the clock of a replica, by so much ahead of this machine's, or behind it.
+    ///
+    /// # Errors
+    /// If it has none of its own.
+    pub fn set_clock(&self, id: usize, ahead_s: i64) -> io::Result<()> {
+        let clock = self.clocks.get(&id).ok_or_else(|| io::Error::other("it has no clock"))?;
+        clock.set(ahead_s)
+    }
+
+    /// Tells the watchdog what to clean up if this process ends now.
     fn tell_watchdog(&mut self) {
         let (thaw, unmount): (Vec<String>, Vec<String>) =
             self.disks.values().map(Disk::last_will).unzip();
@@ -197,7 +244,7 @@ impl Processes {
     /// If one does not start, or has ended on its own.
     pub fn heal(&mut self) -> io::Result<()> {
         self.wires.values().for_each(|relay| relay.set(Wire::Whole));
-        for id in ids() {
+        for id in self.ids() {
             if self.has_ended(id) {
                 return Err(io::Error::other(format!("replica {id} has ended by itself")));
             }
@@ -234,7 +281,7 @@ impl Processes {
     /// Keeps the folders of the replicas for inspection. Returns their paths.
     #[must_use]
     pub fn keep(mut self) -> PathBuf {
-        ids().for_each(|id| self.kill(id));
+        self.ids().for_each(|id| self.kill(id));
         self.dir.disable_cleanup(true);
         self.dir.path().to_owned()
     }
@@ -242,7 +289,7 @@ impl Processes {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        ids().for_each(|id| self.kill(id));
+        self.ids().for_each(|id| self.kill(id));
         self.wires.values().for_each(Relay::end);
     }
 }
@@ -256,12 +303,11 @@ pub enum Disks {
     Own,
 }
 
-/// The ids of the replicas.
-pub fn ids() -> impl Iterator<Item = usize> {
-    1..=REPLICAS
-}
-
-/// Every ordered pair of replicas.
-fn directions() -> impl Iterator<Item = (usize, usize)> {
-    ids().flat_map(|from| ids().filter(move |to| *to != from).map(move |to| (from, to)))
+/// Clocks of the replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clocks {
+    /// The clock of this machine.
+    System,
+    /// Separate clocks that can be set. They need a C compiler.
+    Own,
 }

@@ -5,7 +5,7 @@
 //! if that one fails, the time includes the client's search for another one.
 
 use super::ask::Replicas;
-use super::cell::{Disks, Processes, ids};
+use super::cell::{Disks, Equipment, Processes};
 use super::clients::Notes;
 use super::nemesis::leader;
 use super::place::{self, Place};
@@ -71,7 +71,8 @@ pub fn measure(
     count: usize,
 ) -> Result<Vec<Outage>, String> {
     let text = |error: std::io::Error| error.to_string();
-    let mut cell = Processes::found_on(program, place, loss.disks()).map_err(text)?;
+    let with = Equipment { disks: loss.disks(), ..Equipment::default() };
+    let mut cell = Processes::found_as(program, place, with).map_err(text)?;
     let runtime = Arc::new(Runtime::new().map_err(text)?);
     let replicas = Replicas::new(&runtime, cell.clients());
     let notes = Notes::default();
@@ -148,7 +149,7 @@ impl Clock {
             Loss::Kill => cell.kill(lost),
             Loss::Pause => cell.pause(lost),
             Loss::Stall => cell.freeze(lost).map_err(|error| error.to_string())?,
-            Loss::Cut => ids().filter(|id| *id != lost).for_each(|id| {
+            Loss::Cut => cell.ids().filter(|id| *id != lost).for_each(|id| {
                 cell.wire(lost, id, Wire::Held);
                 cell.wire(id, lost, Wire::Held);
             }),

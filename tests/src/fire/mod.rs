@@ -29,7 +29,7 @@ pub mod watchdog;
 use crate::cluster::checker::{Fate, History};
 use crate::cluster::truth::Done;
 use ask::Replicas;
-use cell::{Disks, Processes, ids};
+use cell::{Equipment, Processes};
 use clients::{Line, Look, Notes, Scheduler};
 use nemesis::{Fault, Nemesis};
 use omega_client::RemoteCell;
@@ -63,8 +63,8 @@ pub struct Plan {
     pub seed: u64,
     /// Faults, in an order drawn from the seed. If empty, clients get some hundred replies.
     pub faults: Vec<Fault>,
-    /// Storage of the replicas' files: disks that hang must be separate.
-    pub disks: Disks,
+    /// The replicas: disks that hang and clocks that jump must be their own.
+    pub equipment: Equipment,
 }
 
 /// A recorded run.
@@ -113,11 +113,11 @@ impl fmt::Display for Recorded {
 /// # Errors
 /// The error, with the folder of the replicas, which is kept.
 pub fn record(plan: &Plan) -> Result<Recorded, String> {
-    let cell = Processes::found_on(&plan.program, &plan.place, plan.disks);
+    let cell = Processes::found_as(&plan.program, &plan.place, plan.equipment);
     let mut cell = cell.map_err(|error| error.to_string())?;
     let notes = Notes::default();
     let recorded = burn(plan, &mut cell, &notes).and_then(|()| {
-        ids().for_each(|id| cell.kill(id));
+        cell.ids().for_each(|id| cell.kill(id));
         let done = verdict::agreed(&cell)?.done;
         let (history, looks) = notes.take();
         let history = verdict::with_servers_own(history, &done);

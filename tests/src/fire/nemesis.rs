@@ -4,11 +4,12 @@
 //! time without it. Only a loss of all replicas is repaired at once.
 
 use super::ask::Replicas;
-use super::cell::{Processes, ids};
+use super::cell::Processes;
 use super::clients::Notes;
 use super::proxy::Wire;
 use rand::RngExt;
 use rand_pcg::Pcg64;
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Longest wait for progress. Seconds are enough, except on a busy machine.
@@ -20,6 +21,9 @@ const ANSWERS: u64 = 20;
 /// Duration of a fault in milliseconds: shorter and longer than elections.
 const LASTS_MS: std::ops::Range<u64> = 200..1500;
 
+/// Seconds by which a clock is put forward or back, at most.
+const JUMP_MAX_S: i64 = 2 * 3600;
+
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -29,6 +33,8 @@ pub enum Fault {
     KillFollower,
     /// All replicas are killed at once.
     KillAll,
+    /// The leader and others lose their power at once: as many as the others can do without.
+    KillMinority,
     /// The leader's process is paused, and later resumed.
     PauseLeader,
     /// A follower's process is paused, and later resumed.
@@ -53,6 +59,10 @@ pub enum Fault {
     StallLeader,
     /// A follower's disk hangs.
     StallFollower,
+    /// The leader's clock is put forward or back.
+    JumpLeader,
+    /// Every clock is, each by another amount, and stays so.
+    JumpAll,
 }
 
 impl Fault {
@@ -80,6 +90,28 @@ impl Fault {
         Fault::KillLeader,
         Fault::KillAll,
     ];
+
+    /// Those that more than three replicas may meet.
+    pub const OF_MANY: [Fault; 6] = [
+        Fault::KillMinority,
+        Fault::KillLeader,
+        Fault::KillMinority,
+        Fault::CutLeader,
+        Fault::KillMinority,
+        Fault::KillAll,
+    ];
+
+    /// Those that replicas with clocks of their own may meet, with some that they may meet at the same time.
+    pub const OF_CLOCKS: [Fault; 8] = [
+        Fault::JumpLeader,
+        Fault::JumpAll,
+        Fault::KillLeader,
+        Fault::JumpLeader,
+        Fault::PauseLeader,
+        Fault::JumpAll,
+        Fault::KillAll,
+        Fault::JumpLeader,
+    ];
 }
 
 /// The fault injector.
@@ -102,7 +134,7 @@ impl Nemesis<'_> {
     /// If clients make no progress although they should, or a replica has ended on its own.
     pub fn strike(&mut self, fault: Fault) -> Result<(), String> {
         let leader = leader(self.replicas, self.notes)?;
-        let follower = leader % ids().count() + 1;
+        let follower = leader % self.replicas.count() + 1;
         if fault == Fault::Roll {
             return self.roll(leader);
         }
@@ -128,11 +160,12 @@ impl Nemesis<'_> {
     }
 
     fn begin(&mut self, fault: Fault, leader: usize, follower: usize) -> Result<(), String> {
-        let text = |error: std::io::Error| error.to_string();
+        let text = |error: io::Error| error.to_string();
         match fault {
             Fault::KillLeader => self.cell.kill(leader),
             Fault::KillFollower => self.cell.kill(follower),
-            Fault::KillAll => ids().for_each(|id| self.cell.kill(id)),
+            Fault::KillAll => self.cell.ids().for_each(|id| self.cell.kill(id)),
+            Fault::KillMinority => self.minority(leader).for_each(|id| self.cell.kill(id)),
             Fault::PauseLeader => self.cell.pause(leader),
             Fault::PauseFollower => self.cell.pause(follower),
             Fault::CutLeader => self.around(leader, (Wire::Held, Wire::Held)),
@@ -142,19 +175,35 @@ impl Nemesis<'_> {
             Fault::BreakLeader => self.around(leader, (Wire::Broken, Wire::Broken)),
             Fault::Slow => {
                 let late = Wire::Slow(Duration::from_millis(self.chance.random_range(5..60)));
-                ids().for_each(|id| self.around(id, (late, late)));
+                self.cell.ids().for_each(|id| self.around(id, (late, late)));
             }
             Fault::Flap | Fault::Roll => {}
             Fault::StallLeader => self.cell.freeze(leader).map_err(text)?,
             Fault::StallFollower => self.cell.freeze(follower).map_err(text)?,
+            Fault::JumpLeader => self.jump(leader).map_err(text)?,
+            Fault::JumpAll => {
+                self.cell.ids().try_for_each(|id| self.jump(id)).map_err(text)?;
+            }
         }
         Ok(())
     }
 
-    /// Restarts the replicas as docs/upgrade.md says: each only once the previous one is back, and the leader last,
-    /// after a transfer of leadership.
+    /// Puts a clock forward or back.
+    fn jump(&mut self, id: usize) -> io::Result<()> {
+        let ahead_s = self.chance.random_range(-JUMP_MAX_S..=JUMP_MAX_S);
+        self.cell.set_clock(id, ahead_s)
+    }
+
+    /// The leader and the replicas after it, as many as leave a majority.
+    fn minority(&self, leader: usize) -> impl Iterator<Item = usize> + use<> {
+        let count = self.replicas.count();
+        (0..count.div_ceil(2) - 1).map(move |after| (leader - 1 + after) % count + 1)
+    }
+
+    /// Restarts the replicas as docs/upgrade.md has it: the leader last, after it has handed over, and each
+    /// only once the one before it is back.
     fn roll(&mut self, last: usize) -> Result<(), String> {
-        for id in ids().filter(|id| *id != last).chain([last]) {
+        for id in self.cell.ids().filter(|id| *id != last).chain([last]) {
             self.hand_over(id)?;
             self.cell.stop(id).map_err(|error| error.to_string())?;
             self.progress(&format!("a cell without replica {id}"))?;
@@ -169,7 +218,7 @@ impl Nemesis<'_> {
 
     /// Transfers leadership, if this replica leads.
     fn hand_over(&self, id: usize) -> Result<(), String> {
-        let to = id % ids().count() + 1;
+        let to = id % self.replicas.count() + 1;
         while leader(self.replicas, self.notes)? == id {
             // It may have lost leadership, or its successor may be too far behind: then the transfer is requested
             // again.
@@ -195,7 +244,7 @@ impl Nemesis<'_> {
 
     /// Sets the state of all connections from and to a replica.
     fn around(&self, id: usize, (from, to): (Wire, Wire)) {
-        for other in ids().filter(|other| *other != id) {
+        for other in self.cell.ids().filter(|other| *other != id) {
             self.cell.wire(id, other, from);
             self.cell.wire(other, id, to);
         }
@@ -204,7 +253,7 @@ impl Nemesis<'_> {
     fn flap(&mut self, lasts: Duration) {
         let began = Instant::now();
         while began.elapsed() < lasts {
-            let id = self.chance.random_range(1..=super::cell::REPLICAS);
+            let id = self.chance.random_range(1..=self.replicas.count());
             let wires = match self.chance.random_range(0..3) {
                 0 => (Wire::Held, Wire::Whole),
                 1 => (Wire::Whole, Wire::Held),

@@ -1,7 +1,7 @@
 //! Measures the time from the start of a server with a large cell until it is ready, and the cost of an idle server.
 
 use super::ask::Replicas;
-use super::cell::{Processes, ids};
+use super::cell::Processes;
 use crate::ports;
 use omega_cellstate::Cell;
 use omega_core::{Amounts, Command, Job, JobId, Kinds, Machine, MachineId, TaskGroup, TaskId};
@@ -102,7 +102,7 @@ fn until_ready(
 pub fn idle(program: &Path, place: &Path) -> Result<Vec<Used>, String> {
     let cell = Processes::found(program, place).map_err(|error| error.to_string())?;
     std::thread::sleep(SETTLE);
-    let processes: Vec<u32> = ids().filter_map(|id| cell.process(id)).collect();
+    let processes: Vec<u32> = cell.ids().filter_map(|id| cell.process(id)).collect();
     let before: Vec<Duration> = processes.iter().map(|id| cpu(*id)).collect::<Result<_, _>>()?;
     std::thread::sleep(IDLE);
     let used = |(id, before): (&u32, &Duration)| {

@@ -5,7 +5,7 @@
 //! Each replica must have the same entries, and reach the same state by them. Then the checker of the simulation
 //! compares the clients' results: see `cluster/checker.rs`.
 
-use super::cell::{Processes, ids};
+use super::cell::Processes;
 use super::clients::Look;
 use crate::cluster::checker::{self, Asked, Fate, History};
 use crate::cluster::truth::{Done, Truth};
@@ -25,7 +25,7 @@ const FOUNDED: Version = Version(1);
 /// The first difference between them.
 pub fn agreed(cell: &Processes) -> Result<Truth, String> {
     let mut logs = Vec::new();
-    for id in ids() {
+    for id in cell.ids() {
         let folder = cell.folder(id);
         let entries = entries(&folder).map_err(|error| format!("replica {id}: {error}"))?;
         logs.push((id, folder, entries));

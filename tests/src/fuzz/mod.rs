@@ -14,6 +14,7 @@ mod mutate;
 mod peer;
 mod profiles;
 mod requests;
+pub mod words;
 mod workloads;
 
 use crate::history;
@@ -58,11 +59,19 @@ pub enum Target {
     Cluster,
     /// A log in the Standard Workload Format.
     Swf,
+    /// The trace of shared GPUs.
+    Openb,
+    /// The trace of virtual machines.
+    Azure,
+    /// The trace of 2011.
+    Google,
+    /// The job lists of the paper's simulator.
+    OmegaSim,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Target; 14] = [
+    pub const ALL: [Target; 18] = [
         Target::Command,
         Target::Entry,
         Target::Membership,
@@ -77,6 +86,10 @@ impl Target {
         Target::Tables,
         Target::Cluster,
         Target::Swf,
+        Target::Openb,
+        Target::Azure,
+        Target::Google,
+        Target::OmegaSim,
     ];
 
     /// Its name on a command line.
@@ -97,6 +110,24 @@ impl Target {
             Target::Tables => "tables",
             Target::Cluster => "cluster",
             Target::Swf => "swf",
+            Target::Openb => "openb",
+            Target::Azure => "azure",
+            Target::Google => "google2011",
+            Target::OmegaSim => "omega-sim",
+        }
+    }
+
+    /// The format of a target that is a workload.
+    fn format(self) -> Option<Format> {
+        match self {
+            Target::Tables => Some(Format::Tables),
+            Target::Cluster => Some(Format::Cluster),
+            Target::Swf => Some(Format::Swf),
+            Target::Openb => Some(Format::Openb),
+            Target::Azure => Some(Format::Azure),
+            Target::Google => Some(Format::Google),
+            Target::OmegaSim => Some(Format::OmegaSim),
+            _ => None,
         }
     }
 }
@@ -136,9 +167,7 @@ impl Fuzzer {
             Target::Request => requests::corpus(),
             Target::Profile => profiles::corpus(),
             Target::Frame => peer::frames(),
-            Target::Tables => Format::Tables.corpus(),
-            Target::Cluster => Format::Cluster.corpus(),
-            Target::Swf => Format::Swf.corpus(),
+            _ => target.format().map_or_else(Vec::new, Format::corpus),
         };
         Fuzzer { target, corpus, files, readers: workloads::Readers::new() }
     }
@@ -157,10 +186,10 @@ impl Fuzzer {
             Target::Segment if mended => files::mutate_segment(base, &mut dice),
             Target::Snapshot if mended => files::mutate_snapshot(&base, &mut dice),
             Target::Profile if mended => profiles::mutate(base, &mut dice),
-            Target::Tables if mended => Format::Tables.mutate(&base, &mut dice),
-            Target::Cluster if mended => Format::Cluster.mutate(&base, &mut dice),
-            Target::Swf if mended => Format::Swf.mutate(&base, &mut dice),
-            _ => mutate(base, &self.corpus, &mut dice),
+            _ => match self.target.format().filter(|_| mended) {
+                Some(format) => format.mutate(&base, &mut dice),
+                None => mutate(base, &self.corpus, &mut dice),
+            },
         }
     }
 
@@ -184,9 +213,7 @@ impl Fuzzer {
             Target::Request => requests::check(input),
             Target::Profile => profiles::check(input),
             Target::Frame => peer::check_frame(input),
-            Target::Tables => self.readers.check(Format::Tables, input),
-            Target::Cluster => self.readers.check(Format::Cluster, input),
-            Target::Swf => self.readers.check(Format::Swf, input),
+            _ => self.target.format().is_some_and(|format| self.readers.check(format, input)),
         };
         if read { Verdict::Read } else { Verdict::Refused }
     }

@@ -1,9 +1,12 @@
 //! Files of workloads, as people and other programs write them: tables of machines and jobs, cluster files of Kubernetes,
-//! and logs in the Standard Workload Format. Words are moved, repeated and made extreme.
+//! logs in the Standard Workload Format, and the published traces. Words are moved, repeated and made extreme.
 
+use super::words;
 use crate::random::Dice;
+use omega_workload::azure::AzureOptions;
+use omega_workload::google2011::GoogleOptions;
 use omega_workload::stream::{Window, whole};
-use omega_workload::{LoadError, Workload, csv, kube, swf};
+use omega_workload::{LoadError, Workload, azure, csv, google2011, kube, omega_sim, openb, swf};
 use std::path::PathBuf;
 
 const MACHINES: &str = include_str!("../../../bench/examples/machines.csv");
@@ -15,26 +18,25 @@ const LOG: &str = "; MaxNodes: 4\n; MaxProcs: 8\n; UnixStartTime: 0\n\
     1 0 5 100 2 -1 1024 2 120 2048 1 1 1 1 1 1 -1 -1\n\
     2 10 0 50 4 -1 -1 4 60 -1 0 1 1 1 1 1 1 5\n";
 
-/// Divides the two tables of an input.
-const DIVIDER: &str = "\n----\n";
+const OPENB_MACHINES: &str =
+    "sn,cpu_milli,memory_mib,gpu,model\nn0,32000,1024,0,\nn1,96000,10240,8,T4\n";
+const OPENB_TASKS: &str = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos\n\
+    t0,1000,10,0,0,,LS\nt1,2000,100,1,500,T4,BE\nt2,4000,100,8,1000,,LS\n";
 
-/// Values at the edges of what a word can mean.
-const VALUES: [&str; 14] = [
-    "0",
-    "-1",
-    "1e308",
-    "nan",
-    "9223372036854775807",
-    "-9223372036854775808",
-    "\"\"",
-    "true",
-    "[]",
-    "{}",
-    "null",
-    "1.5Gi",
-    "a=b:NoSchedule",
-    "\u{202e}",
-];
+const AZURE: &str = "vm,arrival_s,batch,cores,mem_gb,dur_bin_lo_s,dur_bin_hi_s,censored\n\
+    a,0,x,2,3.5,0,300,0\nb,0,x,2,3.5,300,900,0\nc,300,y,8,28,900,3600,1\n";
+
+const GOOGLE_MACHINES: &str = "time,machine,event,platform,cpu,mem\n0,5,0,P2,0.5,0.2493\n\
+    0,6,0,P1,1.0,1.0\n700000000,6,1,P1,1.0,1.0\n650000000,7,2,P2,0.5,0.5\n";
+const GOOGLE_TASKS: &str = "job,idx,submit_us,user,sched,prio,cpu,mem,disk,diff,init_machine,\
+    first_sched_us,run_us,last_event,evictions\n\
+    1,0,0,7,2,9,0.1,0.1,0,0,5,0,,1,0\n2,0,600000000,7,1,0,0.01,0.02,0.001,1,,0,90000000,4,0\n";
+
+const LIST: &str = "submit_s,num_tasks,duration_s,cpus_per_task,mem_gb_per_task\n\
+    0.0,3,864000.0,0.137339,2.0\n1.5,1,9.0,1,1\n";
+
+/// Divides the files of an input.
+const DIVIDER: &str = "\n----\n";
 
 /// Which reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,47 +47,57 @@ pub(super) enum Format {
     Cluster,
     /// A log in the Standard Workload Format.
     Swf,
+    /// The trace of shared GPUs: machines, and a list of tasks.
+    Openb,
+    /// The trace of virtual machines.
+    Azure,
+    /// The trace of 2011: events of machines, and tasks.
+    Google,
+    /// The job lists of the paper's simulator.
+    OmegaSim,
 }
 
 impl Format {
-    /// A file that is read.
+    /// The names of the files that its reader wants in a folder, with what is read.
+    fn files(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Format::Tables => &[("machines.csv", MACHINES), ("jobs.csv", JOBS)],
+            Format::Cluster => &[("cluster.json", CLUSTER)],
+            Format::Swf => &[("log.swf", LOG)],
+            Format::Openb => &[
+                ("openb_node_list_all_node.csv.gz", OPENB_MACHINES),
+                ("openb_pod_list_x.csv.gz", OPENB_TASKS),
+            ],
+            Format::Azure => &[("dev.csv.gz", AZURE)],
+            Format::Google => &[
+                ("machine_events_compact.csv.gz", GOOGLE_MACHINES),
+                ("tasks_replay.csv.gz", GOOGLE_TASKS),
+            ],
+            Format::OmegaSim => {
+                &[("M_prefill.csv.gz", LIST), ("M_batch.csv.gz", LIST), ("M_service.csv.gz", LIST)]
+            }
+        }
+    }
+
+    /// An input that is read.
     pub(super) fn corpus(self) -> Vec<Vec<u8>> {
-        let text = match self {
-            Format::Tables => [MACHINES, JOBS].join(DIVIDER),
-            Format::Cluster => CLUSTER.to_owned(),
-            Format::Swf => LOG.to_owned(),
-        };
-        vec![text.into_bytes()]
+        let texts: Vec<&str> = self.files().iter().map(|(_, text)| *text).collect();
+        vec![texts.join(DIVIDER).into_bytes()]
     }
 
     /// Whether a character ends a word.
     fn ends_word(self, one: char) -> bool {
         match self {
-            Format::Tables => matches!(one, ',' | '\n'),
             Format::Cluster => matches!(one, ',' | ':' | '\n' | '{' | '}' | '[' | ']'),
             Format::Swf => one.is_whitespace(),
+            _ => matches!(one, ',' | '\n'),
         }
     }
 
     /// Changes some words of a file, and leaves what divides them.
     pub(super) fn mutate(self, bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
-        let text = String::from_utf8_lossy(bytes).into_owned();
-        let mut words: Vec<String> =
-            text.split_inclusive(|one| self.ends_word(one)).map(str::to_owned).collect();
-        for _ in 0..1 + dice.below(3) {
-            let (at, other) = (dice.below(words.len()), dice.below(words.len()));
-            match dice.below(5) {
-                0 => words.swap(at, other),
-                1 => words.insert(at, words[other].clone()),
-                2 if words.len() > 1 => drop(words.remove(at)),
-                _ => {
-                    let end = words[at].chars().last().filter(|one| self.ends_word(*one));
-                    let end = end.map_or(String::new(), String::from);
-                    words[at] = format!("{}{end}", dice.pick(&VALUES));
-                }
-            }
-        }
-        words.concat().into_bytes()
+        let text = String::from_utf8_lossy(bytes);
+        words::mutate(&text, |one| self.ends_word(one), dice).into_bytes()
     }
 }
 
@@ -116,17 +128,22 @@ impl Readers {
     }
 
     fn read(&self, format: Format, input: &[u8]) -> Result<Workload, LoadError> {
+        let text = String::from_utf8_lossy(input);
+        let mut parts = text.split(DIVIDER);
+        let mut paths = Vec::new();
+        for (name, _) in format.files() {
+            paths.push(self.file(name, parts.next().unwrap_or_default().as_bytes()));
+        }
+        let folder = self.folder.path();
         match format {
-            Format::Tables => {
-                let text = String::from_utf8_lossy(input);
-                let (machines, jobs) = text.split_once(DIVIDER).unwrap_or((&*text, ""));
-                let machines = self.file("machines.csv", machines.as_bytes());
-                csv::load(&machines, &self.file("jobs.csv", jobs.as_bytes()))
-            }
+            Format::Tables => csv::load(&paths[0], &paths[1]),
+            // It need not be text.
             Format::Cluster => kube::load(&self.file("cluster.json", input)),
-            Format::Swf => {
-                whole(&mut swf::stream::open(&self.file("log.swf", input), None, Window::All)?)
-            }
+            Format::Swf => whole(&mut swf::stream::open(&paths[0], None, Window::All)?),
+            Format::Openb => openb::load(folder, "x"),
+            Format::Azure => azure::load(folder, AzureOptions::default()),
+            Format::Google => google2011::load(folder, &GoogleOptions::default()),
+            Format::OmegaSim => omega_sim::load(folder, "M"),
         }
     }
 }

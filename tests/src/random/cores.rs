@@ -42,7 +42,8 @@ impl Generator {
         }
     }
 
-    /// Occasionally adds exclusive cores to a group, mostly with as much `cpu` all day.
+    /// Sometimes adds exclusive cores to a group, usually with the `cpu` for them in its request
+    /// and at each time of day.
     pub(super) fn need_cores(&mut self, group: &mut TaskGroup) {
         let Some(dice) = self.cores.as_mut() else { return };
         if !dice.chance(60) {

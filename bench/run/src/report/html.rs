@@ -31,7 +31,6 @@ pub(super) fn label(name: &str) -> String {
 /// none outside of strings, and inside they are escaped.
 ///
 /// # Panics
-///
 /// Never, if every key in the value is text.
 pub(super) fn script_data(value: &impl Serialize) -> String {
     serde_json::to_string(value)

@@ -110,12 +110,12 @@ pub struct SchedulerReport {
     pub wait_s_p99: Option<f64>,
     /// Tasks that it evicted.
     pub evictions: u64,
-    /// Of those, the ones that precedence alone did not allow: for the guarantee of a tenant.
+    /// The evictions for a tenant's guarantee, which precedence alone did not allow.
     pub evictions_for_guarantees: u64,
-    /// Time for which those had run, together, in seconds of the workload.
+    /// Total run time of these tasks before their evictions, in seconds of the workload.
     pub lost_work_s: f64,
-    /// Of the preferences for machines of the tasks that it placed, the part that was met, by weight; none where
-    /// no task had any.
+    /// Share of the placed tasks' preferences for machines that was satisfied, by weight; `None`
+    /// without preferences.
     pub preferences_met: Option<f64>,
 }
 
@@ -149,11 +149,11 @@ pub struct TenantReport {
     pub share_at_peak: f64,
     /// Its tasks that were evicted.
     pub evicted: u64,
-    /// Of those, the ones for the guarantee of another tenant.
+    /// Evictions for the guarantee of another tenant.
     pub evicted_for_guarantees: u64,
-    /// Time for which those had run, together, in seconds of the workload.
+    /// Total run time of these tasks before their evictions, in seconds of the workload.
     pub lost_work_s: f64,
-    /// Of its tasks' preferences for machines, the part that was met; none where they had none.
+    /// Share of its tasks' preferences for machines that was satisfied; `None` without preferences.
     pub preferences_met: Option<f64>,
     /// Its dominant share at each sample of the series; empty but for the first eight tenants.
     pub shares: Vec<f64>,

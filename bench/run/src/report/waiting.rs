@@ -93,7 +93,7 @@ pub struct NearMiss {
 pub struct Lack {
     /// Kind, in a word: `docs/explain.md` lists all of them.
     pub what: Cow<'static, str>,
-    /// Of which resource kind, if it is room.
+    /// The resource kind, for room.
     pub kind: Option<String>,
     /// Amount, if it is room (in the kind's smallest unit), devices or cores.
     pub missing: Option<u64>,

@@ -68,7 +68,7 @@ pub struct TenantReport {
     pub jobs_placed: u64,
     /// Tasks of these jobs.
     pub tasks: u64,
-    /// Of those, tasks pending at the end.
+    /// Number of them that are pending at the end.
     pub tasks_waiting: u64,
     /// Time from the submission of a job to its first attempt.
     pub wait: Waits,

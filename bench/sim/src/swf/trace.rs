@@ -48,7 +48,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// All of them.
+    /// The sum of all counts.
     #[must_use]
     pub fn sum(self) -> u64 {
         self.too_large + self.run_unknown + self.size_unknown

@@ -74,7 +74,6 @@ impl Frontend {
     /// Registers a framework. It gets offers from the next step on.
     ///
     /// # Errors
-    ///
     /// If its name is taken, or there are too many frameworks.
     pub fn register(&mut self, framework: Framework) -> Result<FrameworkId, RegisterError> {
         if self.members.values().any(|member| member.framework.name == framework.name) {

@@ -77,7 +77,6 @@ impl Frontend {
     /// Registers a frontend at a cell. The profile chooses among machines if a request allows any.
     ///
     /// # Errors
-    ///
     /// If the cell cannot be reached or refuses the name.
     pub fn new(
         cell: &(impl CellHandle + ?Sized),
@@ -110,7 +109,6 @@ impl Frontend {
     /// [`Frontend::containers_of`] lists them.
     ///
     /// # Errors
-    ///
     /// If the frontend does not know the job, the application has joined already, or there are too
     /// many.
     pub fn join(&mut self, job: &str, now: Nanos) -> Result<JobId, JoinError> {
@@ -138,7 +136,6 @@ impl Frontend {
     /// Returns the number of allocated containers.
     ///
     /// # Errors
-    ///
     /// If the cell cannot be reached. The frontend stays consistent: step again later.
     pub fn step(
         &mut self,

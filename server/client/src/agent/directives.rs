@@ -20,8 +20,8 @@ impl Incoming {
         Incoming { stream, joined: AgentDirectives::default() }
     }
 
-    /// Returns the next directives; an error is the end of the stream, with its reason where one is known. Nothing is
-    /// lost where the call is dropped before it answers.
+    /// Returns the next directives. An error is the end of the stream, with its reason if known. If
+    /// the future is dropped early, no directive is lost.
     pub(super) async fn next(&mut self) -> Result<Told, Option<ApiError>> {
         loop {
             let message = self.stream.message().await.map_err(|status| Some(status.into()))?;

@@ -90,7 +90,7 @@ pub fn machine_state(machine: &omega_core::Machine, is_draining: bool) -> &'stat
 /// Delay before the next replica is tried: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Time for which a machine is tried to be registered: many elections have their time in it.
+/// Timeout of a machine's registration: many times an election.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings of an agent.
@@ -112,7 +112,7 @@ impl Default for AgentSettings {
 pub struct Task {
     /// Id of the task.
     pub id: TaskId,
-    /// On which of the agent's machines.
+    /// Its machine.
     pub machine: MachineId,
     /// The name of its job.
     pub job_name: Text,
@@ -128,7 +128,7 @@ pub struct Task {
     pub request: Amounts,
     /// The accelerator devices that it has, by number.
     pub devices: Vec<u32>,
-    /// Number of cores of each NUMA node it has to itself: which ones is for the agent to choose. Empty: none.
+    /// Number of exclusive cores on each NUMA node; the agent chooses which. Empty: none.
     pub cores: Vec<u32>,
     /// Grace: maximum time from stop to end, in milliseconds.
     pub grace_ms: u32,
@@ -149,7 +149,7 @@ pub struct Program {
     pub labels: Labels,
     /// Volumes that it uses, by name.
     pub volumes: Vec<Text>,
-    /// Ports that it has to itself.
+    /// Exclusive ports.
     pub ports: Vec<Port>,
 }
 
@@ -158,13 +158,13 @@ pub struct Program {
 pub struct Found {
     /// Id of the task.
     pub task: TaskId,
-    /// On which of the agent's machines.
+    /// Its machine.
     pub machine: MachineId,
     /// Its claim.
     pub request: Amounts,
     /// The accelerator devices that it has, by number.
     pub devices: Vec<u32>,
-    /// Number of cores of each NUMA node it has to itself. Empty: none.
+    /// Number of exclusive cores on each NUMA node. Empty: none.
     pub cores: Vec<u32>,
     /// Grace: maximum time from stop to end, in milliseconds.
     pub grace_ms: u32,
@@ -252,7 +252,6 @@ impl Agent {
     /// which to follow them; the number of queued ones is bounded by the number of changed tasks.
     ///
     /// # Errors
-    ///
     /// If the address is not valid.
     pub fn start(
         address: &Address,
@@ -269,7 +268,6 @@ impl Agent {
     /// machine keeps its tasks and its taints, because taints are set by operators and the cell.
     ///
     /// # Errors
-    ///
     /// If the cell rejects it, or no replica answers for half a minute.
     pub async fn register(&self, machine: Machine) -> Result<MachineId, ApiError> {
         let until = Instant::now() + PATIENCE;

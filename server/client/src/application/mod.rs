@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A container is a job with one task, named `APPLICATION.NAME`. So a repeated creation has no
-//! further effect, and a release ends exactly this container. Schedulers place it like any other
+//! further effect, and releasing it ends only this container. Schedulers place it like any other
 //! job.
 //!
 //! [`Application::register`] first reads the application's jobs from the cell. Containers of a
@@ -158,7 +158,6 @@ impl Application {
     /// cell completes the container with [`Ended::Refused`].
     ///
     /// # Errors
-    ///
     /// If a container of this name has not ended, the name has a `#`, or there are as many
     /// containers as the settings allow.
     pub fn create(&self, name: &str, spec: &ContainerSpec) -> Result<Container, ApiError> {

@@ -232,7 +232,6 @@ impl From<TaskReport> for proto::TaskReport {
 /// The report of a message.
 ///
 /// # Errors
-///
 /// If it is unspecified.
 pub fn task_report(value: i32) -> Result<TaskReport, Malformed> {
     Ok(match variant(value, "report")? {

@@ -37,7 +37,6 @@ pub(super) fn put(policies: &PolicyColumns, message: &mut proto::Delta) {
 /// Takes the policy columns from the message of a delta with this number of rows.
 ///
 /// # Errors
-///
 /// If they are not valid.
 pub(super) fn get(message: &mut proto::Delta, rows: usize) -> Result<PolicyColumns, Malformed> {
     let reservations = message.reservations.take().map(|given| all(given.all)).transpose()?;

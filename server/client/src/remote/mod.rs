@@ -109,7 +109,6 @@ impl RemoteCell {
     /// While another process owns it, retry until it is free: see [`RemoteCell::stand_by`].
     ///
     /// # Errors
-    ///
     /// If the name is rejected or another process holds it, this process has lost its leases, or no
     /// replica answers for ten seconds.
     pub fn hold(&self, name: &str) -> Result<(SchedulerId, u64), ApiError> {
@@ -121,7 +120,6 @@ impl RemoteCell {
     /// result is `None`.
     ///
     /// # Errors
-    ///
     /// If the name is rejected for another reason than its holder.
     pub fn stand_by(
         &self,

@@ -65,9 +65,9 @@ pub struct Eviction {
     pub uid: String,
     /// The pod that takes its place.
     pub by: PodName,
-    /// That pod's uid.
+    /// Uid of that pod.
     pub by_uid: String,
-    /// That pod's scheduler, for the condition.
+    /// Scheduler of that pod, for the condition.
     pub scheduler: String,
     /// The node.
     pub node: String,

@@ -56,7 +56,6 @@ impl Watched {
     /// Takes one sample.
     ///
     /// # Errors
-    ///
     /// If the cell does not answer, or rejects the request.
     pub(super) fn look(&self) -> Result<Look, AskError> {
         let told = self.all.describe()?;

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time for which an explanation is good for.
+/// Time after which an explanation is outdated.
 const FRESH: Duration = Duration::from_secs(15);
 
 /// Number of cached reasons: far more than fit on a page.
@@ -28,7 +28,7 @@ pub(super) struct Reasons {
 }
 
 impl Reasons {
-    /// Begins. It ends with this process.
+    /// Starts the thread, which ends with the process.
     pub(super) fn start(ask: AskArgs) -> Reasons {
         let (to, jobs) = mpsc::sync_channel::<String>(1);
         let known: Arc<Mutex<Known>> = Arc::default();

@@ -43,7 +43,7 @@ struct End {
 enum Behind {
     /// Evidence that the missing record was synced.
     Proof,
-    /// Nothing, or records that were never synced, up to this offset.
+    /// No records, or only unsynced ones, up to this offset.
     Debris(usize),
 }
 

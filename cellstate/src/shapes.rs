@@ -1,0 +1,193 @@
+//! Shapes: groups of tasks that need the same are compiled once.
+//!
+//! Jobs of equal groups are the rule. The cell and every view keep what such a group needs once: a job of one task is half
+//! as large, and a commit finds what the task needs where the last commit has read it. To find that a group is like one of
+//! the last few costs a fraction of compiling it.
+//!
+//! What a group needs may depend on its job only by rules about other tasks. So needs are shared only while there is no
+//! such rule; a rule that comes later is noted in a copy.
+
+use crate::facts::{Facts, Need, Trackers};
+use crate::policy::PolicySet;
+use crate::rules::TrackerId;
+use omega_core::{Job, JobId, TaskGroup};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Shapes that are kept. A group is compared with all of them before it is compiled.
+const SHAPES_MAX: usize = 4;
+
+/// The last groups that were compiled, each with what it needs. Each uses the sets of machines that it needs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shapes {
+    known: SmallVec<[Shape; SHAPES_MAX]>,
+    /// The position of the next to be replaced.
+    oldest: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Shape {
+    job: Arc<Job>,
+    index: usize,
+    need: Arc<Need>,
+}
+
+impl Shapes {
+    /// Returns the needs of a group if a group like it is known.
+    fn find(&self, job: &Job, index: usize) -> Option<&Arc<Need>> {
+        let group = &job.groups[index];
+        let policies = PolicySet::concerning(job, group);
+        let is_alike = |shape: &&Shape| {
+            shape.need.policies == policies && needs_alike(&shape.job.groups[shape.index], group)
+        };
+        self.known.iter().find(is_alike).map(|shape| &shape.need)
+    }
+
+    /// Adds a group. Returns what the group in its place needed.
+    fn add(&mut self, shape: Shape) -> Option<Arc<Need>> {
+        if self.known.len() < SHAPES_MAX {
+            self.known.push(shape);
+            return None;
+        }
+        let before = std::mem::replace(&mut self.known[self.oldest], shape);
+        self.oldest = (self.oldest + 1) % SHAPES_MAX;
+        Some(before.need)
+    }
+}
+
+impl Facts {
+    /// Compiles a group of a job as [`Facts::compile`] does, or shares what a group like it needs. It is released like any
+    /// other.
+    pub(crate) fn compile_shared(
+        &mut self,
+        (id, job): (JobId, &Arc<Job>),
+        index: usize,
+        kinds: usize,
+        trackers: Trackers,
+    ) -> (Arc<Need>, Vec<TrackerId>) {
+        if self.rules.is_empty()
+            && let Some(need) = self.shapes.find(job, index)
+        {
+            self.sets.acquire_again(need.sets());
+            return (need.clone(), Vec::new());
+        }
+        let (need, made) = self.compile((id, job), index, kinds, trackers);
+        let need = Arc::new(need);
+        if self.rules.is_empty() {
+            self.sets.acquire_again(need.sets());
+            let shape = Shape { job: job.clone(), index, need: need.clone() };
+            if let Some(before) = self.shapes.add(shape) {
+                before.sets().for_each(|set| self.sets.release(set));
+            }
+        }
+        (need, made)
+    }
+}
+
+/// Whether the tasks of two groups need the same, where no rule about other tasks concerns them.
+fn needs_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
+    fn needed(group: &TaskGroup) -> impl PartialEq + use<'_> {
+        // Every field by name: a new one asks here whether `Facts::compile` reads it.
+        let TaskGroup {
+            name: _,
+            count: _,
+            restarts: _,
+            grace_ms: _,
+            run: _,
+            payload: _,
+            // Only rules about other tasks, and plugins, which read the group.
+            labels: _,
+            images: _,
+            volumes: _,
+            request,
+            devices,
+            cores,
+            rules,
+            demand_profiles,
+            cluster_request,
+            optional,
+        } = group;
+        (request, devices, cores, rules, demand_profiles, cluster_request, optional)
+    }
+    needed(one) == needed(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::handle::CellHandle;
+    use crate::{Cell, Interest, SharedCell, View};
+    use omega_core::{
+        Amounts, Command, Job, JobId, Kinds, Machine, TaskGroup, TaskRule, TaskSelector,
+        TopologyLevel,
+    };
+    use std::sync::Arc;
+
+    fn viewed() -> (SharedCell, View) {
+        let cell = SharedCell::new(Cell::new(Kinds::standard()));
+        cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([10])))).unwrap();
+        let (id, number) = cell.register("s".into()).unwrap();
+        let mut view = View::new(id, number).with_interest(Interest::Machines);
+        view.sync(&cell).unwrap();
+        (cell, view)
+    }
+
+    fn job(name: &str, request: u64) -> Arc<Job> {
+        Arc::new(Job::batch(name, TaskGroup::new(1, Amounts::new([request]))))
+    }
+
+    #[test]
+    fn equal_groups_share_what_they_need_and_others_do_not() {
+        let (_, mut view) = viewed();
+        let groups = [1, 1, 2, 1].map(|request| job("j", request));
+        let compiled: Vec<_> =
+            groups.iter().zip(0..).map(|(job, id)| view.compile(JobId(id), job, 0)).collect();
+        let need = |i: usize| std::ptr::from_ref(view.need(compiled[i]));
+        assert_eq!(need(0), need(1));
+        assert_eq!(need(0), need(3));
+        assert_ne!(need(0), need(2));
+        assert_eq!(view.need(compiled[2]).request[0], 2);
+    }
+
+    #[test]
+    fn jobs_that_other_policies_concern_do_not_share() {
+        let (_, mut view) = viewed();
+        let batch = job("j", 1);
+        let gang = Arc::new(Job { gang_min: Some(1), ..Job::clone(&batch) });
+        let jobs = [&batch, &gang, &batch, &gang];
+        let compiled: Vec<_> =
+            jobs.iter().zip(0..).map(|(job, id)| view.compile(JobId(id), job, 0)).collect();
+        let need = |i: usize| std::ptr::from_ref(view.need(compiled[i]));
+        assert_ne!(need(0), need(1));
+        assert_eq!((need(0), need(1)), (need(2), need(3)));
+    }
+
+    /// Each group and each shape acquires its sets of machines: none is released too often.
+    #[test]
+    fn shapes_and_groups_release_their_sets() {
+        let (_, mut view) = viewed();
+        for round in 0..3 {
+            for i in 0..50 {
+                view.compile(JobId(i), &job("j", 1 + (i + round) % 7), 0);
+            }
+            (0..50).for_each(|i| view.forget_job(JobId(i)));
+        }
+        let group = view.compile(JobId(0), &job("j", 1), 0);
+        assert!(view.judge(0, group).is_ok());
+    }
+
+    #[test]
+    fn a_rule_about_other_tasks_ends_the_sharing() {
+        let (cell, mut view) = viewed();
+        let before = view.compile(JobId(7), &job("before", 1), 0);
+        let mut group = TaskGroup::new(1, Amounts::new([1]));
+        let from = TaskSelector::SameGroup;
+        group.rules.tasks.push(TaskRule::AntiAffinity { from, level: TopologyLevel::Machine });
+        let ruled = Arc::new(Job::batch("ruled", group));
+        cell.apply(Command::SubmitJob(Job::clone(&ruled))).unwrap();
+        view.sync(&cell).unwrap();
+        let ruled = view.compile(JobId(0), &ruled, 0);
+        assert!(view.need(ruled).has_rules() && !view.need(before).has_rules());
+        let [one, other] = [8, 9].map(|id| view.compile(JobId(id), &job("after", 1), 0));
+        assert_ne!(std::ptr::from_ref(view.need(one)), std::ptr::from_ref(view.need(other)));
+    }
+}

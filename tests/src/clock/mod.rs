@@ -1,0 +1,72 @@
+//! Clocks of real processes that are wrong and jump: no rights of root are needed.
+//!
+//! A library between the process and the system (`wrong_clock.c`, compiled by the test) shifts the time of day by an amount
+//! that the test sets at any moment, as an operator or a time server sets a clock. Monotonic time is left alone.
+
+use crate::disk::interposed::compile;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const NANOS: i64 = 1_000_000_000;
+
+/// A clock for processes. See the head of the file.
+#[derive(Debug)]
+pub struct WrongClock {
+    ahead: File,
+    path: PathBuf,
+    library: PathBuf,
+}
+
+impl WrongClock {
+    /// A clock that is right so far, with its library in the new folder `state`.
+    ///
+    /// # Errors
+    /// If the folder cannot be made, or the C compiler (`cc`) fails.
+    pub fn new(state: &Path) -> io::Result<WrongClock> {
+        std::fs::create_dir_all(state)?;
+        let library = compile(include_str!("wrong_clock.c"), state, "wrong_clock")?;
+        let path = state.join("ahead");
+        let clock = WrongClock { ahead: File::create(&path)?, path, library };
+        clock.set(0)?;
+        Ok(clock)
+    }
+
+    /// Has a process use this clock.
+    pub fn give_to(&self, process: &mut Command) {
+        process.env("LD_PRELOAD", &self.library).env("OMEGA_WRONG_CLOCK", &self.path);
+    }
+
+    /// Sets it, by so much ahead of the machine's clock, or behind it.
+    ///
+    /// # Errors
+    /// If its state cannot be written.
+    pub fn set(&self, ahead_s: i64) -> io::Result<()> {
+        self.ahead.write_all_at(&(ahead_s * NANOS).to_ne_bytes(), 0)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    #[test]
+    fn a_process_sees_the_clock_that_it_was_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = WrongClock::new(dir.path()).unwrap();
+        for ahead_s in [0, 7_200, -86_400] {
+            clock.set(ahead_s).unwrap();
+            let mut date = Command::new("date");
+            clock.give_to(&mut date);
+            let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+            let said = String::from_utf8(date.arg("+%s").output().unwrap().stdout).unwrap();
+            let after = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+            let told = said.trim().parse::<i64>().unwrap() - ahead_s;
+            assert!(before <= told && told <= after, "{ahead_s}: {before} {told} {after}");
+        }
+    }
+}
