@@ -30,12 +30,12 @@ const RACK: usize = 40;
 
 /// Tenant that pays: each with the tenant above it, its weight, and its guarantee in percent of the cell.
 const TENANTS: [(&str, &str, u32, u64); 9] = [
-    ("production", "runtime_affinity", 1, 60),
-    ("batch", "runtime_affinity", 1, 30),
+    ("production", "company", 1, 60),
+    ("batch", "company", 1, 30),
     ("analytics", "batch", 2, 8),
     ("ads", "batch", 1, 6),
     ("search", "batch", 3, 12),
-    ("guests", "runtime_affinity", 1, 0),
+    ("guests", "company", 1, 0),
     ("spark", "guests", 1, 0),
     ("flink", "guests", 2, 0),
     ("hadoop", "guests", 1, 0),
