@@ -1,4 +1,4 @@
-//! What changed, by version: from it come the deltas that bring views up to date.
+//! The change log: changes by version, from which deltas for views are made.
 //!
 //! ```text
 //!   version   41        42      43            44

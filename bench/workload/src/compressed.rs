@@ -51,12 +51,12 @@ pub fn plain_name(name: &str) -> &str {
 /// # Errors
 /// If it cannot be read, is damaged, too long, or not UTF-8.
 pub fn read_text(file: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let read = open_input(file)?.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text)?;
+    let mut text = Vec::new();
+    let read = open_input(file)?.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text)?;
     if read as u64 > TEXT_BYTES_MAX {
         return Err(invalid(format!("is longer than {TEXT_BYTES_MAX} bytes")));
     }
-    Ok(text)
+    String::from_utf8(text).map_err(|_| invalid("is not UTF-8 text"))
 }
 
 /// A read error as a message for users.

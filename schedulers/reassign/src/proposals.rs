@@ -115,7 +115,7 @@ impl Walk<'_> {
     ) -> Option<usize> {
         let random = self.random();
         let initial = self.state.problem.initial[other] as usize;
-        if initial != machine && random % 2 == 0 {
+        if initial != machine && random.is_multiple_of(2) {
             return Some(initial);
         }
         if random % 8 < 4 {

@@ -79,7 +79,7 @@ fn persist(
     let done = |step| is_done(&rebalancer.view, step).then_some(Fate::Moved);
     let mut fates: Vec<Attempt> = steps.iter().map(done).collect();
     let mut failures = 0;
-    while fates.iter().any(|fate| is_open(fate)) {
+    while fates.iter().any(is_open) {
         let open: Vec<usize> = (0..steps.len()).filter(|at| is_open(&fates[*at])).collect();
         let again: Vec<Step> = open.iter().map(|at| steps[*at].clone()).collect();
         let (attempts, failed) = attempt(&mut rebalancer.view, cell, &again);

@@ -44,9 +44,15 @@ fn run(spec: &TaskSpec) -> (Exit, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut driver = driver(folder.path());
     driver.start(spec).unwrap();
-    let events = all(&mut driver, 2);
+    let mut events = Vec::new();
+    while !matches!(events.last(), Some(Event::Ended(..))) {
+        events.extend(driver.poll());
+        std::thread::yield_now();
+    }
     assert_eq!(events[0], Event::Started(spec.id.clone()));
-    let Event::Ended(_, exit) = events[1].clone() else { panic!("{events:?}") };
+    let restarts = &events[1..events.len() - 1];
+    assert!(restarts.iter().all(|event| matches!(event, Event::Restarted(..))), "{events:?}");
+    let Some(Event::Ended(_, exit)) = events.pop() else { unreachable!("the loop ends with it") };
     (exit, output(&driver, &spec.id))
 }
 

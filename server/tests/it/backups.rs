@@ -54,11 +54,13 @@ impl Kept {
 
     /// Everything that users can see of the cell.
     fn all(&self) -> Vec<Value> {
-        let mut all = vec![
-            self.json("machine list")["items"].clone(),
-            self.json("job list --all")["items"].clone(),
-        ];
-        for job in self.json("job list --all")["items"].as_array().unwrap() {
+        let mut jobs = self.json("job list --all")["items"].clone();
+        for job in jobs.as_array_mut().unwrap() {
+            // A replica knows the age of a job as far as it saw it.
+            job.as_object_mut().unwrap().remove("age_ms").unwrap();
+        }
+        let mut all = vec![self.json("machine list")["items"].clone(), jobs.clone()];
+        for job in jobs.as_array().unwrap() {
             let name = job["name"].as_str().unwrap();
             all.push(self.json(&format!("task list --job {name}"))["items"].clone());
         }

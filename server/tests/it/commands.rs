@@ -192,7 +192,7 @@ web   service  t        default        3        3       0        0      0
     assert!(cell.fails(1, "job explain big --group no").contains("[UNKNOWN_GROUP]"));
     assert!(cell.fails(1, "job explain nobody").contains("[UNKNOWN_JOB]"));
 
-    let tasks = "TASK  GROUP  STATE    MACHINE\nj0/0  main   pending\nj0/1  main   pending\nj0/2  main   pending\n";
+    let tasks = "TASK   GROUP  STATE    MACHINE\nweb/0  main   pending\nweb/1  main   pending\nweb/2  main   pending\n";
     assert_eq!(cell.ok("task list --job web"), tasks);
     assert_eq!(cell.ok("task list --machine a-1"), "TASK  GROUP  STATE  MACHINE\n");
 
