@@ -26,6 +26,7 @@ const HOUR_MS: u64 = 3_600_000;
 struct World {
     dir: TempDir,
     port: u16,
+    web: u16,
     runtime: Runtime,
     clocks: [WrongClock; 3],
 }
@@ -35,7 +36,8 @@ impl World {
         let dir = folder(&[]);
         let clock = |name: &str| WrongClock::new(&dir.path().join(name)).unwrap();
         let clocks = ["server", "agent", "scheduler"].map(clock);
-        World { dir, port: ports(1)[0], runtime: Runtime::new().unwrap(), clocks }
+        let free = ports(2);
+        World { dir, port: free[0], web: free[1], runtime: Runtime::new().unwrap(), clocks }
     }
 
     /// Starts a process with one of the clocks, and waits for the line that it prints when it is ready.
@@ -94,7 +96,7 @@ impl World {
 
     /// The value of a metric without labels.
     fn figure(&self, name: &str) -> f64 {
-        let text = get(self.port, "/metrics").body;
+        let text = get(self.web, "/metrics").body;
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("{name}: {text}")).trim().parse().unwrap()
     }
@@ -116,7 +118,9 @@ fn ahead_of_us_ms() -> u64 {
 fn clocks_that_jump_expire_nothing() {
     let world = World::new();
     let cell = format!("127.0.0.1:{}", world.port);
-    let _server = world.start(0, &format!("serve --dir=cell --listen={cell} --machine-timeout=8"));
+    let web = format!("--web-listen=127.0.0.1:{}", world.web);
+    let serve = format!("serve --dir=cell --listen={cell} {web} --machine-timeout=8");
+    let _server = world.start(0, &serve);
     let _agent = world.start(1, &format!("agent --cell {cell} --simulate 4 --heartbeat 1"));
     let _active = world.start(2, &format!("scheduler --cell {cell} --lease=5s"));
     let _standby = world.start(2, &format!("scheduler --cell {cell} --standby --lease=5s"));
