@@ -69,7 +69,7 @@ pub(super) enum Answer {
     /// It is killed if it exists.
     Killed,
     /// New status of its task.
-    Seen(Version, proto::TaskStatus),
+    Seen(Version, Box<proto::TaskStatus>),
 }
 
 /// A container of a former process.

@@ -85,7 +85,7 @@ async fn ask(channel: Channel, ask: &Ask) -> Result<Answer, ApiError> {
             let answer = TaskServiceClient::new(channel).list_tasks(request).await?.into_inner();
             let missing = || ApiError::new(ErrorCode::Internal, "a container has no task");
             let task = answer.tasks.into_iter().next().ok_or_else(missing)?;
-            Ok(Answer::Seen(Version(answer.version), task))
+            Ok(Answer::Seen(Version(answer.version), Box::new(task)))
         }
     }
 }

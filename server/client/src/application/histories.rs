@@ -207,7 +207,7 @@ impl World {
             Ask::Look(id) => {
                 let version = Version(self.cell.version);
                 let known = self.cell.by_id(*id).ok_or_else(unknown)?;
-                Ok(Answer::Seen(version, status(known)))
+                Ok(Answer::Seen(version, Box::new(status(known))))
             }
         }
     }
