@@ -1,11 +1,11 @@
-//! Shapes: groups of tasks that need the same are compiled once.
+//! Shapes: task groups with equal needs are compiled once.
 //!
-//! Jobs of equal groups are the rule. The cell and every view keep what such a group needs once: a job of one task is half
-//! as large, and a commit finds what the task needs where the last commit has read it. To find that a group is like one of
-//! the last few costs a fraction of compiling it.
+//! Most jobs have groups equal to those of other jobs. The cell and every view keep the compiled needs of equal groups
+//! once: a job of one task takes less memory, and a commit reads needs that the last commit has brought into the
+//! cache. Comparing a group with the last few costs a fraction of compiling it.
 //!
-//! What a group needs may depend on its job only by rules about other tasks. So needs are shared only while there is no
-//! such rule; a rule that comes later is noted in a copy.
+//! Only rules about other tasks can make the needs of a group depend on its job. So needs are shared only while the cell
+//! has no such rule; a later rule is recorded in a copy.
 
 use crate::facts::{Facts, Need, Trackers};
 use crate::policy::PolicySet;
@@ -14,10 +14,10 @@ use omega_core::{Job, JobId, TaskGroup};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Shapes that are kept. A group is compared with all of them before it is compiled.
+/// Number of shapes that are kept. A group is compared with all of them before it is compiled.
 const SHAPES_MAX: usize = 4;
 
-/// The last groups that were compiled, each with what it needs. Each uses the sets of machines that it needs.
+/// The last groups that were compiled, with their needs. Each shape holds references to its sets of machines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shapes {
     known: SmallVec<[Shape; SHAPES_MAX]>,
@@ -43,7 +43,7 @@ impl Shapes {
         self.known.iter().find(is_alike).map(|shape| &shape.need)
     }
 
-    /// Adds a group. Returns what the group in its place needed.
+    /// Adds a group. Returns the needs of the group that it replaces.
     fn add(&mut self, shape: Shape) -> Option<Arc<Need>> {
         if self.known.len() < SHAPES_MAX {
             self.known.push(shape);
@@ -56,8 +56,8 @@ impl Shapes {
 }
 
 impl Facts {
-    /// Compiles a group of a job as [`Facts::compile`] does, or shares what a group like it needs. It is released like any
-    /// other.
+    /// Compiles a group of a job as [`Facts::compile`] does, or shares the needs of an equal group. Both are released in
+    /// one way.
     pub(crate) fn compile_shared(
         &mut self,
         (id, job): (JobId, &Arc<Job>),
@@ -84,7 +84,7 @@ impl Facts {
     }
 }
 
-/// Whether the tasks of two groups need the same, where no rule about other tasks concerns them.
+/// Whether two groups have equal needs, as far as no rule about other tasks concerns them.
 fn needs_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
     fn needed(group: &TaskGroup) -> impl PartialEq + use<'_> {
         // Every field by name: a new one asks here whether `Facts::compile` reads it.

@@ -7882,7 +7882,7 @@ pub struct AgentReport {
     /// Answers to `AgentDirectives.reads`.
     #[prost(message, repeated, tag = "11")]
     pub logs: ::prost::alloc::vec::Vec<LogPart>,
-    /// How runs of the tasks' programs ended: empty, or one for each of `task_reports`.
+    /// Ends of runs of the programs of tasks: empty, or one for each of `task_reports`.
     #[prost(message, repeated, tag = "12")]
     pub task_ends: ::prost::alloc::vec::Vec<RunEnd>,
 }

@@ -156,7 +156,7 @@ fn a_program_that_is_killed_in_the_middle_ends_what_it_began() {
             program.0.kill().expect("it runs");
             let _next = start(&server, &[]);
             server.until(|double| leaves(double, "low")).await;
-            // What the victim leaves is the pod's, also for the next program.
+            // The room that the victim leaves stays with the pod after a restart.
             create(&server, &ranked("other", 3000, 0));
             server.with(|double| double.end("t", "low"));
             server.until(|double| is_bound(double, "high")).await;

@@ -1,4 +1,4 @@
-// What happened lately to a job or on a machine.
+// Recent events of a job or a machine.
 
 import { ask } from "./api.js";
 import { device, el, table } from "./dom.js";
