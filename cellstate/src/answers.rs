@@ -13,7 +13,7 @@ use omega_core::{
     TransactionError, TransactionId,
 };
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
+use std::cell::RefCell;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The cached result of one transaction.
@@ -131,16 +131,20 @@ pub(crate) struct Digest(u64);
 impl Digest {
     /// Computes the digest of a transaction.
     pub(crate) fn of(txn: &Transaction) -> Digest {
-        let mut bytes = Bytes::new();
-        put_all(txn, &mut bytes);
-        Digest(xxh3_64(&bytes))
+        BYTES.with_borrow_mut(|bytes| {
+            bytes.clear();
+            put_all(txn, bytes);
+            Digest(xxh3_64(bytes))
+        })
     }
 }
 
-/// The bytes of which a digest is made: on the stack for up to a hundred claims.
-type Bytes = SmallVec<[u8; 4096]>;
+thread_local! {
+    /// The bytes of which a thread makes a digest, kept for its next one.
+    static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
-fn put_all(txn: &Transaction, bytes: &mut Bytes) {
+fn put_all(txn: &Transaction, bytes: &mut Vec<u8>) {
     let head = [
         txn.base.0,
         u64::from(txn.granularity == Granularity::AllOrNothing),
@@ -162,7 +166,7 @@ fn put_all(txn: &Transaction, bytes: &mut Bytes) {
 
 /// Adds fields of later versions only if they are set, so that transactions of earlier versions keep their digests. The
 /// added part begins with a job number that no job has.
-fn put_later(txn: &Transaction, bytes: &mut Bytes) {
+fn put_later(txn: &Transaction, bytes: &mut Vec<u8>) {
     for (claim, index) in txn.claims.iter().zip(0..) {
         if claim.take == Take::WithOptional {
             put(bytes, &[u64::MAX, index]);
@@ -175,7 +179,7 @@ fn put_later(txn: &Transaction, bytes: &mut Bytes) {
     }
 }
 
-fn put(bytes: &mut Bytes, words: &[u64]) {
+fn put(bytes: &mut Vec<u8>, words: &[u64]) {
     for word in words {
         bytes.extend_from_slice(&word.to_le_bytes());
     }
