@@ -21,10 +21,10 @@ use std::sync::Arc;
 /// commits.
 const PIECES: usize = 4;
 
-/// Number of tries of a taken lock before the thread sleeps: about ten microseconds, enough for a
-/// commit of a hundred claims. If the lock is held for longer, the spinning at most doubles the
-/// wait.
-const LOOKS: u32 = 400;
+/// Number of tries of a taken lock before the thread sleeps: about a hundred microseconds. A sleep
+/// takes as long, because a processor without work halts, and to wake it takes 80 microseconds on
+/// a virtual machine. So the spinning at most doubles the wait.
+const LOOKS: u32 = 4000;
 
 /// A cell in this process. Clones share it.
 #[derive(Clone, Debug)]

@@ -68,9 +68,9 @@ impl RunCell {
     }
 }
 
-/// Number of task ends that are applied under one lock of a cell in memory. Commits wait meanwhile,
-/// for less time than a commit of a few hundred claims takes.
-const ENDS: usize = 256;
+/// Number of task ends that are applied under one lock of a cell in memory: commits wait for a few
+/// microseconds.
+const ENDS: usize = 32;
 
 impl RunCell {
     /// Tells a cell in memory that tasks have finished. Returns the number of them that ran; `None`

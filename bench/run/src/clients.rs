@@ -243,7 +243,11 @@ impl<'a> Front<'a> {
         let Front { name, cell, error, .. } = self;
         match error {
             Some(why) => Err(RunError::Scheduler { name: name.into(), why }),
-            None => Ok(Served { name, meter: cell.meter.into_inner() }),
+            None => {
+                let mut meter = cell.meter.into_inner();
+                meter.flush();
+                Ok(Served { name, meter })
+            }
         }
     }
 }

@@ -57,7 +57,8 @@ impl Threads<'_> {
     /// # Errors
     /// If a frontend ended early, because the cell rejected it.
     pub(super) fn stop(self) -> Result<Done, RunError> {
-        let (workers, served) = (self.pool.stop(), self.fronts.stop());
+        let (mut workers, served) = (self.pool.stop(), self.fronts.stop());
+        workers.iter_mut().for_each(|worker| worker.observer.flush());
         Ok((workers, served?))
     }
 }

@@ -9,10 +9,10 @@ use super::drive::{Drive, PATIENCE};
 use super::ends::{Ending, Ends, Since};
 use super::lane::{Done, Errand, Lane, ON_THE_WAY_MAX, Purpose};
 use super::ledger::Ledger;
-use super::meter::{IdleState, Message, Meter};
+use super::meter::{AT_ONCE, IdleState, Message, Meter};
 use super::stop::Stop;
 use super::window::Window;
-use super::{Evict, Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX};
+use super::{Evict, Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX, Workers};
 use crate::report::Sample;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use omega_cellstate::Cell;
@@ -73,6 +73,8 @@ pub(crate) struct Feeder {
     ends: Ends,
     messages: Receiver<Message>,
     sender: Sender<Message>,
+    /// Number of messages that a busy worker sends at once.
+    at_once: usize,
     /// Of each scheduler, and then of each front.
     pub(super) idle: Vec<IdleState>,
     /// The fronts that the workload has jobs for, with these.
@@ -139,6 +141,10 @@ impl Feeder {
             failed: None,
             messages,
             sender,
+            at_once: match options.workers {
+                Workers::Threads => AT_ONCE,
+                Workers::LockStep => 1,
+            },
             idle: vec![IdleState::default(); workers],
             clients,
             changed: Version(0),
@@ -182,7 +188,7 @@ impl Feeder {
 
     /// Returns the meter of a worker.
     pub(super) fn meter(&self, worker: usize) -> Meter {
-        Meter::new(worker, self.sender.clone())
+        Meter::new(worker, self.sender.clone(), self.at_once)
     }
 
     /// Returns a scheduler with the profile of its name if there is one, or a ready-made one.

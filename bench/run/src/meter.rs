@@ -28,7 +28,13 @@ pub(crate) enum Message {
     Synced { worker: usize, version: Version },
     /// Commands of the feeder were answered.
     Done(Done),
+    /// Messages of one worker, in their order.
+    Several(Vec<Message>),
 }
+
+/// Number of messages that a busy worker collects before it sends them: each sending may wake the
+/// feeder, which takes longer than a transaction of one claim.
+pub(super) const AT_ONCE: usize = 64;
 
 /// State of a worker that has nothing to try at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +52,9 @@ pub(crate) struct IdleState {
 pub(crate) struct Meter {
     worker: usize,
     messages: Sender<Message>,
+    /// Messages that were not sent yet: fewer than `at_once`, and none while the worker is idle.
+    unsent: Vec<Message>,
+    at_once: usize,
     pub(crate) decision_ns: Histogram<u64>,
     pub(crate) decisions: u64,
     pub(crate) placements: u64,
@@ -73,12 +82,15 @@ pub(crate) struct Meter {
 const TRIES_UNSCHEDULABLE: u64 = 12;
 
 impl Meter {
-    pub(crate) fn new(worker: usize, messages: Sender<Message>) -> Meter {
+    /// A meter that sends so many messages at once while its worker is busy.
+    pub(crate) fn new(worker: usize, messages: Sender<Message>, at_once: usize) -> Meter {
         // A nanosecond to a minute, to two digits: every valid argument.
         let decision_ns = Histogram::new_with_bounds(1, 60_000_000_000, 2);
         Meter {
             worker,
             messages,
+            unsent: Vec::new(),
+            at_once,
             decision_ns: decision_ns.expect("the bounds are valid"),
             decisions: 0,
             placements: 0,
@@ -119,8 +131,21 @@ impl Meter {
     pub(super) fn tell(&mut self, state: IdleState) {
         if self.told != Some(state) {
             self.told = Some(state);
-            drop(self.messages.send(Message::Idle { worker: self.worker, state }));
+            self.unsent.push(Message::Idle { worker: self.worker, state });
         }
+        self.flush();
+    }
+
+    /// Sends all messages.
+    pub(super) fn flush(&mut self) {
+        let mut unsent = std::mem::take(&mut self.unsent);
+        let message = match unsent.len() {
+            0 => return,
+            1 => unsent.remove(0),
+            _ => Message::Several(unsent),
+        };
+        // The feeder is gone only once the run is over.
+        drop(self.messages.send(message));
     }
 
     fn count_conflict(&mut self, job: JobId, reason: Reason) {
@@ -176,17 +201,19 @@ impl Observer for Meter {
         self.placements += placed.len() as u64;
         self.told = None;
         self.unschedulable = 0;
-        // The feeder is gone only once the run is over.
         let version = commit.version;
         let evicted = evicted(txn, commit);
-        drop(self.messages.send(Message::Committed {
+        self.unsent.push(Message::Committed {
             worker: self.worker,
             base: txn.base,
             version,
             placed,
             evicted,
             refused,
-        }));
+        });
+        if self.unsent.len() >= self.at_once {
+            self.flush();
+        }
     }
 
     fn idle(&mut self, version: Version, queue: &Queue) {
@@ -202,8 +229,9 @@ impl Observer for Meter {
             self.tell(state);
         } else if self.synced != version {
             self.synced = version;
-            drop(self.messages.send(Message::Synced { worker: self.worker, version }));
+            self.unsent.push(Message::Synced { worker: self.worker, version });
         }
+        self.flush();
     }
 }
 

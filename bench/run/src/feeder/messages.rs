@@ -51,6 +51,7 @@ impl Feeder {
                 self.idle[worker] = state;
             }
             Message::Synced { worker, version } => self.window.seen(worker, version),
+            Message::Several(messages) => messages.into_iter().for_each(|one| self.note(one)),
             Message::Done(done) => {
                 self.lane.answered(done.purposes.len());
                 if let Err(error) = self.note_done(done) {
