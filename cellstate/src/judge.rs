@@ -65,7 +65,7 @@ pub struct Grant {
 /// Checks one task's claim on one machine, and returns the devices and cores that it gets.
 ///
 /// # Errors
-/// The first reason, in the order of the table in ARCHITECTURE.md.
+/// The first reason, in the order of the checks below, which ARCHITECTURE.md lists.
 pub(crate) fn judge(
     machine: MachineId,
     spot: &Spot<'_>,
