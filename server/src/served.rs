@@ -34,7 +34,7 @@ pub(crate) enum Verb {
     Dev(dev::DevArgs),
     /// Run one scheduler.
     Scheduler(scheduler::SchedulerArgs),
-    /// Offer this machine to a cell and run its tasks, or speak for simulated machines.
+    /// Offer this machine to a cell and run its tasks, or simulate machines.
     Agent(Box<agent::AgentArgs>),
     /// Run a stage of a task.
     #[command(hide = true)]

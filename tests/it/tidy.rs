@@ -322,9 +322,6 @@ fn no_replaced_word_comes_back() {
 /// Words that must not open a comment, because it should begin with a noun phrase or a verb.
 const RIDDLES: [&str; 8] = ["What", "Who", "Whom", "Whose", "Whoever", "How", "That", "The same"];
 
-/// Folders whose comments still have to be changed.
-const RIDDLES_LEFT: [&str; 1] = ["server/src/agent/"];
-
 /// The documentation text of a source line, if it has any.
 fn documentation(line: &str) -> Option<&str> {
     let text = line.trim_start();
@@ -342,9 +339,6 @@ fn opens_with_riddle(text: &str) -> bool {
 fn comments_open_with_a_noun_phrase_or_a_verb() {
     let mut wrong = Vec::new();
     for (name, text) in sources() {
-        if RIDDLES_LEFT.iter().any(|folder| name.starts_with(folder)) {
-            continue;
-        }
         let mut before = None;
         for (number, line) in (1..).zip(text.lines()) {
             let now = documentation(line);

@@ -1,8 +1,9 @@
-//! Which cores of the machine tasks have to themselves: the cell says how many of each node, the agent which ones.
+//! Exclusive cores of tasks on this machine. The cell decides how many cores of each NUMA node a task gets, the agent
+//! which ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The cores of a machine by node, and who has them.
+/// The cores of a machine by NUMA node, and those that tasks have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CorePool {
     nodes: Vec<Vec<u32>>,
@@ -14,14 +15,14 @@ impl CorePool {
         CorePool { nodes, taken: BTreeMap::new() }
     }
 
-    /// Notes the cores of a task that was found.
+    /// Records the cores of a running task that an earlier agent started.
     pub(super) fn found(&mut self, task: &str, cores: Vec<u32>) {
         if !cores.is_empty() {
             self.taken.insert(task.to_owned(), cores);
         }
     }
 
-    /// Takes so many cores of each node for a task; `None` if there are too few.
+    /// Assigns this many free cores of each node to a task; `None` if a node has too few.
     pub(super) fn take(&mut self, task: &str, counts: &[u32]) -> Option<Vec<u32>> {
         let others: BTreeSet<u32> = self.taken.values().flatten().copied().collect();
         let mut cores = Vec::new();
@@ -37,7 +38,7 @@ impl CorePool {
         Some(cores)
     }
 
-    /// Gives the cores of a task back.
+    /// Frees the cores of a task.
     pub(super) fn give(&mut self, task: &str) {
         self.taken.remove(task);
     }

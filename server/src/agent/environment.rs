@@ -1,9 +1,10 @@
-//! The environment of a task: what its job names, and what tells it who it is and what it may use.
+//! Environment variables of a task: those that its job defines, and `OMEGA_*` with its identity, its resources and its
+//! ports.
 
 use omega_client::agent::Task;
 use omega_core::{KindId, Kinds};
 
-/// Returns the variables of a task that has these cores to itself. Those of the job come first.
+/// Returns the variables of a task with these exclusive cores. Those of the job come first.
 pub(super) fn of(task: &Task, kinds: &Kinds, cores: &[u32]) -> Vec<(String, String)> {
     let amount = |kind: Option<KindId>| kind.map_or(0, |kind| task.request.get(kind)).to_string();
     let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");

@@ -1,6 +1,6 @@
-//! `omega agent`: offers this machine to a cell and runs its tasks, or pretends to be many machines.
+//! `omega agent`: offers this machine to a cell and runs its tasks, or simulates many machines.
 //!
-//! In reading order: this file, `offer.rs` (what the machine has), `worker.rs` (orders and what became of them),
+//! In reading order: this file, `offer.rs` (the machine's description), `worker.rs` (directives and reports),
 //! `environment.rs`, `core_pool.rs`, `note.rs`; `simulated.rs` and `simulation.rs` for simulated machines.
 
 mod core_pool;
@@ -23,73 +23,72 @@ use omega_core::NodeCores;
 use std::io;
 use std::path::PathBuf;
 
-/// Offer this machine to a cell and run its tasks, or speak for simulated machines.
+/// Offer this machine to a cell and run its tasks, or simulate machines.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AgentArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// Speak for so many simulated machines, which run nothing, instead of this one.
+    /// Simulate this number of machines, which run no programs, instead of offering this one.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
           conflicts_with_all = ["name", "dir", "labels", "no_limits", "log_bytes", "pids"])]
     simulate: Option<u32>,
     /// Name of this machine [default: its host name].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Folder of the tasks: their working directories, logs, and what their supervisors report.
+    /// Folder of the tasks: working directories, logs, and files of their supervisors.
     #[arg(long, value_name = "DIR", default_value = "omega-agent")]
     dir: PathBuf,
     /// A label of this machine. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Run tasks without control groups: nothing keeps a task to its cpu, memory and number of processes.
+    /// Run tasks without control groups: cpu, memory and number of processes are not limited.
     #[arg(long)]
     no_limits: bool,
-    /// Bytes of a log file; a task has at most two for each of standard output and error.
+    /// Maximum bytes of a log file; a task has at most two for each of standard output and error.
     #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, value_parser = clap::value_parser!(u64).range(1024..))]
     log_bytes: u64,
-    /// Processes and threads that a task may have.
+    /// Maximum number of processes and threads of a task.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..))]
     pids: u64,
-    /// With --simulate: what names begin with: NAME-0, NAME-1, ...
+    /// With --simulate: prefix of the machines' names: PREFIX-0, PREFIX-1, ...
     #[arg(long, value_name = "NAME", default_value = "sim", requires = "simulate")]
     prefix: String,
     /// Cores to offer [default: all of this machine; 64 of a simulated one].
     #[arg(long, value_name = "CORES", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     cpu: Option<u64>,
-    /// Those of each NUMA node that tasks may have to themselves: 32,32 [default: those that this machine has; none of a
+    /// Cores of each NUMA node that tasks may have exclusively: 32,32 [default: those of this machine; none of a
     /// simulated one].
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
     /// Memory to offer, in GiB [default: all of this machine; 256 of a simulated one].
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     memory: Option<u64>,
-    /// With --simulate: what the expected run time of a batch task is multiplied by; it is a minute if its job does
-    /// not say.
+    /// With --simulate: factor for the run time of batch tasks, which is the job's runtime estimate or else a minute.
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = scale, requires = "simulate")]
     run_time_scale: f64,
-    /// With --simulate: how many runs in a hundred fail.
+    /// With --simulate: percentage of runs that fail.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100), requires = "simulate")]
     fail: u8,
-    /// With --simulate: which runs fail, and how much tasks use.
+    /// With --simulate: seed that determines which runs fail, and the use of tasks.
     #[arg(long, value_name = "SEED", default_value_t = 1, requires = "simulate")]
     seed: u64,
-    /// How often each machine says that it is alive, in seconds.
+    /// Interval of each machine's heartbeats, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     heartbeat: u64,
     #[command(flatten)]
     log: LogArgs,
 }
 
-/// A stage of a task: what `omega agent` starts for each. Not for people.
+/// A stage of a task's start: `omega agent` starts a process for each. Not for users.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ExecArgs {
-    /// Which stage.
+    /// Name of the stage.
     stage: String,
     /// The task's folder.
     folder: PathBuf,
 }
 
-/// Why an agent does not start, or ends early. One line for the user.
+/// Error that ends an agent, or keeps it from starting. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
     /// Correct the context.
@@ -112,7 +111,7 @@ pub(crate) enum AgentError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Look at the folder.
+    /// Correct the folder as the error says.
     #[error(transparent)]
     Driver(#[from] DriverError),
     /// Give the agent a group of its own, or run without limits.
@@ -133,7 +132,7 @@ fn scale(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|scale| (0.0..=1e6).contains(scale)).ok_or_else(wrong)
 }
 
-/// Speaks for the machines until it is told to end.
+/// Runs the agent until a signal ends it, or the cell detaches its machine.
 pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
     args.log.show();
     let ready = match args.simulate {

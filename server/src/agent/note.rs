@@ -1,15 +1,16 @@
-//! Notes of an agent with each task, by which a restarted agent knows which task of the cell it is.
+//! The agent's note in each task's folder. A restarted agent reads it to find which task of the cell a running process
+//! is.
 
 use omega_agent::FoundTask;
 use omega_client::agent::{Found, Task};
 use omega_core::{Amounts, MachineId, TaskId};
 use serde::{Deserialize, Serialize};
 
-/// See the head of the file.
+/// The contents of a note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     pub(super) task: TaskId,
-    /// The name of its job; empty in the notes of older agents.
+    /// The name of the job; empty in notes of older agents.
     #[serde(default)]
     job: String,
     pub(super) machine: MachineId,
@@ -31,7 +32,7 @@ impl Note {
         }
     }
 
-    /// The name of the task, as people write it.
+    /// The name of the task, such as `web/0`; its ids if the note has no job name.
     pub(super) fn name(&self) -> String {
         match &*self.job {
             "" => self.task.to_string(),
@@ -39,17 +40,17 @@ impl Note {
         }
     }
 
-    /// Words for the task's folder.
+    /// The note as JSON.
     pub(super) fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads the note of a task that was found.
+    /// Reads the note of a running task.
     pub(super) fn read(found: &FoundTask) -> Option<Note> {
         serde_json::from_str(&found.spec.note).ok()
     }
 
-    /// The task as the cell is told of it.
+    /// Converts it to the report to the cell about a running task.
     pub(super) fn found(self, found: &FoundTask) -> Found {
         let grace_ms = found.spec.grace_ms;
         Found {
@@ -59,7 +60,7 @@ impl Note {
             devices: self.devices,
             cores: self.cores,
             grace_ms,
-            // Its supervisor keeps the rest of the grace; this is the most that can be left.
+            // The supervisor knows how much of the grace is left; this is its upper bound.
             kill_in_ms: found.is_ending.then_some(grace_ms),
         }
     }

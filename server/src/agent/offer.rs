@@ -5,7 +5,7 @@ use omega_agent::machine::Found;
 use omega_core::limits::{AMOUNT_MAX, CORES_PER_NODE_MAX, NUMA_NODES_MAX};
 use omega_core::{Amounts, Kinds, Labels, Machine, NodeCores};
 
-/// Describes what was found, in a cell of these kinds, as far as the flags do not say otherwise.
+/// Describes the detected machine in the kinds of the cell. Flags override detected values.
 pub(super) fn machine(args: &AgentArgs, found: &Found, kinds: &Kinds) -> Machine {
     let mut capacity = Amounts::zero();
     let cpu_millis = args.cpu.map_or(found.cpu_millis, |cores| cores * 1000);
@@ -28,7 +28,7 @@ pub(super) fn machine(args: &AgentArgs, found: &Found, kinds: &Kinds) -> Machine
     machine
 }
 
-/// The cores of each node; none where less `cpu` is offered than they are.
+/// The cores of each NUMA node; none if less cpu is offered than all of them.
 fn nodes(found: &Found, cpu_millis: u64) -> NodeCores {
     let counts = found.nodes.iter().take(NUMA_NODES_MAX);
     let counts = counts.map(|cores| (cores.len() as u64).min(CORES_PER_NODE_MAX.into()) as u16);

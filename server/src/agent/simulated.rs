@@ -1,7 +1,6 @@
-//! An agent of simulated machines, which start, run and end tasks in time but not in truth.
+//! The agent of simulated machines, whose tasks start, run and end in real time without any process.
 //!
-//! It is a client like any other agent: what it says and hears is what a real one would. So a whole cell can be
-//! tried out, and its servers measured, without a machine.
+//! For the cell it is an agent like any other. So a cell can be tried out, and its servers measured, without machines.
 
 use super::simulation::{Behaviour, Simulation};
 use super::{AgentArgs, AgentError};
@@ -16,18 +15,18 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Machines that are registered at once: enough to fill the entries of a log.
+/// Maximum number of concurrent registrations: enough to fill the entries of a log.
 const REGISTER_AT_ONCE: usize = 128;
 
-/// Machines of a rack, and zones.
+/// Machines per rack, and number of zones.
 const RACK: u32 = 40;
 const ZONES: u32 = 3;
 
-/// Cores and gibibytes of memory of a machine that nothing else is said of.
+/// Default cores and gibibytes of memory of a machine.
 const CPU: u64 = 64;
 const MEMORY_GIB: u64 = 256;
 
-/// Speaks for the machines until it is told to end.
+/// Runs the simulated machines until a signal ends the agent.
 pub(super) async fn run(args: &AgentArgs, count: u32) -> Result<(), AgentError> {
     let settings = AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) };
     let (agent, orders) = Agent::start(&args.cell.address()?, settings)?;
@@ -39,7 +38,7 @@ pub(super) async fn run(args: &AgentArgs, count: u32) -> Result<(), AgentError> 
     }
 }
 
-/// Registers all machines, says so, and waits for ever. It ends only with an error.
+/// Registers all machines, prints a line, and then waits for ever. It returns only with an error.
 async fn register(args: &AgentArgs, count: u32, agent: &Agent) -> ApiError {
     let mut begun = JoinSet::new();
     for index in 0..count {
@@ -56,7 +55,7 @@ async fn register(args: &AgentArgs, count: u32, agent: &Agent) -> ApiError {
             return error;
         }
     }
-    // A reader that has gone is no error.
+    // A closed standard output is not an error.
     let _ = writeln!(io::stdout(), "agent speaks for {}", plural(count.into(), "machine"));
     std::future::pending().await
 }
@@ -75,7 +74,7 @@ fn machine(args: &AgentArgs, index: u32) -> Machine {
     machine
 }
 
-/// Does what the cell orders, as long as it orders anything.
+/// Carries out directives until the stream of directives ends.
 async fn follow(args: &AgentArgs, agent: &Agent, mut orders: UnboundedReceiver<Order>) {
     let behaviour =
         Behaviour { seed: args.seed, run_time_scale: args.run_time_scale, fail_percent: args.fail };

@@ -1,27 +1,27 @@
-//! What simulated machines do: a plain structure, told the time from outside.
+//! Simulated tasks on simulated machines: a plain structure that gets the time as an argument.
 //!
-//! How a run of a task goes follows from the seed, the task, its machine and how often it failed there, and
-//! from nothing else: in whatever order tasks come, the same runs fail.
+//! The result of a run depends only on the seed, the task, its machine and the number of its failures there. So the
+//! same runs fail, in whatever order tasks start.
 
 use omega_client::agent::Task;
 use omega_core::{Amounts, JobKind, MachineId, TaskId, TaskReport};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// How long a batch task runs whose job does not say.
+/// Run time of a batch task whose job has no runtime estimate.
 const RUN_MS: u64 = 60_000;
 
-/// What a task uses of what it claims, in percent: machines of real cells are used to about the half.
+/// Range of the use of a task, in percent of its request: machines of real cells are about half used.
 const USE_PERCENT_MIN: u64 = 40;
 const USE_PERCENT_MAX: u64 = 80;
 
-/// How the machines behave.
+/// Parameters of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Behaviour {
     pub(super) seed: u64,
-    /// What times are multiplied by.
+    /// Factor for run times.
     pub(super) run_time_scale: f64,
-    /// How many runs in a hundred fail, half-way.
+    /// Percentage of runs that fail, each after half of its run time.
     pub(super) fail_percent: u8,
 }
 
@@ -33,16 +33,17 @@ struct Run {
     used: Vec<u64>,
 }
 
-/// Tasks that run on simulated machines.
+/// All tasks that run on the simulated machines.
 #[derive(Debug)]
 pub(super) struct Simulation {
     behaviour: Behaviour,
     running: BTreeMap<(MachineId, TaskId), Run>,
-    /// When runs end, with their numbers: one that was stopped has another number by then, or none.
+    /// Times at which runs end, with the numbers of the runs. An entry is outdated if the task has another number or is
+    /// gone.
     ends: BinaryHeap<Reverse<(u64, u64, MachineId, TaskId)>>,
     failures: BTreeMap<(MachineId, TaskId), u32>,
     used: BTreeMap<MachineId, Vec<u64>>,
-    /// Machines whose load has changed since it was told.
+    /// Machines whose load has changed since [`Simulation::take_loads`].
     changed: BTreeSet<MachineId>,
     runs: u64,
 }
@@ -94,7 +95,7 @@ impl Simulation {
         self.running.insert(key, Run { number, report, used });
     }
 
-    /// Gives a task so much. It uses the same part of that as of what it had at first.
+    /// Changes the allocation of a task. It uses the same percentage of it as before.
     pub(super) fn resize(&mut self, key: (MachineId, TaskId), to: &Amounts) {
         let percent =
             USE_PERCENT_MIN + (self.chance(key) >> 32) % (USE_PERCENT_MAX - USE_PERCENT_MIN + 1);
@@ -108,8 +109,8 @@ impl Simulation {
         self.changed.insert(key.0);
     }
 
-    /// Tells a task to end. It takes from a fifth of its grace to a fifth more than that: then it is killed
-    /// before.
+    /// Begins the termination of a task. It takes 20 to 119 percent of the grace; beyond 100 percent, the cell kills
+    /// the task first.
     pub(super) fn end(&mut self, key: (MachineId, TaskId), grace_ms: u32, now_ms: u64) {
         let percent = 20 + (self.chance(key) >> 16) % 100;
         let at = now_ms.saturating_add(u64::from(grace_ms) * percent / 100);
@@ -128,18 +129,18 @@ impl Simulation {
         self.changed.insert(machine);
     }
 
-    /// Forgets a machine on which everything was stopped.
+    /// Removes a machine whose tasks have all been stopped.
     pub(super) fn forget(&mut self, machine: MachineId) {
         self.used.remove(&machine);
         self.changed.remove(&machine);
     }
 
-    /// When the next run ends, at the earliest.
+    /// The earliest time at which a run ends.
     pub(super) fn next_end_ms(&self) -> Option<u64> {
         self.ends.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Ends the runs whose time has come, and tells how.
+    /// Ends all runs that are due, and returns them with their reports.
     pub(super) fn step(&mut self, now_ms: u64) -> Vec<(MachineId, TaskId, TaskReport)> {
         let mut ended = Vec::new();
         while let Some(Reverse((at, number, machine, task))) = self.ends.peek().copied() {
@@ -159,7 +160,7 @@ impl Simulation {
         ended
     }
 
-    /// The loads that have changed since the last call.
+    /// Returns the loads that have changed since the last call.
     pub(super) fn take_loads(&mut self) -> Vec<(MachineId, Amounts)> {
         let load = |machine| {
             let used = self.used.get(&machine)?;
@@ -168,7 +169,7 @@ impl Simulation {
         std::mem::take(&mut self.changed).into_iter().filter_map(load).collect()
     }
 
-    /// The same number for the same run.
+    /// A pseudorandom number that depends only on the seed, the task, its machine and its failures there.
     fn chance(&self, key: (MachineId, TaskId)) -> u64 {
         let (machine, task) = key;
         let failures = self.failures.get(&key).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Runs what the cell orders on this machine, and reports what becomes of it.
+//! Carries out the cell's directives on this machine, and reports the results.
 
 use super::core_pool::CorePool;
 use super::note::Note;
@@ -21,10 +21,11 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Interval at which tasks are checked for readiness, and those of an earlier agent for their end.
+/// Interval at which the driver is polled: for the readiness of tasks, and for ends of tasks that an earlier agent
+/// started.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Changes of load that are too small to be written to the log.
+/// Steps to which reported loads are rounded, so that small changes do not become log entries.
 const CPU_STEP: u64 = 50;
 const MEMORY_STEP: u64 = 16 << 20;
 
@@ -34,11 +35,11 @@ pub(super) struct Ready {
     left: Vec<FoundTask>,
     found: Found,
     kinds: Kinds,
-    /// Held as long as the agent lives.
+    /// Keeps the folder locked while the agent lives.
     _lock: File,
 }
 
-/// Prepares the folder and the groups of tasks, finds those that run, and asks the cell for its kinds.
+/// Locks the folder, prepares control groups, finds running tasks, and requests the kinds of the cell.
 pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     let refused = |why| AgentError::Folder { folder: args.dir.clone(), why };
     fs::create_dir_all(&args.dir).map_err(refused)?;
@@ -60,7 +61,7 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     Ok(Ready { driver, left, found, kinds, _lock: lock })
 }
 
-/// Speaks for this machine until it is told to end. Tasks stay.
+/// Runs the agent until a signal ends it. The tasks continue.
 pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError> {
     let settings = AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) };
     let (agent, orders) = Agent::start(&args.cell.address()?, settings)?;
@@ -88,46 +89,46 @@ pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError
     }
 }
 
-/// Why the work is over.
+/// Reason for which the agent ends.
 enum Ended {
-    /// The machine is no longer this agent's.
+    /// The machine was removed from the cell, or another agent manages it.
     Detached,
     /// The connection has ended with its runtime.
     Agent,
 }
 
-/// A task that the driver has.
+/// A task that the driver runs.
 struct Held {
     note: Note,
-    /// Whether the cell hears of its end: not of one that it told to stop without a grace.
+    /// Whether its end is reported to the cell; not if the cell stopped it without a grace.
     is_reported: bool,
     is_stopping: bool,
     /// Restarts of its program on this machine.
     restarts: u32,
 }
 
-/// See the head of the file.
+/// The agent of one machine.
 struct Worker {
     agent: Agent,
     driver: Box<dyn Driver>,
     kinds: Kinds,
     cores: CorePool,
-    /// The limits that all tasks have.
+    /// The limits that are the same for all tasks.
     limits: Limits,
-    /// By the names that the driver has for them.
+    /// By the driver's name of the task, which is that of its folder.
     tasks: BTreeMap<String, Held>,
-    /// Tasks that begin when their earlier run has ended.
+    /// Tasks to start as soon as their earlier run on this machine has ended.
     waiting: BTreeMap<String, Task>,
-    /// Load that was reported last.
+    /// The last reported load.
     load: Amounts,
 }
 
-/// The name of a task's folder: numbers of jobs are never used again.
+/// The name of a task's folder. It is unique, because job numbers are never reused.
 fn folder(task: TaskId) -> String {
     format!("{}-{}", task.job.0, task.index)
 }
 
-/// The end of a run in the words of the cell.
+/// Converts the exit of a program to the cell's reason for the end of a task.
 fn reason(exit: &Exit) -> EndReason {
     match exit {
         Exit::Code(code) => EndReason::ExitCode(*code),
@@ -141,7 +142,7 @@ fn reason(exit: &Exit) -> EndReason {
 }
 
 impl Worker {
-    /// Tells the cell of the tasks that an earlier agent left; of those that no note is with, nobody knows any more.
+    /// Reports the tasks that an earlier agent started. Those without a valid note are unknown to the cell, and killed.
     fn find(&mut self, left: Vec<FoundTask>) {
         for found in left {
             let id = found.spec.id.clone();
@@ -161,7 +162,7 @@ impl Worker {
         }
     }
 
-    /// Offers the machine, and follows orders as long as there are any.
+    /// Registers the machine, and carries out directives until the stream ends.
     async fn work(
         &mut self,
         machine: omega_core::Machine,
@@ -171,7 +172,7 @@ impl Worker {
         let name = machine.name.to_string();
         let id = self.agent.register(machine).await?;
         self.end_those_of_others(id);
-        // A reader that has gone is no error.
+        // A closed standard output is not an error.
         let _ = writeln!(io::stdout(), "agent offers machine {name}");
         let mut children = signal(SignalKind::child())?;
         let mut look = tokio::time::interval(LOOK_EVERY);
@@ -190,7 +191,7 @@ impl Worker {
         }
     }
 
-    /// Kills what an earlier machine of this name ran: the cell has placed those tasks elsewhere.
+    /// Kills tasks of a former machine of this name, which the cell has placed elsewhere since then.
     fn end_those_of_others(&mut self, id: MachineId) {
         for (name, held) in &mut self.tasks {
             if held.note.machine != id {
@@ -226,7 +227,7 @@ impl Worker {
         }
     }
 
-    /// Part of a log that is kept here.
+    /// Reads part of the log of a task.
     fn log(&self, read: &LogRead) -> Option<LogPart> {
         let logs = self.driver.logs(&folder(read.task))?;
         let stream = if read.is_stderr { LogStream::Stderr } else { LogStream::Stdout };
@@ -238,7 +239,7 @@ impl Worker {
         Some(LogPart { from, bytes, end })
     }
 
-    /// Processor and memory of some amounts.
+    /// The cpu and memory of an amount.
     fn amounts(&self, amounts: &Amounts) -> (u64, u64) {
         let of = |kind: Option<_>| kind.map_or(0, |kind| amounts.get(kind));
         (of(self.kinds.cpu()), of(self.kinds.by_name("memory")))
@@ -296,7 +297,7 @@ impl Worker {
         })
     }
 
-    /// Reports what has happened.
+    /// Reports what the driver has observed.
     fn look(&mut self) {
         for event in self.driver.poll() {
             match event {
@@ -317,7 +318,7 @@ impl Worker {
         held.restarts = restarts;
         let Held { note, .. } = held;
         tracing::info!(task = note.name(), %exit, restarts, "a program was started again");
-        // The count is of those before it.
+        // `restarts` already includes this one.
         let end = RunEnd { reason: reason(exit), restarts: restarts.saturating_sub(1) };
         self.agent.report_end(note.machine, note.task, TaskReport::Restarted, end);
     }
@@ -346,7 +347,7 @@ impl Worker {
         }
     }
 
-    /// Reports the load, if it has changed by more than a little.
+    /// Reports the load if it has changed by at least a step.
     fn tell_load(&mut self, id: MachineId) {
         let usage = self.driver.usage();
         let mut load = Amounts::zero();
