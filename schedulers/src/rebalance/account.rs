@@ -1,9 +1,9 @@
-//! Value of the objective, kept up with each move.
+//! The value of the objective, updated with each move.
 //!
-//! A move changes two machines, the pairs of its job in two domains, and the costs of moving. What would
-//! change is reckoned without changing anything, some ten million times in a pass; what does change is then
-//! counted term by term. A recount from nothing gives the same sums: [`Account::new`] is that recount, and
-//! `tests/it/rebalance.rs` compares both with a reference of its own.
+//! A move changes two machines, the pairs of its job in two domains, and the costs of moving. The search computes the
+//! change of some ten million possible moves in a pass without making them; a move that is made updates the sums term
+//! by term. [`Account::new`] computes the sums from scratch, and `tests/it/rebalance.rs` compares both with an
+//! independent reference.
 
 use super::objective::{Costs, MACHINE, MOVE, Objective, Objectives, PAIR, Spot};
 use super::plan::Picture;
@@ -16,18 +16,18 @@ use std::collections::{BTreeMap, HashMap};
 /// No domain: the machine lacks the label of the level.
 const NOWHERE: u32 = u32::MAX;
 
-/// See the head of the file.
+/// The objective of a view, as sums over rows, domains and moves.
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) objective: Objective,
-    /// For each row every kind, in order: what may be claimed.
+    /// The claimable amount of each kind, row by row.
     capacity: Vec<i64>,
-    /// Rows that cost something of themselves: those that take tasks.
+    /// Rows whose machines accept tasks; the others have no cost of their own.
     counts: Vec<bool>,
-    /// Cost of each row, weighed.
+    /// The weighted cost of each row.
     values: Vec<i64>,
     domains: Vec<u32>,
-    /// Number of tasks each job has in each domain. Only looked up.
+    /// The number of tasks of each job in each domain. It is only looked up, never iterated.
     crowds: HashMap<(JobId, u32), u32, FixedState>,
     costs: Costs,
 }
@@ -36,7 +36,7 @@ pub(super) struct Account {
 type Amounts = [i64; KINDS_MAX];
 
 impl Account {
-    /// Reckons everything from what a view shows; the misplaced tasks are counted by the caller.
+    /// Computes all sums from a view, except for misplaced tasks, which the caller counts.
     pub(super) fn new(objectives: &Objectives, view: &mut View) -> Account {
         let kinds = view.kinds().count();
         let capacity = capacities(view, kinds);
@@ -59,7 +59,7 @@ impl Account {
         account
     }
 
-    /// Cost of each term now.
+    /// The cost of each term.
     pub(super) fn costs(&self) -> &Costs {
         &self.costs
     }
@@ -69,17 +69,17 @@ impl Account {
         self.costs.total(&self.objective.objectives)
     }
 
-    /// Whether a row counts: whether its machine takes tasks.
+    /// Whether the machine in a row accepts tasks, so that its cost is counted.
     pub(super) fn counts(&self, row: usize) -> bool {
         self.counts[row]
     }
 
-    /// Cost of a row of itself, weighed.
+    /// The weighted cost of a row, without pairs, misplaced tasks and moves.
     pub(super) fn value(&self, row: usize) -> i64 {
         self.values[row]
     }
 
-    /// Weighted cost of a row with so much more free of each kind.
+    /// The weighted cost of a row if it had `more` free of each kind.
     pub(super) fn value_with(&self, view: &View, row: usize, more: impl Fn(usize) -> i64) -> i64 {
         if !self.counts[row] {
             return 0;
@@ -92,14 +92,14 @@ impl Account {
         self.objective.value(Spot { capacity: self.capacity(row), free: &free[..kinds] })
     }
 
-    /// By how much a row becomes cheaper when a task of a job leaves it.
+    /// The decrease of the cost of a row if a task of a job leaves it.
     pub(super) fn leaving(&self, view: &View, row: usize, (job, need): (JobId, &Need)) -> i64 {
         let value = self.value_with(view, row, |kind| view.freed(row, need, KindId(kind as u8)));
         self.values[row] - value + self.pairs(job, row, -1)
     }
 
-    /// By how much a row becomes dearer when a task of a job that is not counted there comes to it from
-    /// another row.
+    /// The increase of the cost of a row if a task of a job arrives from another row. The task is not counted in the
+    /// view, but still in its domain.
     pub(super) fn arriving(
         &self,
         view: &View,
@@ -111,8 +111,8 @@ impl Account {
         value - self.values[row] + self.pairs(job, row, if here { -1 } else { 0 })
     }
 
-    /// Weighted cost of the pairs of one task of a job in a row's domain, if so many more of the job were
-    /// there.
+    /// The weighted cost of the pairs that one more task of a job would form in a row's domain, if the domain had
+    /// `more` other tasks of the job.
     pub(super) fn pairs(&self, job: JobId, row: usize, more: i64) -> i64 {
         let weight = self.objective.objectives.crowding;
         if weight == 0 || self.domains[row] == NOWHERE {
@@ -122,7 +122,7 @@ impl Account {
         (i64::from(others) + more).max(0) * PAIR * i64::from(weight)
     }
 
-    /// Cost of a move, weighed, if so many tasks of the job have moved: of itself, and for its job.
+    /// The weighted cost of one move: its own, and that of its job if `moved` tasks of the job have moved before.
     pub(super) fn of_move(&self, request: &[i64], moved: u32) -> i64 {
         let objectives = &self.objective.objectives;
         let more = (i128::from(moved) + 1) * i128::from(MOVE) - self.costs.job_moves;
@@ -131,12 +131,12 @@ impl Account {
             + of_job * i64::from(objectives.job_moves)
     }
 
-    /// Cost of a misplaced task, weighed.
+    /// The weighted cost of a misplaced task.
     pub(super) fn of_misplaced(&self) -> i64 {
         MACHINE * i64::from(self.objective.objectives.misplaced)
     }
 
-    /// Facts about the cell without weights.
+    /// Statistics of the cell that do not depend on weights.
     pub(super) fn picture(&self, view: &View) -> Picture {
         let kinds = self.objective.kinds;
         let mut picture =
@@ -158,12 +158,12 @@ impl Account {
 
     // --- Counting ------------------------------------------------------------------------------
 
-    /// Takes what a row costs out of the sums: before something changes there.
+    /// Subtracts the cost of a row from the sums. Call it before the row changes.
     pub(super) fn go(&mut self, view: &View, row: usize) {
         self.count(view, row, -1);
     }
 
-    /// Puts what a row costs into the sums: after something changed there.
+    /// Adds the cost of a row to the sums. Call it after the row has changed.
     pub(super) fn come(&mut self, view: &View, row: usize) {
         self.count(view, row, 1);
         self.values[row] = self.value_with(view, row, |_| 0);
@@ -193,7 +193,7 @@ impl Account {
         *crowd += 1;
     }
 
-    /// Counts it there no more.
+    /// Removes a task of a job from the count of a row's domain.
     pub(super) fn exit(&mut self, job: JobId, row: usize) {
         if self.objective.objectives.crowding == 0 || self.domains[row] == NOWHERE {
             return;
@@ -203,23 +203,22 @@ impl Account {
         self.costs.crowding -= i128::from(*crowd) * i128::from(PAIR);
     }
 
-    /// Counts a misplaced task, or with `sign` -1 no more.
+    /// Counts a misplaced task, or with `sign` -1 removes it from the count.
     pub(super) fn misplaced(&mut self, sign: i128) {
         self.costs.misplaced += i128::from(MACHINE) * sign;
     }
 
-    /// Counts what a move costs, or with `sign` -1 no more. What it costs its job is in
-    /// [`Account::job_moves`].
+    /// Counts the cost of a move, or with `sign` -1 removes it. The cost for its job is in [`Account::job_moves`].
     pub(super) fn moved(&mut self, request: &[i64], sign: i128) {
         self.costs.moves += i128::from(self.objective.of_move(request)) * sign;
     }
 
-    /// Says how many tasks the job has moved that moved most. The answer is what that was before.
+    /// Sets the cost of the job with the most moves, and returns the former cost.
     pub(super) fn job_moves(&mut self, most: i128) -> i128 {
         std::mem::replace(&mut self.costs.job_moves, most)
     }
 
-    /// Part of the capacity of a row above the safety level.
+    /// The claimed part of a row above the safety level.
     pub(super) fn unsafe_part(&self, row: usize, kind: usize) -> i64 {
         self.objective.unsafe_part(kind, self.capacity(row)[kind])
     }
@@ -229,7 +228,7 @@ impl Account {
         &self.capacity[row * kinds..][..kinds]
     }
 
-    /// Gain for each task if all tasks on a row moved away, to order the search.
+    /// The mean gain per task if all tasks left a row, by which the search orders rows.
     pub(super) fn pressure(&self, tasks: &[PlacedTask], row: usize) -> i64 {
         if tasks.is_empty() {
             return 0;
@@ -243,7 +242,7 @@ fn takes_tasks(view: &View, row: usize) -> bool {
     view.block(row / BLOCK).schedulable() >> (row % BLOCK) & 1 == 1
 }
 
-/// Claimable total of each machine, as the cell's policy allows it.
+/// The claimable amounts of each machine under the cell's overcommit policy.
 fn capacities(view: &mut View, kinds: usize) -> Vec<i64> {
     (0..kinds as u8).for_each(|kind| view.keep_capacity(KindId(kind)));
     let of = |row: usize, kind| {
@@ -254,7 +253,7 @@ fn capacities(view: &mut View, kinds: usize) -> Vec<i64> {
     rows.flat_map(|row| (0..kinds as u8).map(move |kind| of(row, kind))).collect()
 }
 
-/// The number of the domain of each row.
+/// The number of each row's domain.
 fn domains(view: &View, level: &TopologyLevel) -> Vec<u32> {
     let mut numbers = BTreeMap::new();
     let mut number = |row: usize| {

@@ -1,7 +1,7 @@
-//! Amount that a pass may disturb: moves in all, moves of each job, and disruption budgets.
+//! Bounds of a pass: total moves, moves of each job, and disruption budgets.
 //!
-//! The first two hold for the whole pass. A disruption budget says how many of its tasks may be down at once,
-//! so it holds for each wave: the next one begins when the moved tasks run again.
+//! The first two hold for the whole pass. A disruption budget limits how many of its tasks may be down at the same
+//! time, so it holds for each wave: the next wave begins when the moved tasks run again.
 
 use crate::preemption::Budget as Disruption;
 use foldhash::fast::FixedState;
@@ -9,16 +9,17 @@ use omega_core::{Job, JobId, TaskId};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
-/// Number of tasks a pass may move.
+/// Bounds of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// In all.
+    /// Maximum number of moves.
     pub moves: usize,
-    /// Of each job.
+    /// Maximum number of moves of each job.
     pub moves_per_job: u32,
-    /// Number of waves there may be.
+    /// Maximum number of waves.
     pub waves: usize,
-    /// Number of pairs of a task and a machine are looked at: the same in every run, as time is not.
+    /// Maximum number of examined pairs of a task and a machine. Unlike a time limit, it gives the same plan in each
+    /// run.
     pub steps: u64,
 }
 
@@ -28,26 +29,26 @@ impl Default for Bounds {
     }
 }
 
-/// Positions of disruption budgets.
+/// Positions of the disruption budgets that protect a task.
 pub(super) type Protectors = SmallVec<[u16; 2]>;
 
-/// The rest of the bounds.
+/// What is left of the bounds.
 #[derive(Debug)]
 pub(super) struct Left {
     moves: usize,
     per_job: u32,
     jobs: HashMap<JobId, u32, FixedState>,
     disruptions: Vec<Disruption>,
-    /// Number of tasks of each budget that are moved in this wave.
+    /// Number of tasks of each budget that move in this wave.
     down: Vec<u32>,
 }
 
-/// Which budget forbids a move.
+/// The exhausted bound that forbids a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spent {
     Moves,
     OfJob,
-    /// Until the next wave.
+    /// Allows more moves in the next wave.
     Disruption,
 }
 
@@ -64,12 +65,12 @@ impl Left {
         all.filter(|(_, budget)| budget.tasks.includes(job, group)).map(|(at, _)| at).collect()
     }
 
-    /// Whether no task more may move.
+    /// Whether all moves are used up.
     pub(super) fn is_spent(&self) -> bool {
         self.moves == 0
     }
 
-    /// Whether these tasks may move together, each with its protectors.
+    /// Checks whether these tasks, each with the budgets that protect it, may move together.
     pub(super) fn allows<'a>(
         &self,
         tasks: impl Iterator<Item = (TaskId, &'a Protectors)> + Clone,
@@ -93,7 +94,7 @@ impl Left {
         Ok(())
     }
 
-    /// Notes a move. The answer is how many tasks of its job have moved.
+    /// Counts a move, and returns how many tasks of its job have moved.
     pub(super) fn spend(&mut self, task: TaskId, protectors: &Protectors) -> u32 {
         self.moves -= 1;
         protectors.iter().for_each(|budget| self.down[usize::from(*budget)] += 1);

@@ -1,10 +1,9 @@
-//! Carrying a plan out: a transaction for each step, on the cell as it now is.
+//! Applies a plan to the cell: one transaction for each step.
 //!
-//! The plan was made on a view, and the cell goes on meanwhile. So before each wave the view is brought up to
-//! date, a step whose task is no longer where it was is left out, and the rest is judged: by the view first,
-//! then by the cell. A served cell checks a transaction before those on their way ahead of it are applied, so a
-//! step may be refused because its room is still occupied. Refused and unanswered steps are tried again as long
-//! as others succeed.
+//! The plan was made on a view, and the cell has changed since then. So before each wave the view is synced, and steps
+//! whose tasks have left the planned machine are skipped. The others are checked, first by the view and then by the
+//! cell. A served cell pre-checks a transaction before earlier ones are applied, so it may reject a step whose room is
+//! still occupied. Rejected and unanswered steps are retried as long as others succeed.
 
 use super::Rebalancer;
 use super::plan::{Move, Plan, Step};
@@ -18,44 +17,44 @@ use smallvec::SmallVec;
 pub enum Fate {
     /// The tasks have moved.
     Moved,
-    /// A task was no longer where the plan had it.
+    /// A task had left the machine where the plan expected it.
     Stale,
-    /// A machine takes it no more, as far as the view knew, or the cell.
+    /// The view or the cell rejected the new machine.
     Refused(Reason),
 }
 
 /// Outcome of the steps of a plan, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// One for each step.
+    /// One fate for each step.
     pub fates: Vec<Fate>,
 }
 
 impl Done {
-    /// Number of steps that were taken.
+    /// Number of steps that were applied.
     #[must_use]
     pub fn moved(&self) -> usize {
         self.fates.iter().filter(|fate| **fate == Fate::Moved).count()
     }
 }
 
-/// A step that was sent: its position in the wave, its transaction, and what is off the view for it.
+/// A submitted step: its position in the wave, its transaction, and the tasks that were taken off the view for it.
 struct Sent {
     step: usize,
     txn: Transaction,
 }
 
-/// Steps on their way at once: a quarter of the results that a cell keeps for each scheduler, so that a transaction sent
-/// again after a broken connection still finds its own.
+/// Maximum number of steps in flight: a quarter of the results that the cell keeps for each scheduler, so that a resent
+/// transaction still finds its result.
 const TOGETHER: usize = ANSWERS_PER_SCHEDULER / 4;
 
-/// Attempts without a success after which an unanswered step is an error.
+/// Consecutive attempts without any success after which an unanswered step is an error.
 const ATTEMPTS: usize = 3;
 
 /// Outcome of one attempt at a step; `None` if the cell did not answer.
 type Attempt = Option<Fate>;
 
-/// Carries out one wave, some steps at a time.
+/// Applies one wave, some steps at a time.
 pub(super) fn wave(
     rebalancer: &mut Rebalancer,
     cell: &(impl CellHandle + ?Sized),
@@ -69,8 +68,8 @@ pub(super) fn wave(
     Ok(fates)
 }
 
-/// Attempts steps until all are done, or none of the rest succeeds. Steps that are done already, by an attempt of which the
-/// answer was lost, are not sent.
+/// Attempts steps until all are settled, or none of the rest succeeds. Steps that an earlier, unanswered attempt
+/// committed are not sent again.
 fn persist(
     rebalancer: &mut Rebalancer,
     cell: &(impl CellHandle + ?Sized),
@@ -100,12 +99,12 @@ fn persist(
     Ok(fates.into_iter().flatten().collect())
 }
 
-/// Whether a step is to be tried again.
+/// Whether a step should be tried again.
 fn is_open(fate: &Attempt) -> bool {
     matches!(fate, None | Some(Fate::Refused(_)))
 }
 
-/// Whether all tasks of a step run where it moves them.
+/// Whether all tasks of a step run on their new machines.
 fn is_done(view: &View, step: &Step) -> bool {
     step.moves.iter().all(|m| {
         let row = m.to.row();
@@ -114,7 +113,7 @@ fn is_done(view: &View, step: &Step) -> bool {
     })
 }
 
-/// Sends steps once, on a view that is up to date. The answer has one attempt for each, and the last failure.
+/// Sends each step once, on a synced view. Returns the result of each, and the last failure.
 fn attempt(
     view: &mut View,
     cell: &(impl CellHandle + ?Sized),
@@ -159,7 +158,7 @@ fn attempt(
     (fates, failed)
 }
 
-/// The tasks of a step, if all of them are where the plan has them.
+/// The tasks of a step, if all of them are on the machines where the plan expects them.
 fn placed(view: &View, step: &Step) -> Option<SmallVec<[PlacedTask; 2]>> {
     let find = |m: &Move| {
         let row = m.from.row();
@@ -170,8 +169,8 @@ fn placed(view: &View, step: &Step) -> Option<SmallVec<[PlacedTask; 2]>> {
     step.moves.iter().map(find).collect()
 }
 
-/// Takes the tasks of a step off the view, and claims their new machines. The answer is the transaction; if
-/// the view's judge refuses, the view is as it was.
+/// Takes the tasks of a step off the view, and claims their new machines. Returns the transaction; if the view's check
+/// rejects it, the view is unchanged.
 fn prepare(view: &mut View, step: &Step, tasks: &[PlacedTask]) -> Result<Transaction, Reason> {
     let moves = || step.moves.iter().zip(tasks);
     moves().for_each(|(m, task)| view.lift(m.from.row(), *task));
@@ -194,7 +193,7 @@ fn prepare(view: &mut View, step: &Step, tasks: &[PlacedTask]) -> Result<Transac
     Ok(Transaction { granularity: Granularity::AllOrNothing, releases, ..txn })
 }
 
-/// Drops what was compiled for jobs whose claims are settled.
+/// Removes the compiled groups of jobs whose claims are settled.
 fn forget(view: &mut View, mut jobs: Vec<JobId>) {
     jobs.sort_unstable();
     jobs.dedup();
@@ -202,7 +201,7 @@ fn forget(view: &mut View, mut jobs: Vec<JobId>) {
 }
 
 impl Plan {
-    /// The steps that were taken of this plan, with what became of all of them.
+    /// The applied steps of this plan; `done` has the fates of all steps.
     pub fn taken<'a>(&'a self, done: &'a Done) -> impl Iterator<Item = &'a Step> {
         let both = self.steps().zip(&done.fates);
         both.filter(|(_, fate)| **fate == Fate::Moved).map(|(step, _)| step)

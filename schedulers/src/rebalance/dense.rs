@@ -1,10 +1,10 @@
-//! A cell as an instance of machine reassignment, so that annealing finds the assignment; and moves towards that
-//! assignment, each checked as every other one.
+//! Conversion of a cell to an instance of machine reassignment, which annealing solves; and moves towards that
+//! solution, each checked like any other move.
 //!
 //! The instance has the cell's load, balance and move costs, capacities, the machines that each task may use, limits on
-//! moves, and anti-affinity of a job's tasks on a machine. Tasks with any other rule, with devices, exclusive cores, demand
-//! profiles or cluster resources stay where they are. Amounts are rounded against the search, to a millionth of a mean
-//! machine: what fits there fits in the cell.
+//! moves, and anti-affinity between tasks of a job on a machine. Tasks with any other rule, or with devices, exclusive
+//! cores, demand profiles or cluster resources stay on their machines. Amounts are rounded up for tasks and down for
+//! machines, to a millionth of a mean machine, so every assignment of the instance fits in the cell.
 
 use super::search::{Proposed, Search, suits};
 use super::sweep::step;
@@ -14,10 +14,10 @@ use omega_core::{KindId, TaskGroup, TaskRule, TaskSelector, TopologyLevel};
 use omega_reassign as reassign;
 use std::collections::{BTreeMap, HashMap};
 
-/// Bits of a mean machine in units of an instance.
+/// Binary digits of a mean machine's amount, in units of the instance.
 const UNIT_BITS: u32 = 20;
 
-/// Costs of an instance for each millionth of a mean machine: so that ratios of units are nearly exact.
+/// Cost in the instance of a millionth of a mean machine: large enough that ratios of units are nearly exact.
 const SCALE: f64 = 1600.0;
 
 /// Parts of [`SCALE`] in a balance weight: the rest is in its two ratios.
@@ -30,7 +30,7 @@ pub(super) struct Dense {
 }
 
 impl Dense {
-    /// The instance of a cell; `None` if its objectives cannot be said there.
+    /// Converts a cell; `None` if an instance cannot express its objectives.
     pub(super) fn new(search: &mut Search<'_>) -> Option<Dense> {
         let objectives = &search.settings.objectives;
         if objectives.fragments > 0 || objectives.crowding > 0 || !search.misplaced.is_empty() {
@@ -58,7 +58,7 @@ impl Dense {
         Some(Dense { instance, tasks })
     }
 
-    /// The moves of the best assignment that a search finds, and the changes it tried.
+    /// Searches for an assignment. Returns the moves to the best one, and the number of changes that the search tried.
     pub(super) fn solve(
         self,
         settings: reassign::Settings,
@@ -72,7 +72,7 @@ impl Dense {
     }
 }
 
-/// Makes those of the moves that are possible and gain, alone or together with one that leaves their machine.
+/// Makes those moves that are possible and gain, alone or together with another one that leaves their machine.
 pub(super) fn follow(search: &mut Search<'_>, mut left: Vec<Proposed>) {
     loop {
         let before = left.len();
@@ -83,7 +83,7 @@ pub(super) fn follow(search: &mut Search<'_>, mut left: Vec<Proposed>) {
     }
 }
 
-/// Tries each move once. The answer is those that were not made.
+/// Tries each move once, and returns those that were not made.
 fn once(search: &mut Search<'_>, moves: Vec<Proposed>) -> Vec<Proposed> {
     let mut leaving: HashMap<usize, Vec<usize>, FixedState> = HashMap::default();
     moves.iter().enumerate().for_each(|(at, m)| leaving.entry(m.from).or_default().push(at));
@@ -103,7 +103,7 @@ fn once(search: &mut Search<'_>, moves: Vec<Proposed>) -> Vec<Proposed> {
     moves.into_iter().zip(made).filter(|(_, made)| !made).map(|(m, _)| m).collect()
 }
 
-/// Other moves with which a move is tried.
+/// Maximum number of other moves with which a move is tried.
 const PARTNERS: usize = 8;
 
 /// Makes moves together, if they are possible and gain.
@@ -126,7 +126,7 @@ fn is_made(search: &mut Search<'_>, moves: &[Proposed]) -> bool {
     step(search, moves)
 }
 
-/// Tasks that may move under rules that an instance can say, with their rows.
+/// Tasks that may move and whose rules an instance can express, with their rows.
 fn movable(search: &mut Search<'_>) -> Vec<(usize, PlacedTask)> {
     let mut found = Vec::new();
     for row in 0..search.view.rows() {
@@ -145,7 +145,7 @@ fn movable(search: &mut Search<'_>) -> Vec<(usize, PlacedTask)> {
     found
 }
 
-/// Whether an instance can say all rules of a task.
+/// Whether an instance can express all rules of a task.
 fn is_said(search: &Search<'_>, task: PlacedTask, known: usize) -> bool {
     let need = search.need(known);
     let is_plain = need.devices.is_none()
@@ -163,7 +163,7 @@ fn is_said(search: &Search<'_>, task: PlacedTask, known: usize) -> bool {
         })
 }
 
-/// Whether the one rule about other tasks is that no two of the job share a machine.
+/// Whether the only rule about other tasks is that no two tasks of the job share a machine.
 fn is_apart(group: &TaskGroup) -> bool {
     matches!(
         &group.rules.tasks[..],
@@ -171,7 +171,7 @@ fn is_apart(group: &TaskGroup) -> bool {
     )
 }
 
-/// Unit of each kind, and the millionths of a mean machine in it.
+/// The unit of each kind in the instance, and its size in millionths of a mean machine.
 struct Units {
     unit: Vec<i64>,
     millionths: Vec<f64>,
@@ -231,7 +231,7 @@ impl Units {
     }
 }
 
-/// Machines without what the tasks that stay use. Those that take no tasks have no room.
+/// The machines, without the amounts of tasks that stay. Machines that accept no tasks have no room.
 fn machines(
     search: &mut Search<'_>,
     units: &Units,
@@ -267,7 +267,7 @@ fn machines(
     (0..search.view.rows()).map(machine).collect()
 }
 
-/// Key of a set of machines: those named, those of the affinity, those whose taints are tolerated.
+/// Key of a set of machines: those named, those of the affinity, and those whose taints are tolerated.
 type SetKey = (Option<SetId>, Option<SetId>, SetId);
 
 /// Adds the tasks, their jobs, and the machines that they may use.
@@ -287,7 +287,8 @@ fn add_tasks(
                 .get(usize::from(task.group))
                 .is_some_and(|group| !group.rules.tasks.is_empty())
         });
-        // Groups of a job with anti-affinity are a job of their own: the cell's limit counts both when moves are made.
+        // Groups with anti-affinity become a separate job of the instance. The cell's limit per job counts all its
+        // groups when moves are made.
         let next = jobs.len() as u32;
         let job = *jobs.entry((task.id.job, apart)).or_insert_with(|| {
             let sharing =

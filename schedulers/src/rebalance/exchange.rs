@@ -1,8 +1,7 @@
-//! Moves of two tasks that need each other: an exchange, and one that makes room for another.
+//! Moves of two tasks that depend on each other: an exchange of machines, and a move that makes room for another.
 //!
-//! Both are one transaction: the cell takes all of it or nothing. Where a kind is transient, an exchange needs
-//! room on both machines at once; and a task that needs another one's room follows in the next wave, when that
-//! one is gone.
+//! Each is one transaction, which the cell applies completely or not at all. If a kind is transient, an exchange needs
+//! room on both machines at once, and a task that needs another one's room follows in the next wave.
 
 use super::plan::Why;
 use super::search::{Look, Proposed, Search};
@@ -12,19 +11,19 @@ use omega_core::{KindId, Reason};
 use rand::RngExt;
 use smallvec::SmallVec;
 
-/// Number of tasks of a machine that are offered for an exchange: those whose leaving gains most.
+/// Maximum number of tasks of a machine that are offered for an exchange: those whose departure gains most.
 const OFFERED: usize = 8;
 
-/// Number of machines that are looked at for an exchange with one.
+/// Maximum number of machines that are examined for an exchange with one machine.
 const PARTNERS: usize = 16;
 
-/// Number of tasks of each of them.
+/// Maximum number of tasks examined on each of these machines.
 const THEIRS: usize = 8;
 
-/// Number of tasks that are tried that would make room for one.
+/// Maximum number of tasks that are tried to make room for one.
 const ROOM_TRIES: usize = 64;
 
-/// Exchanges a task of a row with one of some random others, if one of those exchanges gains.
+/// Exchanges a task of a row with one of random other rows, if some exchange gains.
 pub(super) fn swap(search: &mut Search<'_>, row: usize, leavers: &[(i64, PlacedTask)]) -> bool {
     let rows = search.view.rows();
     if !search.settings.exchanges || rows < 2 || search.account.value(row) == 0 {
@@ -50,7 +49,7 @@ pub(super) fn swap(search: &mut Search<'_>, row: usize, leavers: &[(i64, PlacedT
     best.is_some_and(|(_, moves)| step(search, &moves))
 }
 
-/// Gain of an exchange, if amounts allow it. Crowds, the costs of jobs, and what demand profiles leave free are seen
+/// The gain of an exchange, if the amounts allow it. Crowding, the costs of jobs and demand profiles are checked only
 /// when it is tried.
 fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
     let [mine, theirs] = [search.know(moves[0].task)?, search.know(moves[1].task)?];
@@ -83,13 +82,12 @@ fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
     allowed.then_some(gain)
 }
 
-/// Whether amounts, kind by kind, are all that is to be had of a machine at any time of the day.
+/// Whether free amounts alone decide where a task fits: it has no demand profile, devices or exclusive cores.
 fn is_plain(need: &Need) -> bool {
     need.devices.is_none() && need.cores.is_none() && need.demand_profiles.is_none()
 }
 
-/// Has another task make room for one that no machine takes: that one goes elsewhere, and this one in its
-/// place.
+/// Moves another task away to make room for one that no machine has room for.
 pub(super) fn make_room(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> bool {
     let Some(known) = search.know(task) else { return false };
     let look = Look::UntilFeasible(search.settings.machines_each);
@@ -112,26 +110,26 @@ pub(super) fn make_room(search: &mut Search<'_>, (row, task): (usize, PlacedTask
     false
 }
 
-/// The first move in this wave, the second one in the next.
+/// Makes the first move in this wave, and the second in the next.
 fn in_two_waves(search: &mut Search<'_>, goes: Proposed, comes: Proposed) -> bool {
     if search.done.len() + 1 >= search.settings.bounds.waves {
         return false;
     }
     let known = search.know(goes.task);
     if known.is_some_and(|known| search.view.may_be_runtime_affinity(search.need(known))) {
-        // By itself it might leave somebody alone, which the cell would not take.
+        // The first move alone might break another task's runtime affinity, and the cell would reject it.
         return false;
     }
     let Some((gain, term)) = search.try_moves(&[goes, comes]) else { return false };
     search.note(&[goes], 0, Why::MakesRoom);
     search.next_wave();
     search.note(&[comes], gain, Why::Gain(term));
-    // What was held in the last wave is free.
+    // Room that was held in the last wave is free now.
     search.awaits = true;
     true
 }
 
-/// Tasks in whose place one more would fit, those that are cheapest to move first, each with its row.
+/// Tasks whose departure would make enough room, the cheapest to move first, each with its row.
 fn room_makers(
     search: &mut Search<'_>,
     (row, task): (usize, PlacedTask),

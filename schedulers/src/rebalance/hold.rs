@@ -1,19 +1,18 @@
-//! Room that is not free yet: of transient kinds a task has its part of both machines until its move is done.
+//! Room that is still occupied: a task has its amounts of *transient* kinds on both machines until its move is done.
 //!
-//! A view in which a task was moved shows its old room as free. In the wave of the move that is not so for
-//! transient kinds: what is held here is taken off again. So all moves of a wave fit with every source still
-//! held, and two tasks cannot go through each other's room at once. Which devices a task has is not reckoned
-//! kind by kind, nor which cores: where any kind is transient, devices and cores that were left in a wave take no task
-//! before the next.
+//! The view shows a moved task's old room as free. For transient kinds it is free only in the next wave, so the amounts
+//! recorded here are subtracted. Then all moves of a wave fit while every source is still occupied, and two tasks
+//! cannot move through each other's room at once. Devices and cores are not recorded one by one: if any kind is
+//! transient, devices and cores that tasks left in a wave accept no task before the next wave.
 
 use omega_cellstate::{Need, View};
 use omega_core::KindId;
 
-/// See the head of the file.
+/// The room of this wave's moved tasks on their old machines.
 #[derive(Debug)]
 pub(super) struct Hold {
     transient: Vec<bool>,
-    /// For each row every kind, in order.
+    /// The amounts of each kind, row by row.
     amounts: Vec<i64>,
     devices: Vec<bool>,
     cores: Vec<bool>,
@@ -42,12 +41,12 @@ impl Hold {
         !self.devices.is_empty()
     }
 
-    /// Whether a task that has left a row still has its part of this kind there.
+    /// Whether a task that left a row in this wave still occupies its amount of this kind there.
     pub(super) fn is_transient(&self, kind: usize) -> bool {
         self.transient[kind]
     }
 
-    /// Whether a task fits in a row beside what is held there. That it fits in the view is known.
+    /// Whether a task that fits in a row of the view also fits beside the occupied room.
     pub(super) fn fits(&self, view: &View, row: usize, need: &Need) -> bool {
         if self.rows.is_empty() {
             return true;
@@ -62,12 +61,12 @@ impl Hold {
         wanted.all(|(kind, (_, held))| view.free(row, kind) - held >= view.taken(row, need, kind))
     }
 
-    /// Part of a kind that is held in a row.
+    /// The occupied amount of a kind in a row.
     pub(super) fn held(&self, row: usize, kind: usize) -> i64 {
         if self.rows.is_empty() { 0 } else { self.amounts[row * self.transient.len() + kind] }
     }
 
-    /// Holds the old room of a task that leaves a row: its highest point, if it varies over the day.
+    /// Records the old room of a task that leaves a row: its maximum over the day, if it varies.
     pub(super) fn leave(&mut self, row: usize, need: &Need) {
         if !self.any() {
             return;
@@ -81,7 +80,7 @@ impl Hold {
         self.rows.push(row);
     }
 
-    /// Begins a wave: what was left is free.
+    /// Begins a wave: all recorded room becomes free.
     pub(super) fn next_wave(&mut self) {
         let kinds = self.transient.len();
         for row in self.rows.drain(..) {

@@ -1,4 +1,4 @@
-//! Rescheduling: a pass that finds better machines for tasks that run.
+//! Rebalancing: a pass that finds better machines for running tasks.
 //!
 //! ```text
 //!            sync                      plan                           carry out
@@ -7,19 +7,20 @@
 //!                              until nothing does,     all or nothing            or says why not
 //!                              or a bound is reached
 //! ```
+//! A move is an ordinary transaction, which releases a task and claims another machine for it, all or nothing. The cell
+//! checks it like any claim, so a wrong or stale plan breaks no rule: it conflicts. [`Objectives`] define which
+//! placement is better: weighted costs of load above a safety level, of imbalance, of fragments, of crowding, and of
+//! moves ([`objective`]). [`Bounds`] limit what a pass may disturb.
 //!
-//! A move is an ordinary transaction: it releases a task and claims another machine for it, all of it or
-//! nothing. The cell judges it as it judges every claim, so a pass that is wrong breaks no rule: it conflicts.
-//! What is better is said by [`Objectives`]: weighted costs of load above a safety level, of imbalance, of fragments,
-//! of crowding, and of moving ([`objective`]). What a pass may disturb is bounded ([`Bounds`]).
+//! A scheduler named `rebalance` considers all jobs, whichever scheduler placed them, and uses the filters of one
+//! profile.
 //!
-//! A scheduler of the name `rebalance` looks at every job, whoever placed it, and asks the filters of one profile.
-//!
-//! - [`objective`]: the terms; `account.rs`: the same, kept up with each move.
-//! - [`plan`]: what is proposed; `budget.rs`, `hold.rs`: what is not allowed, and what not yet.
+//! - [`objective`]: the terms; `account.rs`: their sums, updated with each move.
+//! - [`plan`]: the result of a pass; `budget.rs`, `hold.rs`: moves that are forbidden, or have to wait for the next
+//!   wave.
 //! - `dense.rs`: the cell as an instance of machine reassignment, for annealing.
-//! - `search.rs`, `sweep.rs`, `exchange.rs`: what is looked at, in which order; moves of two tasks.
-//! - [`carry`]: what becomes of it; `pursue.rs`: until its end, through failures and conflicts.
+//! - `sweep.rs`, `search.rs`, `exchange.rs`: the order of the tasks, the machines for one task, moves of two tasks.
+//! - [`carry`]: the application of a wave; `pursue.rs`: that of a plan, through failures and conflicts.
 
 mod account;
 mod budget;
@@ -51,26 +52,25 @@ use sweep::Sweep;
 /// Settings of a rebalancer.
 #[derive(Debug)]
 pub struct Settings {
-    /// The name under which it commits.
+    /// The scheduler name under which it commits.
     pub name: Text,
     /// Objectives to improve.
     pub objectives: Objectives,
-    /// Amount that it may disturb, and how far it looks.
+    /// Limits on disturbance and on the search.
     pub bounds: Bounds,
-    /// Number of tasks of a set that may be down at once.
+    /// Disruption budgets to respect.
     pub disruptions: Vec<DisruptionBudget>,
-    /// Kinds of which a task has its part of both machines until its move is done.
+    /// Kinds that a moving task occupies on both machines until the move is done.
     pub transient: Vec<KindId>,
-    /// Only tasks of jobs of this kind move; `None` is all.
+    /// The kind of jobs whose tasks may move; `None` for all.
     pub only: Option<JobKind>,
-    /// The filters that must allow a machine beside the cell's judge. Scores are not asked.
+    /// Its filters must accept a machine, in addition to the cell's check. Its scores are not used.
     pub profile: Profile,
-    /// Number of machines that would take a task are looked at, before the best of them is taken. For tasks
-    /// that must leave it is all.
+    /// Number of feasible machines that are compared for a task. For misplaced tasks, all are.
     pub machines_each: usize,
-    /// Whether two tasks may change places where no single move gains.
+    /// Whether two tasks may be exchanged where no single move gains.
     pub exchanges: bool,
-    /// The seed of where it looks. The same seed on the same cell gives the same plan.
+    /// Seed of the search. Equal seeds and equal cells give equal plans.
     pub seed: u64,
 }
 
@@ -101,17 +101,17 @@ pub struct Annealing<'a> {
     pub watch: &'a dyn omega_reassign::Watch,
 }
 
-/// Moves tasks towards the best assignment of an instance, if the cell can be said as one.
+/// Moves tasks towards the best assignment of an instance, if the cell can be expressed as one.
 fn anneal(search: &mut Search<'_>, annealing: Annealing<'_>) {
     let Some(dense) = Dense::new(search) else { return };
-    // Costs that are too large for an instance leave the cell to the other moves.
+    // If costs are too large for an instance, only the other search is used.
     if let Ok((moves, tried)) = dense.solve(annealing.settings, annealing.watch) {
         search.annealed = tried;
         dense::follow(search, moves);
     }
 }
 
-/// Makes plans for a cell, and carries them out. See the head of the file.
+/// A scheduler that plans and applies moves.
 #[derive(Debug)]
 pub struct Rebalancer {
     view: View,
@@ -133,7 +133,7 @@ impl Rebalancer {
         Ok(Rebalancer { view, settings })
     }
 
-    /// Its view of the cell: as of the last plan, or of the last wave that was applied.
+    /// Its view of the cell, as of the last plan or the last applied wave.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
@@ -145,8 +145,8 @@ impl Rebalancer {
         &self.settings
     }
 
-    /// Looks at the cell as it is, and proposes moves. Nothing is changed. Before each machine `go_on` is asked
-    /// whether there is time; what was found until then is the plan.
+    /// Syncs the view, and plans moves. Nothing is changed in the cell. `go_on` is asked before each machine whether to
+    /// continue; if it says no, the moves found so far are the plan.
     ///
     /// # Errors
     /// If the cell cannot be reached.
@@ -158,8 +158,8 @@ impl Rebalancer {
         self.plan_with(cell, None, go_on)
     }
 
-    /// Anneals the cell first, as far as its rules and objectives can be said as an instance of machine reassignment, and
-    /// proposes moves towards the best assignment; then looks for more, as [`Rebalancer::plan`] does.
+    /// Anneals first, if the cell's rules and objectives can be expressed as an instance of machine reassignment, and
+    /// plans moves towards the best assignment found; then searches on like [`Rebalancer::plan`].
     ///
     /// # Errors
     /// If the cell cannot be reached.
@@ -215,11 +215,11 @@ impl Rebalancer {
         })
     }
 
-    /// Carries a plan out, wave by wave, and waits for nothing between them: whoever has machines on which
-    /// tasks take a while to start calls [`Rebalancer::apply_plan_wave`] when they run.
+    /// Applies a plan, wave by wave, without a pause between them. If tasks take long to start, call
+    /// [`Rebalancer::apply_plan_wave`] for each wave once the moved tasks run.
     ///
     /// # Errors
-    /// If the cell cannot be reached; then what was taken before is done.
+    /// If the cell cannot be reached; steps before the failure remain applied.
     pub fn apply_plan(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -232,7 +232,7 @@ impl Rebalancer {
         Ok(done)
     }
 
-    /// Carries out the steps of one wave. The answer has one fate for each.
+    /// Applies the steps of one wave, and returns one fate for each.
     ///
     /// # Errors
     /// As [`Rebalancer::apply_plan`].
@@ -244,7 +244,7 @@ impl Rebalancer {
         carry::wave(self, cell, steps)
     }
 
-    /// Costs of the terms in the cell as it is now, those of moving aside: nothing has moved.
+    /// The present cost of each term, without those of moves.
     ///
     /// # Errors
     /// If the cell cannot be reached.
@@ -256,8 +256,8 @@ impl Rebalancer {
         Ok(costs)
     }
 
-    /// Why no machine takes a task that stays, as the view knows: the judge's reasons and the filters', each
-    /// with how many machines it rules out. `None` if the task runs there no more.
+    /// Explains why no machine accepts a task that stays, by the view: the reasons of the check and of the filters,
+    /// each with the number of machines that it excludes. `None` if the task no longer runs there.
     #[must_use]
     pub fn explain(&mut self, stuck: &Stuck) -> Option<Explanation> {
         let row = stuck.machine.row();

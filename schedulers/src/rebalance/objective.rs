@@ -1,65 +1,65 @@
 //! Objectives of a pass: weighted costs of where tasks run, in integers.
 //!
-//! Amounts of different kinds are compared as parts of a *mean machine*: what the machines that have any of
-//! a kind have of it on average is 1,000,000 parts. So a cost of one million is "one machine" whatever the
-//! kind, weights mean the same in every cell, and a sum does not depend on its order.
+//! Amounts of different kinds are compared in parts of a *mean machine*: a million parts are the mean amount of the
+//! kind, over the machines that have any. So a cost of one million means "one machine" for every kind, weights have the
+//! same meaning in every cell, and sums do not depend on their order.
 //!
-//! | term | what it costs |
+//! | term | cost |
 //! |---|---|
-//! | misplaced | each task on a machine that would not take it now for what the machine is: a million |
-//! | load, of each kind | what is claimed of a machine above its safety level |
-//! | balance | what is free of one kind without as much of another beside it |
+//! | misplaced | a million for each task on a machine that would not accept it now, apart from room |
+//! | load, of each kind | the claimed amount of a machine above its safety level |
+//! | balance | the free amount of one kind without an equal part of another beside it |
 //! | fragments | machines that are neither full nor empty: a million for one that is half full, 4 f (1 - f) |
-//! | crowding | each pair of tasks of one job in one domain: ten thousand |
-//! | moves | each moved task: ten thousand, and its largest part of a mean machine |
-//! | job moves | the most tasks that any job has moved: ten thousand each |
+//! | crowding | ten thousand for each pair of tasks of one job in one domain |
+//! | moves | ten thousand for each moved task, and its largest part of a mean machine |
+//! | job moves | ten thousand for each moved task of the job with the most |
 //!
-//! Load, balance and the two costs of moving are those of the machine reassignment problem (ROADEF/EURO
-//! challenge 2012). All but the last three are sums over machines that depend on one machine alone, so a move
-//! changes two summands. A machine that drains, or is not there, costs only what is misplaced on it.
+//! Load, balance and the two costs of moves are those of the machine reassignment problem (ROADEF/EURO challenge 2012).
+//! All but the last three are sums over machines whose summands depend on one machine alone, so a move changes two
+//! summands. For a machine that is draining or removed, only misplaced tasks are counted.
 
 use omega_core::limits::KINDS_MAX;
 use omega_core::{KindId, Kinds, TopologyLevel};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Parts of a mean machine that are one machine.
+/// Parts of a mean machine.
 pub const MACHINE: i64 = 1_000_000;
 
 /// Cost of each pair of tasks of one job in one domain.
 pub const PAIR: i64 = 10_000;
 
-/// Cost of each moved task, beside its part of a mean machine; and each task of the job that moves most.
+/// Cost of each moved task, added to its part of a mean machine; and of each moved task of the job with the most moves.
 pub const MOVE: i64 = 10_000;
 
-/// The largest weight: with it the costs of a machine stay below 2^60.
+/// The largest weight. With it, the cost of a machine stays below 2^60.
 pub const WEIGHT_MAX: u32 = 10_000;
 
-/// More parts than these are not told apart: a million machines.
+/// Upper bound of parts, at which they are cut off: a million machines.
 pub const PARTS_MAX: u64 = 1 << 40;
 
-/// One summand of the objective.
+/// A summand of the objective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Term {
-    /// Tasks on machines that would not take them now.
+    /// Tasks on machines that would not accept them now.
     Misplaced,
     /// Claimed amount of a kind above the safety level.
     Load(KindId),
-    /// Free amount of one kind without another beside it.
+    /// Free amounts of one kind without enough of another on the same machine.
     Balance,
     /// Machines that are neither full nor empty.
     Fragments,
-    /// Tasks of one job that are close together.
+    /// Tasks of one job in one domain.
     Crowding,
-    /// Its cost to move tasks.
+    /// Moved tasks.
     Moves,
-    /// The most tasks that any job has moved.
+    /// Moved tasks of the job with the most moves.
     JobMoves,
 }
 
 impl Term {
-    /// Its name, for people and programs.
+    /// Its name, for users and programs.
     #[must_use]
     pub fn name(self, kinds: &Kinds) -> String {
         match self {
@@ -80,50 +80,50 @@ impl Term {
 /// Safety level of a kind on one machine, and the weight of usage above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Safety {
-    /// Up to this part of what may be claimed, nothing.
+    /// Percentage of the claimable amount up to which use costs nothing.
     pub percent: u32,
-    /// Weight of usage above it.
+    /// Weight of use above it.
     pub weight: u32,
 }
 
-/// For so much of one kind that is free, so much of another is to be free.
+/// A balance between two kinds: for a free amount of one, some amount of the other should be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// The kind that is free.
     pub free: KindId,
     /// The kind that is to be free beside it.
     pub beside: KindId,
-    /// Amount of it, as parts of a mean machine: 100 is as large a part.
+    /// The desired amount, in parts of a mean machine: 100 percent is an equal part.
     pub percent: u32,
 }
 
-/// Objectives of a pass: a weight for each term, 0 for what does not matter.
+/// Objectives of a pass: a weight for each term; 0 ignores the term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Objectives {
-    /// Of tasks on machines that would not take them now.
+    /// Weight of tasks on machines that would not accept them now.
     pub misplaced: u32,
-    /// Of load, where `loads` does not name the kind.
+    /// Safety level and weight of kinds that `loads` does not name.
     pub load: Safety,
-    /// Of load, by kind.
+    /// Safety levels and weights by kind.
     pub loads: BTreeMap<KindId, Safety>,
-    /// Of what is free without something else beside it.
+    /// Weight of unbalanced free amounts.
     pub balance: u32,
-    /// Pairs of resources that are to be free together.
+    /// The balances between kinds.
     pub pairs: Vec<Pair>,
-    /// Of machines that are neither full nor empty.
+    /// Weight of machines that are neither full nor empty.
     pub fragments: u32,
-    /// Of tasks of one job in one domain.
+    /// Weight of tasks of one job in one domain.
     pub crowding: u32,
-    /// Which domains: machines, or those that a label names.
+    /// Domains of crowding: machines, or those that a label defines.
     pub level: TopologyLevel,
-    /// Of each move.
+    /// Weight of each move.
     pub moves: u32,
-    /// Of the most moves of any job.
+    /// Weight of the moves of the job with the most.
     pub job_moves: u32,
 }
 
 impl Objectives {
-    /// Takes tasks off machines that drain, or whose labels or taints have changed, and does nothing else.
+    /// Moves tasks off machines that are draining, or whose labels or taints have changed, and nothing else.
     #[must_use]
     pub fn drain() -> Objectives {
         let none = Safety { percent: 80, weight: 0 };
@@ -143,20 +143,19 @@ impl Objectives {
         }
     }
 
-    /// Takes load off machines that have more than 80 % of a kind claimed, and levels what is free.
+    /// Reduces load above 80 % of any kind, and balances free amounts.
     #[must_use]
     pub fn balance() -> Objectives {
         Objectives { load: Safety { percent: 80, weight: 10 }, balance: 1, ..Objectives::drain() }
     }
 
-    /// Makes machines full or empty.
+    /// Makes machines either full or empty.
     #[must_use]
     pub fn defragment() -> Objectives {
         Objectives { fragments: 10, ..Objectives::drain() }
     }
 
-    /// Brings tasks of one job apart, over machines unless another level is named, and does not fill machines
-    /// above 80 %.
+    /// Separates tasks of one job, by machines unless another level is named, without filling machines above 80 %.
     #[must_use]
     pub fn spread() -> Objectives {
         Objectives {
@@ -187,33 +186,33 @@ impl Objectives {
     }
 }
 
-/// Cost of each term, before it is weighed.
+/// The cost of each term, without weights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Load, in the order of the kinds.
+    /// Load by kind.
     pub load: Vec<i128>,
-    /// The other terms; see the head of the file.
+    /// Misplaced tasks.
     pub misplaced: i128,
-    /// Free without another kind beside it.
+    /// Unbalanced free amounts.
     pub balance: i128,
     /// Neither full nor empty.
     pub fragments: i128,
-    /// Pairs of a job in one domain.
+    /// Pairs of tasks of a job in one domain.
     pub crowding: i128,
     /// Moved tasks.
     pub moves: i128,
-    /// Those of the job that moves most.
+    /// Moved tasks of the job with the most moves.
     pub job_moves: i128,
 }
 
 impl Costs {
-    /// Nothing costs anything yet.
+    /// No costs.
     #[must_use]
     pub fn none(kinds: usize) -> Costs {
         Costs { load: vec![0; kinds], ..Costs::default() }
     }
 
-    /// Each term with its cost.
+    /// All terms with their costs.
     pub fn terms(&self) -> impl Iterator<Item = (Term, i128)> + '_ {
         let load = (0..).map(KindId).map(Term::Load).zip(self.load.iter().copied());
         let others = [
@@ -226,13 +225,13 @@ impl Costs {
         std::iter::once((Term::Misplaced, self.misplaced)).chain(load).chain(others)
     }
 
-    /// The weighted sum: what a pass makes smaller.
+    /// The weighted sum, which a pass minimises.
     #[must_use]
     pub fn total(&self, objectives: &Objectives) -> i128 {
         self.terms().map(|(term, cost)| cost * i128::from(objectives.weight(term))).sum()
     }
 
-    /// Adds what a machine costs, or with `sign` -1 takes it away.
+    /// Adds the cost of a machine, or with `sign` -1 subtracts it.
     pub(super) fn count(&mut self, objective: &Objective, spot: Spot<'_>, sign: i128) {
         objective.each(spot, |term, cost| {
             let cost = i128::from(cost) * sign;
@@ -245,24 +244,24 @@ impl Costs {
     }
 }
 
-/// A machine in the objective: what may be claimed of each kind, and what is free.
+/// A machine in the objective: the claimable and the free amount of each kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot<'a> {
     pub(super) capacity: &'a [i64],
     pub(super) free: &'a [i64],
 }
 
-/// The objectives, ready for the machines of a cell.
+/// The objectives, prepared for the machines of a cell.
 #[derive(Clone, Debug)]
 pub(super) struct Objective {
     pub(super) objectives: Objectives,
-    /// By kind: what the machines that have any have on average.
+    /// The mean amount of each kind, over the machines that have any.
     means: Vec<u64>,
     safety: Vec<Safety>,
     pub(super) kinds: usize,
 }
 
-/// An amount in parts of another one.
+/// An amount in parts of `of`.
 fn parts(amount: i64, of: u64) -> i64 {
     let amount = amount.max(0).unsigned_abs();
     let parts = match amount.checked_mul(MACHINE.unsigned_abs()) {
@@ -276,7 +275,7 @@ fn parts(amount: i64, of: u64) -> i64 {
 }
 
 impl Objective {
-    /// The objectives for machines on which this may be claimed: of each machine every kind, in order.
+    /// Prepares objectives for machines with these claimable amounts, all kinds of a machine side by side.
     pub(super) fn new(objectives: &Objectives, capacity: &[i64], kinds: usize) -> Objective {
         let mut sums = [(0u128, 0u128); KINDS_MAX];
         for machine in capacity.chunks(kinds) {
@@ -297,12 +296,12 @@ impl Objective {
         }
     }
 
-    /// An amount in parts of what a mean machine has of the kind.
+    /// An amount in parts of a mean machine's amount of the kind.
     fn parts(&self, kind: usize, amount: i64) -> i64 {
         parts(amount, self.means[kind])
     }
 
-    /// Tells what a machine costs, term by term, of those that count.
+    /// Calls `tell` with the cost of each term of a machine.
     #[inline]
     fn each(&self, spot: Spot<'_>, mut tell: impl FnMut(Term, i64)) {
         let Spot { capacity, free } = spot;
@@ -326,22 +325,22 @@ impl Objective {
         }
     }
 
-    /// By kind: what the machines that have any have on average.
+    /// The mean amount of each kind, over the machines that have any.
     pub(super) fn means(&self) -> &[u64] {
         &self.means
     }
 
-    /// Part of a capacity above the safety level.
+    /// The part of a capacity above the safety level.
     pub(super) fn unsafe_part(&self, kind: usize, capacity: i64) -> i64 {
         capacity - safe(capacity, self.safety[kind])
     }
 
-    /// Whether so much of a kind is more than is safe.
+    /// Whether the use of a kind is above the safety level.
     pub(super) fn is_above(&self, kind: usize, capacity: i64, used: i64) -> bool {
         used > safe(capacity, self.safety[kind]).max(0)
     }
 
-    /// Cost of a machine, weighed.
+    /// The weighted cost of a machine.
     #[inline]
     pub(super) fn value(&self, spot: Spot<'_>) -> i64 {
         let mut value = 0;
@@ -356,20 +355,20 @@ impl Objective {
         value
     }
 
-    /// Its cost to move a task with this request, not weighed.
+    /// The cost of moving a task with this request, without weights.
     pub(super) fn of_move(&self, request: &[i64]) -> i64 {
         let parts = request.iter().enumerate().map(|(kind, amount)| self.parts(kind, *amount));
         MOVE + parts.max().unwrap_or(0)
     }
 
-    /// More than this no machine becomes cheaper by a task with this request that comes to it, weighed: of what is
-    /// free of one kind alone it takes what it claims, and a half full machine it fills.
+    /// Upper bound of the weighted decrease of a machine's cost by the arrival of a task with this request: it takes at
+    /// most its request of an unbalanced free kind, and may fill a half-empty machine.
     pub(super) fn arrival_gain_max(&self, request: &[i64]) -> i64 {
         let mut most = MACHINE * i64::from(self.objectives.fragments);
         if self.objectives.balance > 0 {
             for pair in self.objectives.pairs.iter().filter(|pair| pair.free.index() < self.kinds) {
                 let kind = pair.free.index();
-                // Whole parts are counted: one more may be lost on the way.
+                // Parts are rounded, so one more may be taken.
                 let taken = (self.parts(kind, request[kind]) + 1) * i64::from(pair.percent) / 100;
                 most += (taken + 1) * i64::from(self.objectives.balance);
             }
@@ -378,13 +377,13 @@ impl Objective {
     }
 }
 
-/// Part of a capacity that is safe.
+/// The part of a capacity up to the safety level.
 fn safe(capacity: i64, safety: Safety) -> i64 {
-    // A capacity is at most 2^50 x 10.
+    // A capacity is at most 2^50 x 10, so the product does not overflow.
     (i128::from(capacity) * i128::from(safety.percent) / 100) as i64
 }
 
-/// Distance of a machine from full and from empty: by the kind of which the largest part is claimed.
+/// Distance of a machine from full and from empty, by the kind with the largest claimed part.
 fn fragments(spot: Spot<'_>) -> i64 {
     let kinds = spot.capacity.iter().zip(spot.free).filter(|(capacity, _)| **capacity > 0);
     let used = kinds.map(|(capacity, free)| parts(capacity - free, capacity.unsigned_abs()));

@@ -1,77 +1,77 @@
-//! Plan of a pass: moves in an order in which each is possible.
+//! The plan of a pass: moves in an order in which each is possible.
 //!
-//! A *step* is what one transaction does, all of it or nothing: one move, or two that need each other's room.
-//! A *wave* is the steps whose moves may all be under way at once; the next wave begins when the tasks of the
-//! last one run again. Each step makes the objective smaller, and so does every beginning of a plan; the only
-//! exception is a step that makes room for a task of the next wave.
+//! A *step* is one transaction: one move, or two that need each other's room. A *wave* is a list of steps whose moves
+//! may all be in progress at once; the next wave begins when the moved tasks run again. Each step reduces the
+//! objective, so every prefix of a plan does, too. The only exception is a step that makes room for a task of the next
+//! wave.
 
 use super::objective::{Costs, Objectives, Term};
 use omega_core::{MachineId, TaskId};
 use serde::Serialize;
 use smallvec::SmallVec;
 
-/// One task from one machine to another.
+/// A move of one task from one machine to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Which.
+    /// The task.
     pub task: TaskId,
     /// The position of its group in its job.
     pub group: u16,
-    /// Where it runs.
+    /// Its present machine.
     pub from: MachineId,
-    /// Where it is to run.
+    /// Its new machine.
     pub to: MachineId,
 }
 
-/// Why a step is made.
+/// The reason for a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// The term that gains most by it.
+    /// It reduces the objective; this term gains most.
     Gain(Term),
     /// A task of the next step needs the room.
     MakesRoom,
 }
 
-/// Actions of one transaction. See the head of the file.
+/// A step: the moves of one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The moves, in order.
     pub moves: SmallVec<[Move; 2]>,
-    /// Why.
+    /// The reason for the step.
     pub why: Why,
-    /// By how much the weighted objective becomes smaller.
+    /// The decrease of the weighted objective.
     pub gain: i128,
 }
 
-/// Why a task stays where it is.
+/// The reason for which a task stays on its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hindrance {
-    /// No machine that was looked at would take it.
+    /// None of the examined machines would accept it.
     NoMachine,
-    /// Only machines would take it where the room is held until another move is done.
+    /// All machines that would accept it have no room until another move is done.
     RoomHeld,
-    /// Only machines would take it that are too far from tasks that need it near them.
+    /// All machines that would accept it are outside of the domain in which other tasks need it (runtime affinity).
     RuntimeAffinity,
-    /// No move of it would be worth what moving costs.
+    /// No move gains more than moving costs.
     NotWorth,
-    /// The moves are spent.
+    /// The moves of the pass are used up.
     Moves,
-    /// The moves of its job are spent.
+    /// The moves of its job are used up.
     MovesOfJob,
-    /// A disruption budget forbids it, in every wave.
+    /// A disruption budget forbids its move in every wave.
     Disruption,
-    /// It uses volumes, of which the cell knows nothing.
+    /// It uses volumes, which are not in the cell.
     Volumes,
-    /// It is of a kind of job that is to be left alone.
+    /// Its kind of job is excluded by the settings.
     LeftAlone,
-    /// The pass ended before its turn came.
+    /// The pass ended before it was examined.
     NotReached,
 }
 
 impl Hindrance {
-    /// It in a few words for a person.
+    /// A description in a few words.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
@@ -89,73 +89,73 @@ impl Hindrance {
     }
 }
 
-/// A misplaced task that stays.
+/// A misplaced task that stays on its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// Which.
+    /// The task.
     pub task: TaskId,
     /// The position of its group in its job.
     pub group: u16,
-    /// Where.
+    /// Its machine.
     pub machine: MachineId,
-    /// Why.
+    /// The reason.
     pub why: Hindrance,
 }
 
-/// Why a pass looked no further.
+/// The reason for which a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// It found nothing better.
     NothingBetter,
-    /// The moves are spent.
+    /// The moves are used up.
     Moves,
-    /// The waves are.
+    /// The waves are used up.
     Waves,
-    /// It has looked at as many moves as it may.
+    /// The limit on examined moves was reached.
     Steps,
-    /// The caller said so: the time is over.
+    /// The caller ended it, for example because its time is over.
     Told,
 }
 
-/// Facts about a cell without weights: of the machines that take tasks.
+/// Statistics of the machines that accept tasks, independent of weights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Picture {
-    /// Their number.
+    /// Number of machines.
     pub machines: usize,
-    /// Number of them something that is claimed of.
+    /// Number of machines on which something is claimed.
     pub in_use: usize,
-    /// By kind: how many are above their safety level.
+    /// Number of machines above the safety level, by kind.
     pub above: Vec<usize>,
-    /// By kind: how much of the fullest one is claimed, in percent.
+    /// The largest claimed percentage of any machine, by kind.
     pub fullest: Vec<u32>,
 }
 
-/// See the head of the file.
+/// A plan, and what the pass found out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Objectives of the pass.
     pub objectives: Objectives,
-    /// The objective as it was.
+    /// The costs before the plan.
     pub before: Costs,
-    /// The objective once all is done.
+    /// The costs after the plan.
     pub after: Costs,
-    /// The cell as it was, and as it is once all is done.
+    /// The statistics before and after the plan.
     pub pictures: [Picture; 2],
-    /// The steps, wave by wave. No wave is empty.
+    /// The steps of each wave. No wave is empty.
     pub waves: Vec<Vec<Step>>,
     /// Misplaced tasks that stay.
     pub stuck: Vec<Stuck>,
-    /// Number of other tasks would leave a dearer place, and stay for each reason: as of the last look at each
-    /// machine.
+    /// Number of other tasks whose departure would gain, but which stay, by reason. Each machine counts as of the last
+    /// time it was examined.
     pub hindered: Vec<(Hindrance, usize)>,
     /// Number of tasks that were running.
     pub tasks: usize,
     /// Number of them that were misplaced.
     pub misplaced: usize,
-    /// Number of pairs of a task and a machine were looked at.
+    /// Number of examined pairs of a task and a machine.
     pub considered: u64,
-    /// Why it looked no further.
+    /// The reason for which the pass ended.
     pub ended: Ended,
 }
 
@@ -170,7 +170,7 @@ impl Plan {
         self.steps().flat_map(|step| &step.moves)
     }
 
-    /// By how much the weighted objective becomes smaller.
+    /// The decrease of the weighted objective.
     #[must_use]
     pub fn gain(&self) -> i128 {
         self.before.total(&self.objectives) - self.after.total(&self.objectives)

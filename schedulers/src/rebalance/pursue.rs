@@ -1,44 +1,44 @@
-//! Carrying a plan out to its end: through broken connections, and through conflicts with what others do meanwhile.
+//! Applies a plan to its end, through broken connections and conflicts with other schedulers.
 //!
-//! A wave of which the cell did not answer is sent again: steps that were committed are found done. Once all waves were
-//! sent, the steps that conflicted are dropped, and a new plan is made of what the cell has become.
+//! A wave without an answer is sent again; steps that were committed are then found done. After all waves, the
+//! conflicting steps are dropped, and a new plan is made for the changed cell.
 
 use super::Rebalancer;
 use super::carry::Fate;
 use super::plan::{Plan, Step};
 use omega_cellstate::{CellHandle, HandleError};
 
-/// Moves that a new plan may examine, however few the first one did.
+/// Lower bound of the moves that a new plan may examine, even if the first plan examined fewer.
 const STEPS_LEAST: u64 = 100_000;
 
-/// Limits of carrying a plan out.
+/// Limits of the application of a plan.
 pub struct Pursuit<'a> {
-    /// New plans at most, each for the conflicts of the one before: without annealing, and none examines more moves than
-    /// the first.
+    /// Maximum number of new plans, each for the conflicts of the one before. They do not anneal, and none examines
+    /// more moves than the first, beyond a lower bound.
     pub replans: usize,
-    /// Waits after the cell did not answer. The answer is whether to ask again; the argument is the number of failures
-    /// since the last step that was committed.
+    /// Called after the cell did not answer, with the number of failures since the last committed step. It waits, and
+    /// returns whether to try again.
     pub wait: &'a mut dyn FnMut(usize) -> bool,
 }
 
-/// Outcome of a plan that was carried out to its end.
+/// Result of a plan that was applied to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pursued {
-    /// Steps that were committed, of all plans.
+    /// Committed steps of all plans.
     pub moved: usize,
     /// Fates of the other steps of the last plan.
     pub left: Vec<Fate>,
-    /// Steps of the last plan that were not tried, because the cell did not answer.
+    /// Steps of the last plan that were not sent, because the cell did not answer.
     pub untried: usize,
-    /// Plans that were made after the first.
+    /// Number of new plans.
     pub replans: usize,
-    /// Error of the last attempt, if the cell does not answer any more.
+    /// The last error, if the cell no longer answered.
     pub failed: Option<HandleError>,
 }
 
 impl Rebalancer {
-    /// Carries out a plan, and new plans for what conflicts, until nothing is left or a limit is reached. An error of the
-    /// cell is part of the outcome: what was done before it is told.
+    /// Applies a plan, and new plans for what conflicts, until nothing is left or a limit is reached. If the cell
+    /// fails, the result has the error beside the steps that were committed before.
     pub fn pursue(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -60,7 +60,7 @@ impl Rebalancer {
         pursued
     }
 
-    /// Carries out the waves of one plan.
+    /// Applies the waves of one plan.
     fn pursue_waves(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -96,7 +96,7 @@ impl Rebalancer {
     }
 }
 
-/// Continuation after the waves of a plan.
+/// The way to go on after the waves of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Replan,

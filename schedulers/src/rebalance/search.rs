@@ -1,4 +1,4 @@
-//! Looking for better places, on a view in which accepted moves are done already.
+//! Search for better machines, on a view that already contains the accepted moves.
 //!
 //! ```text
 //!   task ─▶ lift it ─▶ filters: words of 64 machines ─▶ cheapest of those that were looked at ─▶ put it back
@@ -6,9 +6,8 @@
 //!                                                                  ▼
 //!                              lift, claim (the judge), count anew; not smaller: all of it back
 //! ```
-//!
-//! Whether a task may run somewhere is asked of the profile's filters and of the judge, with the task taken
-//! off its machine; nothing here judges room, devices or rules by itself. What is reckoned here is gain alone.
+//! The profile's filters and the view's check decide where a task may run, with the task taken off its machine. Only
+//! gains are computed here.
 
 use super::Settings;
 use super::account::Account;
@@ -28,16 +27,16 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Known state of the tasks of a group.
+/// A task group as the search sees it.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) group: GroupRef,
     protectors: Protectors,
-    /// Why none of them may move, if there is a reason.
+    /// The reason for which none of its tasks may move, if any.
     stays: Option<Hindrance>,
 }
 
-/// A move, by rows.
+/// A possible move, by rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proposed {
     pub(super) task: PlacedTask,
@@ -45,29 +44,29 @@ pub(super) struct Proposed {
     pub(super) to: usize,
 }
 
-/// Number of machines that are looked at for a task.
+/// Range of a search for one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// All of them.
+    /// All machines.
     Everywhere,
-    /// From a random block on, until so many would take it.
+    /// From a random block on, until this number of machines is feasible.
     UntilFeasible(usize),
 }
 
-/// Findings for a task.
+/// Result of a search for one task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
-    /// The cheapest row, and what the task costs there.
+    /// The row where the task costs least, and that cost.
     best: Option<(usize, i64)>,
-    /// Number of machines that would take it.
+    /// Number of feasible machines.
     feasible: usize,
-    /// Number of them only later, because of what is held there.
+    /// Number of feasible machines without room before the next wave.
     held: usize,
-    /// Number of more that would take it, but not those who need it where it was.
+    /// Number of further machines that are feasible, except that another task would lose its runtime affinity.
     apart: usize,
 }
 
-/// See the head of the file.
+/// The state of a pass: the view with all moves so far, the costs, and the rest of the bounds.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     pub(super) view: &'a mut View,
@@ -80,21 +79,21 @@ pub(super) struct Search<'a> {
     numbers: HashMap<(JobId, u16), u32, FixedState>,
     pub(super) misplaced: HashSet<TaskId, FixedState>,
     pub(super) moved: HashSet<TaskId, FixedState>,
-    /// Rows from which or to which a task has moved since they were last looked at.
+    /// Rows that tasks have left or entered since the rows were last examined.
     pub(super) changed: Vec<bool>,
-    /// Tasks lifted off the view, in order.
+    /// Tasks taken off the view, in order.
     lifted: Vec<(usize, PlacedTask)>,
     pub(super) done: Vec<Vec<Step>>,
     pub(super) wave: Vec<Step>,
-    /// Whether something might be possible in the next wave that is not in this one.
+    /// Whether a move that is impossible in this wave may be possible in the next.
     pub(super) awaits: bool,
     pub(super) considered: u64,
-    /// Changes that annealing tried, on an instance of the cell.
+    /// Number of changes that annealing tried.
     pub(super) annealed: u64,
 }
 
 impl<'a> Search<'a> {
-    /// Looks at a view as it is.
+    /// Begins a pass on a synced view.
     pub(super) fn new(
         view: &'a mut View,
         settings: &'a Settings,
@@ -123,7 +122,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Notes which tasks run where they would not be taken now for what the machine is.
+    /// Records the tasks whose machines would not accept them now, apart from room and other tasks.
     fn find_misplaced(&mut self) {
         for row in 0..self.view.rows() {
             for index in 0..self.view.tasks_on(row).len() {
@@ -138,7 +137,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Known state of a task's group, as a position; `None` if its job has ended.
+    /// The position of a task's group in the list of known ones; `None` if its job has ended.
     pub(super) fn know(&mut self, task: PlacedTask) -> Option<usize> {
         if let Some(number) = self.numbers.get(&(task.id.job, task.group)) {
             return Some(*number as usize);
@@ -169,18 +168,18 @@ impl<'a> Search<'a> {
         self.known[known].stays.is_some()
     }
 
-    /// The compiled group of what is known.
+    /// The compiled group.
     pub(super) fn group(&self, known: usize) -> GroupRef {
         self.known[known].group
     }
 
-    /// Resources that a known group needs.
+    /// The needs of a known group.
     pub(super) fn need(&self, known: usize) -> &Need {
         self.view.need(self.known[known].group)
     }
 
-    /// The tasks on a row that may move and have not, the most important first. Those that hold something else
-    /// than their group's request would lose it, so they stay.
+    /// The tasks on a row that may move and have not moved, the most important first. Tasks with an allocation other
+    /// than their group's request would lose it, so they are left out.
     pub(super) fn unmoved(&self, row: usize) -> SmallVec<[PlacedTask; 32]> {
         let tasks = self.view.tasks_on(row).iter();
         let stays =
@@ -188,7 +187,7 @@ impl<'a> Search<'a> {
         tasks.filter(|task| !stays(task)).copied().collect()
     }
 
-    /// Whether these tasks may move now.
+    /// Checks whether these tasks may move together in this wave.
     pub(super) fn may_move(&mut self, tasks: &[(PlacedTask, usize)]) -> Result<(), Hindrance> {
         for (_, known) in tasks {
             self.known[*known].stays.map_or(Ok(()), Err)?;
@@ -204,7 +203,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Weighted gain of taking a task off its row, with the cost of a move.
+    /// The weighted gain of taking a task off its row, less the cost of the move.
     pub(super) fn gain_of_leaving(&self, row: usize, task: PlacedTask, known: usize) -> i64 {
         let request = &self.need(known).request;
         let misplaced =
@@ -213,8 +212,8 @@ impl<'a> Search<'a> {
             - self.account.of_move(request, self.left.moved_of(task.id.job))
     }
 
-    /// The best move of a task off its row, if it gains at least so much, and what it gains; `off` is what is
-    /// gained by its leaving.
+    /// The best move of a task off its row and its gain, if that is at least `least`; `off` is the gain of its
+    /// departure.
     pub(super) fn best_move(
         &mut self,
         (row, task): (usize, PlacedTask),
@@ -235,7 +234,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The cheapest row for a task, and what it costs there.
+    /// The row where a task costs least, and that cost.
     pub(super) fn cheapest(
         &mut self,
         (row, task): (usize, PlacedTask),
@@ -295,7 +294,7 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// Does these moves together if the objective becomes smaller by it. The answer is by how much.
+    /// Makes moves together if that reduces the objective. Returns the decrease, and the term that gained most.
     pub(super) fn try_moves(&mut self, moves: &[Proposed]) -> Option<(i128, Term)> {
         let before = self.account.costs().clone();
         let rows = rows_of(moves);
@@ -327,8 +326,8 @@ impl<'a> Search<'a> {
         self.view.claim(m.task.id, machine, self.known[known].group).is_ok()
     }
 
-    /// Counts what moves cost and where tasks are, or with `sign` -1 no more. The answer is what the moves
-    /// of the job that moved most cost before.
+    /// Counts the costs and places of moves, or with `sign` -1 removes them. Returns the former cost of the job with
+    /// the most moves.
     fn count_moves(&mut self, moves: &[Proposed], sign: i128) -> i128 {
         let mut most = self.account.costs().job_moves;
         for m in moves {
@@ -357,12 +356,12 @@ impl<'a> Search<'a> {
         let gains = before.terms().zip(after.terms());
         let gains =
             gains.map(|((term, b), (_, a))| ((b - a) * i128::from(objectives.weight(term)), term));
-        // Of equals the first.
+        // The first of equal terms.
         let best = gains.reduce(|best, next| if next.0 > best.0 { next } else { best });
         best.map_or(Term::Moves, |(_, term)| term)
     }
 
-    /// Writes down moves that were done, as one step of this wave.
+    /// Records moves that were made, as one step of this wave.
     pub(super) fn note(&mut self, moves: &[Proposed], gain: i128, why: Why) {
         for m in moves {
             if let Some(known) = self.know(m.task) {
@@ -383,7 +382,7 @@ impl<'a> Search<'a> {
         self.wave.push(Step { moves: moves.iter().map(step).collect(), why, gain });
     }
 
-    /// Begins a wave: the moves of the last one are done. The answer is whether there may be one more.
+    /// Begins a wave, in which the moves of the last one are done. Returns whether another wave is allowed.
     pub(super) fn next_wave(&mut self) -> bool {
         if self.wave.is_empty() || self.done.len() + 1 >= self.settings.bounds.waves {
             return false;
@@ -395,7 +394,7 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Puts the view back as it was.
+    /// Restores the view.
     pub(super) fn restore(&mut self) {
         self.view.drop_claims(self.view.open_claims());
         for (row, task) in self.lifted.drain(..) {
@@ -409,7 +408,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The rows that moves touch, each once.
+/// The rows that moves change, each once.
 fn rows_of(moves: &[Proposed]) -> SmallVec<[usize; 4]> {
     let mut rows: SmallVec<[usize; 4]> = moves.iter().flat_map(|m| [m.from, m.to]).collect();
     rows.sort_unstable();
@@ -417,7 +416,7 @@ fn rows_of(moves: &[Proposed]) -> SmallVec<[usize; 4]> {
     rows
 }
 
-/// Whether the machine in a row would take tasks like these for what it is: room and other tasks aside.
+/// Whether the machine in a row would accept tasks like these, apart from room and other tasks.
 pub(super) fn suits(view: &View, row: usize, need: &Need) -> bool {
     let block = view.block(row / BLOCK);
     let is_in = |word: u64| word >> (row % BLOCK) & 1 == 1;

@@ -1,10 +1,10 @@
-//! In which order tasks are looked at: first those that must leave, then machine by machine.
+//! The order of a pass: first the misplaced tasks, then machine by machine.
 //!
-//! A pass is a descent: from the machine where most is to be gained for each task, the best move of it, as long
-//! as one gains; then the next machine; and over all machines again until a whole sweep finds nothing. The first
-//! sweeps make only moves that gain much, each later one those that gain a quarter of that: so if moves are few,
-//! they are the best ones. Where no single move gains, two tasks may change places. A task moves at most once, so
-//! a pass ends.
+//! A pass is a descent. It begins with the machine whose tasks would gain most by leaving, makes the best move of one
+//! of its tasks as long as one gains, and goes on with the next machine. It repeats that over all machines until a
+//! whole sweep finds no move. The first sweep makes only moves with a large gain, and each later one those that gain at
+//! least a quarter of that; so if the number of moves is limited, they are the best ones. Where no single move gains,
+//! two tasks may be exchanged. A task moves at most once, so a pass ends.
 
 use super::plan::{Ended, Hindrance, Stuck, Why};
 use super::search::{Look, Proposed, Search, suits};
@@ -13,20 +13,20 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Number of tasks of one machine that are looked at for a move: those whose leaving gains most.
+/// Maximum number of tasks examined on one machine: those whose departure gains most.
 const TRIES: usize = 32;
 
-/// By how much less the moves of a sweep may gain than those of the one before.
+/// Divisor of the least gain from one sweep to the next.
 const QUARTER: i64 = 4;
 
-/// Number of sweeps there are before anything will do: the last of them is for a 256th of the most. For less than
-/// that nearly all tasks would be looked at in each.
+/// Number of sweeps with a least gain; the last one accepts a 256th of the largest. With a smaller one, each sweep
+/// would examine nearly all tasks.
 const SWEEPS: usize = 5;
 
-/// Tasks that would leave a dearer place and stay, by reason, of one row.
+/// Number of tasks of a row whose departure would gain, but which stay, by reason.
 type Reasons = SmallVec<[(Hindrance, usize); 4]>;
 
-/// Question before each machine: whether to go on.
+/// Asked before each machine whether to continue.
 pub(super) type GoOn<'a> = &'a mut dyn FnMut() -> bool;
 
 /// The order of a pass.
@@ -37,7 +37,7 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Looks until nothing is better, or it must not go on.
+    /// Runs until no move gains, a bound is reached, or the caller ends the pass.
     pub(super) fn run(&mut self, search: &mut Search<'_>, go_on: GoOn<'_>) -> Ended {
         self.must_leave = must_leave(search);
         loop {
@@ -54,7 +54,7 @@ impl Sweep {
         }
     }
 
-    /// Everything that is possible in one wave.
+    /// Makes all moves of one wave.
     fn wave(&mut self, search: &mut Search<'_>, go_on: GoOn<'_>) -> Ended {
         for index in 0..self.must_leave.len() {
             let (row, task, _) = self.must_leave[index];
@@ -83,8 +83,8 @@ impl Sweep {
         }
     }
 
-    /// Once over the machines, for steps that gain at least so much: over all of them, but where anything will
-    /// do over those only where something has changed. The answer is how many steps were found.
+    /// One sweep over the machines, for steps that gain at least `least`; if that is 0, only over machines that have
+    /// changed. Returns the number of steps.
     fn sweep(
         &mut self,
         search: &mut Search<'_>,
@@ -106,7 +106,7 @@ impl Sweep {
         Ok(found)
     }
 
-    /// Makes the best move of a task off a row if it gains so much; where anything will do, an exchange, too.
+    /// Makes the best move of a task off a row if it gains at least `least`; if that is 0, also tries exchanges.
     fn best_of(&mut self, search: &mut Search<'_>, row: usize, least: i64) -> bool {
         let leavers = leavers(search, row);
         let look = Look::UntilFeasible(search.settings.machines_each);
@@ -131,7 +131,7 @@ impl Sweep {
         super::exchange::swap(search, row, &leavers)
     }
 
-    /// Misplaced tasks that stay, and how many others do for each reason.
+    /// The misplaced tasks that stay, and the numbers of other tasks that stay, by reason.
     pub(super) fn told(self, search: &Search<'_>) -> (Vec<Stuck>, Vec<(Hindrance, usize)>) {
         let stays = |(_, task, _): &&(usize, PlacedTask, _)| !search.moved.contains(&task.id);
         let stuck = |(row, task, why): &(usize, PlacedTask, Option<Hindrance>)| Stuck {
@@ -156,7 +156,7 @@ fn count(reasons: &mut Reasons, why: Hindrance) {
     }
 }
 
-/// Whether the pass is over.
+/// The reason to end the pass now, if any.
 fn over(search: &Search<'_>, go_on: GoOn<'_>) -> Option<Ended> {
     if search.left.is_spent() {
         return Some(Ended::Moves);
@@ -167,14 +167,14 @@ fn over(search: &Search<'_>, go_on: GoOn<'_>) -> Option<Ended> {
     (!go_on()).then_some(Ended::Told)
 }
 
-/// Makes moves, and writes them down, if they gain.
+/// Makes moves and records them, if they gain.
 pub(super) fn step(search: &mut Search<'_>, moves: &[Proposed]) -> bool {
     let Some((gain, term)) = search.try_moves(moves) else { return false };
     search.note(moves, gain, Why::Gain(term));
     true
 }
 
-/// The misplaced tasks, the largest first: small ones find room last, too.
+/// The misplaced tasks, the largest first, because small ones find room more easily.
 fn must_leave(search: &mut Search<'_>) -> Vec<(usize, PlacedTask, Option<Hindrance>)> {
     let mut found = Vec::new();
     for row in 0..search.view.rows() {
@@ -191,7 +191,7 @@ fn must_leave(search: &mut Search<'_>) -> Vec<(usize, PlacedTask, Option<Hindran
     found.into_iter().map(|(_, task)| task).collect()
 }
 
-/// Takes a misplaced task off its machine: to the cheapest of all others, or where another task makes room.
+/// Moves a misplaced task to the cheapest of all other machines, or to one where another task makes room.
 fn leave(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> Result<(), Hindrance> {
     let known = search.know(task).ok_or(Hindrance::NoMachine)?;
     let off = search.gain_of_leaving(row, task, known);
@@ -213,7 +213,7 @@ fn most_to_gain(search: &mut Search<'_>) -> i64 {
     most
 }
 
-/// The rows from which something might be gained, most for each task first.
+/// The rows that tasks could leave with a gain, the largest gain per task first.
 fn by_pressure(search: &Search<'_>) -> Vec<usize> {
     let pressure = |row| search.account.pressure(search.view.tasks_on(row), row);
     let rows = (0..search.view.rows()).map(|row| (Reverse(pressure(row)), row));
