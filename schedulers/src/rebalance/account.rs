@@ -98,8 +98,8 @@ impl Account {
         self.values[row] - value + self.pairs(job, row, -1)
     }
 
-    /// The increase of the cost of a row if a task of a job arrives from another row. The task is not counted in the
-    /// view, but still in its domain.
+    /// The increase of the cost of a row if a task of a job arrives from another row. The task has been taken off the
+    /// view, but is still counted in the domain of its old row.
     pub(super) fn arriving(
         &self,
         view: &View,

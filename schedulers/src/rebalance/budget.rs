@@ -32,7 +32,7 @@ impl Default for Bounds {
 /// Positions of the disruption budgets that protect a task.
 pub(super) type Protectors = SmallVec<[u16; 2]>;
 
-/// What is left of the bounds.
+/// The rest of the bounds.
 #[derive(Debug)]
 pub(super) struct Left {
     moves: usize,

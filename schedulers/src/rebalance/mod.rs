@@ -7,6 +7,7 @@
 //!                              until nothing does,     all or nothing            or says why not
 //!                              or a bound is reached
 //! ```
+//!
 //! A move is an ordinary transaction, which releases a task and claims another machine for it, all or nothing. The cell
 //! checks it like any claim, so a wrong or stale plan breaks no rule: it conflicts. [`Objectives`] define which
 //! placement is better: weighted costs of load above a safety level, of imbalance, of fragments, of crowding, and of
