@@ -1,16 +1,16 @@
-//! Chains: several tasks move together, because the first needs room, or other tasks in its neighbourhood.
+//! Chains: moves of several tasks, because the first one needs room, or other tasks in its neighbourhood.
 
 use crate::walk::Walk;
 
-/// Most tasks of a chain.
+/// Maximum number of tasks in a chain.
 const LENGTH: usize = 8;
 
-/// Most tasks that one task displaces.
+/// Maximum number of tasks that one task displaces.
 const DISPLACED: usize = 3;
 
 impl Walk<'_> {
-    /// Moves a task, then whatever has no room or no partner any more, at most a few tasks; undoes all if a rule is
-    /// broken at the end or the cost rises too much.
+    /// Moves a task, and then tasks that it leaves without room or without their dependencies. Undoes all moves if the
+    /// chain becomes too long, a rule is broken at the end, or the cost rises too much.
     pub(crate) fn try_chain(&mut self) {
         let (task, to) = self.draw();
         if to == self.state.at[task] as usize {
@@ -39,7 +39,7 @@ impl Walk<'_> {
         self.put(task, to);
     }
 
-    /// Extends a chain until it breaks no rule. The answer is whether it does not.
+    /// Extends a chain until it breaks no rule. Returns false if that is not possible.
     fn complete_chain(&mut self) -> bool {
         let mut checked = 0;
         while checked < self.chain.len() {
@@ -61,7 +61,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Moves tasks off a machine until there is room for one that came from another machine.
+    /// Moves other tasks off a machine until there is room for a task that came from another machine.
     fn clear(&mut self, task: usize, from: usize, machine: usize) -> bool {
         for _ in 0..DISPLACED {
             if self.state.has_room(machine) {
@@ -79,7 +79,7 @@ impl Walk<'_> {
         self.state.has_room(machine)
     }
 
-    /// Another task of a machine: one without which the machine would not be overfull, else any.
+    /// Another task of a machine: if possible one whose departure makes enough room.
     fn neighbour(&mut self, task: usize, machine: usize) -> Option<usize> {
         let count = self.state.on[machine].len();
         let start = self.below(count);
@@ -92,7 +92,8 @@ impl Walk<'_> {
         Some(enough.next().unwrap_or(first))
     }
 
-    /// Moves after a task those that depend on its job where it was, and those on which its job depends where it is.
+    /// Moves the tasks that a move would leave without dependencies: dependents in the old neighbourhood follow, and
+    /// tasks on which the job depends come to the new one.
     fn bring_partners(&mut self, task: usize, from: usize, to: usize) -> bool {
         let problem = self.state.problem;
         let job = problem.job[task] as usize;

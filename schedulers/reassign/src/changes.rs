@@ -1,10 +1,10 @@
-//! Changes of the cost by single moves, and by moves that displace another task, before they are made; room for them.
+//! Changes of the cost, computed before a move or a displacement is made; and whether machines have room for it.
 
 use crate::problem::{LANE, Lane};
 use crate::state::{State, product};
 
-/// Displacement: a task takes the place of another, which goes to the machine `to`. An exchange if that is the machine of
-/// the first.
+/// Displacement: a task takes the place of another one, which moves to the machine `to`. It is an exchange if `to` is
+/// the first task's machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Displacement {
     pub(crate) task: usize,
@@ -23,7 +23,7 @@ impl State<'_> {
         may.then(|| self.change_by_shift(task, to) as i64)
     }
 
-    /// Change of the cost if two tasks on two machines took each other's place; `None` if a rule forbids it.
+    /// Change of the cost if two tasks exchanged machines; `None` if a rule forbids it.
     #[must_use]
     pub fn change_by_exchange(&self, a: usize, b: usize) -> Option<i64> {
         if self.at[a] == self.at[b] {
@@ -62,27 +62,27 @@ impl State<'_> {
         cost
     }
 
-    /// Saving of a task's departure from its machine, in load and balance.
+    /// Decrease of the load and balance cost of a task's machine by its departure.
     #[inline]
     pub(crate) fn saving(&self, task: usize) -> f64 {
         let (machine, request) = (self.at[task] as usize, self.problem.request(task));
         self.machine_cost[machine] - self.cost_with(machine, |lane| negative(request[lane]))
     }
 
-    /// Increase of the cost of a machine by a task's arrival, in load and balance.
+    /// Increase of the load and balance cost of a machine by a task's arrival.
     #[inline]
     pub(crate) fn increase(&self, task: usize, machine: usize) -> f64 {
         let request = self.problem.request(task);
         self.cost_with(machine, |lane| request[lane]) - self.machine_cost[machine]
     }
 
-    /// Change of the cost by a move. Nothing is checked.
+    /// Change of the cost by a move. Rules and room are not checked.
     #[inline]
     pub(crate) fn change_by_shift(&self, task: usize, to: usize) -> f64 {
         self.increase(task, to) - self.saving(task) + self.moving(task, to)
     }
 
-    /// Change of the cost by a displacement. Nothing is checked.
+    /// Change of the cost by a displacement. Rules and room are not checked.
     #[inline]
     pub(crate) fn change_by(&self, displacement: Displacement) -> f64 {
         let Displacement { task, other, to } = displacement;
@@ -144,13 +144,13 @@ impl State<'_> {
             }
     }
 
-    /// Whether a machine is not used beyond its capacity.
+    /// Whether the use of a machine is within its capacity.
     #[inline]
     pub(crate) fn has_room(&self, machine: usize) -> bool {
         self.free(machine).iter().all(|free| is_room(*free))
     }
 
-    /// Whether a machine that is used beyond its capacity would not be without one of its tasks.
+    /// Whether the use of a machine would be within its capacity without one of its tasks.
     #[inline]
     pub(crate) fn has_room_without(&self, other: usize, machine: usize) -> bool {
         let problem = self.problem;
@@ -161,7 +161,7 @@ impl State<'_> {
         })
     }
 
-    /// Change of the cost of moves if a task were on a machine instead of where it is.
+    /// Change of the cost of moves if a task moved from its present machine to another.
     #[inline]
     pub(crate) fn moving(&self, task: usize, to: usize) -> f64 {
         let change = self.move_costs(task, to);

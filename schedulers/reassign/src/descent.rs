@@ -26,7 +26,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The machine where a task costs least, if that is less than where it is.
+    /// The machine where a task costs least, if it costs less there than on its own.
     fn best_machine(&self, task: usize) -> Option<usize> {
         let state = &self.state;
         let saving = state.saving(task);

@@ -1,7 +1,7 @@
 //! Instance of the machine reassignment problem as plain data: machines, jobs, tasks, where each task runs, and costs.
 //!
 //! The rules and the costs are those of the ROADEF/EURO challenge 2012; docs/rebalance.md states them. Sharing, allowed
-//! machines, limits on moves and ratios are not of the contest: cells need them.
+//! machines, limits on moves and ratios are additions for cells.
 
 /// Resource kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +51,9 @@ pub enum Sharing {
 pub struct Job {
     /// Whether its tasks may share a machine.
     pub sharing: Sharing,
-    /// Least number of locations in which its tasks run.
+    /// Minimum number of locations in which its tasks run.
     pub spread: u32,
-    /// Jobs of which a task runs in each neighbourhood in which a task of this job runs.
+    /// Jobs on which it depends: in each neighbourhood with a task of this job, a task of each of them must run.
     pub depends_on: Vec<u32>,
 }
 
@@ -70,14 +70,14 @@ pub struct Task {
     pub allowed: Option<u32>,
 }
 
-/// Balance objective: for each free unit of one kind, so many free units of another, as a ratio of whole numbers.
+/// Balance objective: a ratio of the free amounts of two kinds, as whole numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Balance {
     /// Kind that is free.
     pub first: u32,
     /// Kind to be free beside it.
     pub second: u32,
-    /// Units of `second` for every `per` units of `first`.
+    /// Desired free units of `second` for every `per` units of `first`.
     pub target: i64,
     /// Units of `first`; at least 1.
     pub per: i64,

@@ -104,8 +104,8 @@ pub struct Problem {
     pub(crate) safety: Vec<Lane>,
     /// Amounts that each task uses.
     requests: Vec<Lane>,
-    /// Two rows of ones and zeros: kinds that a task occupies on a machine by coming there (all), and by returning to
-    /// its initial machine (all but those that it occupied there meanwhile).
+    /// Two rows of ones and zeros: the kinds that an arriving task newly occupies. On any machine but the initial one
+    /// these are all kinds; on the initial one all but the transient kinds, which it has occupied there all the time.
     occupied: Vec<Lane>,
     pub(crate) job: Vec<u32>,
     pub(crate) initial: Vec<u32>,
@@ -243,20 +243,20 @@ impl Problem {
         (0..self.tasks()).map(size).collect()
     }
 
-    /// Kinds of which a task's arrival on a machine occupies its request.
+    /// The kinds that a task newly occupies when it arrives on a machine: ones and zeros.
     #[inline]
     pub(crate) fn occupied(&self, task: usize, machine: usize) -> &[Lane] {
         let row = usize::from(self.initial[task] as usize == machine);
         &self.occupied[row * self.lanes..(row + 1) * self.lanes]
     }
 
-    /// All that a task uses.
+    /// Amounts that a task uses.
     #[inline]
     pub(crate) fn request(&self, task: usize) -> &[Lane] {
         &self.requests[task * self.lanes..(task + 1) * self.lanes]
     }
 
-    /// Whether a task may run on a machine: it is in its set, or the initial one.
+    /// Whether a task may run on a machine: one of its set, or its initial machine.
     #[inline]
     pub(crate) fn is_allowed(&self, task: usize, machine: usize) -> bool {
         match self.allowed.get(task) {
@@ -268,7 +268,7 @@ impl Problem {
         }
     }
 
-    /// Weighted cost of moving a task to a machine from where it is initially, without that of its job.
+    /// Weighted cost of moving a task from its initial machine to another, without that of its job.
     pub(crate) fn moving(&self, task: usize, machine: usize) -> f64 {
         let initial = self.initial[task] as usize;
         if initial == machine {
@@ -332,7 +332,7 @@ fn machine_moves(instance: &Instance) -> Vec<f64> {
     all().map(|cost| (cost * weight) as f64).collect()
 }
 
-/// Numbers from 0 for the distinct values, and how many there are.
+/// Numbers from 0 for the distinct values, and the number of distinct values.
 fn numbered(values: impl Iterator<Item = u32> + Clone) -> (Vec<u32>, usize) {
     let mut distinct: Vec<u32> = values.clone().collect();
     distinct.sort_unstable();
@@ -402,7 +402,7 @@ fn check_lists(instance: &Instance) -> Result<(), ProblemError> {
     Ok(())
 }
 
-/// Bounds the cost of every assignment: all use on one machine, and all machines free.
+/// Upper bound of the cost of any assignment, as if one machine had all use, and all machines were free.
 fn check_costs(instance: &Instance) -> Result<(), ProblemError> {
     let wide = |value: i64| i128::from(value);
     let mut most = 0_i128;

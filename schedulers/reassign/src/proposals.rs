@@ -3,10 +3,10 @@
 use crate::changes::Displacement;
 use crate::walk::Walk;
 
-/// Tasks of a machine looked at for one whose departure makes room.
+/// Maximum number of tasks of a machine that are examined to find one whose departure makes room.
 const DISPLACED: usize = 12;
 
-/// Machines looked at for a task that must go anywhere.
+/// Maximum number of machines that are examined for a displaced task.
 const ELSEWHERE: usize = 4;
 
 impl Walk<'_> {
@@ -69,7 +69,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Moves a task to a machine without room for it; another one goes elsewhere.
+    /// Moves a task to a machine without room for it, and another task from there to a third machine.
     fn try_displacement(&mut self) {
         let (task, to) = self.draw();
         if to == self.state.at[task] as usize {
@@ -91,7 +91,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A task of a machine in whose place another would have room.
+    /// A task of a machine whose departure would make room for another.
     #[inline]
     fn displaced(&mut self, task: usize, machine: usize) -> Option<usize> {
         let count = self.state.on[machine].len();
@@ -106,7 +106,8 @@ impl Walk<'_> {
             .find(|other| self.state.fits_instead(task, *other, machine))
     }
 
-    /// A machine for a displaced task: its initial one, that of the task that displaces it, or a random one with room.
+    /// A machine for a displaced task: its initial one, the one that the displacing task leaves, or a random one with
+    /// room.
     pub(crate) fn elsewhere(
         &mut self,
         other: usize,

@@ -1,17 +1,18 @@
-//! Rearrangement: a large task goes to a machine, and tasks that are there go to the machines where they cost least, until
-//! there is room and no departure saves cost.
+//! Rearrangement: a large task moves to a machine, and tasks there move to the machines where they cost least, until
+//! there is room and no departure reduces the cost.
 //!
-//! No chain of a few random moves brings a task that fills a machine to another one: all that is there must leave at once.
+//! Chains of a few random moves cannot bring a task to a machine that it fills, because all tasks there must leave at
+//! once.
 
 use crate::walk::Walk;
 
-/// Random tasks of which the largest is rearranged.
+/// Number of random tasks of which the largest is moved.
 const DRAWS: usize = 3;
 
-/// Most tasks that leave the machine.
+/// Maximum number of tasks that leave the machine.
 const DISPLACED: usize = 16;
 
-/// Random machines of which the best is chosen for each, beside the one that the large task left.
+/// Number of random machines among which each of them chooses, beside the one that the large task left.
 const TARGETS: usize = 8;
 
 impl Walk<'_> {
@@ -39,7 +40,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Moves tasks off a machine while it has no room, or while that saves cost.
+    /// Moves tasks off a machine as long as it has no room, or a departure reduces the cost.
     fn displace_from(&mut self, machine: usize, arrived: usize, vacated: usize) {
         let count = self.state.on[machine].len();
         let start = self.below(count);
@@ -56,7 +57,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The machine of some random ones and the vacated one where a task costs least, and the change of the cost.
+    /// The machine where a task costs least, among random ones and the one that the large task left, with the change of
+    /// the cost.
     fn best_target(&mut self, other: usize, from: usize, vacated: usize) -> Option<(usize, f64)> {
         let machines = self.state.problem.machines();
         let saving = self.state.saving(other);

@@ -24,13 +24,13 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Whether no rule about other tasks forbids a task on another machine.
+    /// Whether the rules about other tasks allow a task to move to a machine.
     #[inline]
     pub(crate) fn may_move(&self, task: usize, to: usize) -> bool {
         self.may_enter(task, to) && self.is_within_limits(&[(task, to)])
     }
 
-    /// Whether no rule but the limits on moves forbids a task on another machine.
+    /// Whether all rules except the limits on moves allow a task to move to a machine.
     #[inline]
     fn may_enter(&self, task: usize, to: usize) -> bool {
         let problem = self.problem;
@@ -40,7 +40,7 @@ impl State<'_> {
             && problem.is_allowed(task, to)
     }
 
-    /// Whether no limit on moves forbids that tasks of different jobs, or two of one job, go to other machines.
+    /// Whether the limits on moves allow these moves.
     #[inline]
     fn is_within_limits(&self, moves: &[(usize, usize)]) -> bool {
         let (limits, job) = (self.problem.limits, &self.problem.job);
@@ -57,13 +57,13 @@ impl State<'_> {
             && moves.iter().all(|(task, _)| of_job(*task) <= i64::from(limits.per_job))
     }
 
-    /// Tasks of a job on a machine; 0 if they may share it.
+    /// Number of tasks of a job on a machine; 0 if they may share it.
     #[inline]
     fn count_on(&self, job: usize, machine: usize) -> u16 {
         self.problem.apart.cell(job, machine).map_or(0, |cell| self.on_machine[cell])
     }
 
-    /// Whether a task of a job may go from a machine to another, as to locations and neighbourhoods.
+    /// Whether spread and dependencies allow a task of a job to move from one machine to another.
     #[inline]
     fn may_change_domain(&self, job: usize, from: usize, to: usize) -> bool {
         let problem = self.problem;
@@ -95,15 +95,15 @@ impl State<'_> {
                 }))
     }
 
-    /// Tasks of a job in a neighbourhood; 0 if no dependency concerns it.
+    /// Number of tasks of a job in a neighbourhood; 0 if no dependency concerns the job.
     #[inline]
     pub(crate) fn count_in(&self, job: usize, neighbourhood: usize) -> u16 {
         let cell = self.problem.depending.cell(job, neighbourhood);
         cell.map_or(0, |cell| self.in_neighbourhood[cell])
     }
 
-    /// Whether no rule about other tasks forbids that a task takes the place of another, which goes to a third machine or
-    /// to that of the first.
+    /// Whether the rules about other tasks allow a displacement. The displaced task moves to a third machine, or to
+    /// that of the first task.
     #[inline]
     pub(crate) fn may_displace(&self, task: usize, other: usize, to: usize) -> bool {
         let problem = self.problem;
@@ -133,7 +133,7 @@ impl State<'_> {
         depends(a, b) || depends(b, a)
     }
 
-    /// Whether a task where it is breaks no rule about other tasks.
+    /// Whether a task breaks no rule about other tasks on its present machine.
     pub(crate) fn is_legal(&self, task: usize) -> bool {
         let problem = self.problem;
         let (job, machine) = (problem.job[task] as usize, self.at[task] as usize);
@@ -146,12 +146,12 @@ impl State<'_> {
             && self.has_dependencies(job, domain)
     }
 
-    /// Whether a neighbourhood has a task of each job that a job depends on.
+    /// Whether a neighbourhood has a task of each job on which a job depends.
     pub(crate) fn has_dependencies(&self, job: usize, domain: usize) -> bool {
         self.problem.depends_on.of(job).iter().all(|on| self.count_in(*on as usize, domain) > 0)
     }
 
-    /// Whether the tasks that depend on a job in a neighbourhood still have one, after some of it have left.
+    /// Whether the dependents of a job in a neighbourhood have a task of it there, or there are no dependents.
     pub(crate) fn serves_dependents(&self, job: usize, domain: usize) -> bool {
         self.count_in(job, domain) > 0
             || self

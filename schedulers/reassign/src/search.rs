@@ -1,7 +1,7 @@
-//! Search: several walks at once, in rounds; each round begins at the best assignment of the one before.
+//! Search: several walks at once, in rounds; each round starts from the best assignment of the one before.
 //!
 //! The result depends on the problem, the seed, the number of walks and the steps. With a time as the budget, it also
-//! depends on how many steps the computer makes.
+//! depends on the speed of the computer.
 
 use crate::problem::{Problem, ProblemError};
 use crate::state::Costs;
@@ -11,9 +11,9 @@ use std::thread;
 /// Budget of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// Changes that each walk tries.
+    /// Number of changes that each walk tries.
     Steps(u64),
-    /// As long as [`Watch::spent`] is below 1.
+    /// Time: until [`Watch::spent`] is 1.
     Watched,
 }
 
@@ -22,7 +22,7 @@ pub enum Budget {
 pub struct Settings {
     /// Seed of the walks.
     pub seed: u64,
-    /// Walks at once, each on a thread.
+    /// Number of walks, each on a thread.
     pub walks: usize,
     /// Budget.
     pub budget: Budget,
@@ -30,10 +30,10 @@ pub struct Settings {
 
 /// Clock and observer of a search.
 pub trait Watch: Sync {
-    /// Part of the time that is spent; 1 or more ends the search.
+    /// Part of the time that has passed; 1 or more ends the search.
     fn spent(&self) -> f64;
 
-    /// Learns the cost of the best assignment of a walk so far.
+    /// Called with the cost of the best assignment of a walk so far.
     fn best(&self, _cost: i64) {}
 }
 
@@ -48,25 +48,26 @@ pub struct Found {
     pub steps: u64,
 }
 
-/// Round: the part of the budget at which it ends, and its temperatures as parts of the mean increase of a random change.
+/// A round: the part of the budget at which it ends, and its first and last temperature, relative to the mean increase
+/// of the cost by a random change.
 struct Round {
     end: f64,
     hot: f64,
     cold: f64,
 }
 
-/// The first round decides which tasks share machines. The others begin colder, at its best assignment: they polish it
-/// down to costs that are small beside those at the start, as of moves.
+/// The first round decides which tasks share machines. The later ones start colder, from its best assignment, and
+/// improve costs that are small at first, such as those of moves.
 const ROUNDS: [Round; 3] = [
     Round { end: 0.85, hot: 8.0, cold: 2e-2 },
     Round { end: 0.93, hot: 2e-2, cold: 2e-4 },
     Round { end: 1.0, hot: 2e-3, cold: 0.0 },
 ];
 
-/// Least temperature: an increase of 1 is hardly ever made.
+/// Lowest temperature: an increase of 1 is hardly ever accepted.
 const COLDEST: f64 = 0.2;
 
-/// Looks for an assignment of less cost, from the initial one on. The result is never worse and breaks no rule.
+/// Searches for an assignment with a lower cost. The result is never worse than the initial one, and breaks no rule.
 ///
 /// # Errors
 /// If the initial assignment breaks a rule.

@@ -1,7 +1,7 @@
-//! State of a search: which task runs where, with running sums that make a change cost O(kinds).
+//! State of a search: the machine of each task, with running sums that make a change cost O(kinds).
 //!
-//! A task that is moved away from its initial machine leaves its use of transient kinds there; a move back needs none of
-//! them. Both follow from [`Problem::occupied`]: free amounts fall by it on arrival and rise by it on departure.
+//! A task that moves away from its initial machine still occupies its transient kinds there, so a move back does not
+//! need them again. [`Problem::occupied`] gives the kinds by which free amounts fall on arrival and rise on departure.
 
 use crate::problem::{LANE, Lane, Problem, ProblemError};
 
@@ -10,7 +10,7 @@ use crate::problem::{LANE, Lane, Problem, ProblemError};
 pub struct Costs {
     /// Use above safety levels.
     pub load: i64,
-    /// Free amounts of one kind without another.
+    /// Free amounts without enough of another kind.
     pub balance: i64,
     /// Moved tasks.
     pub task_moves: i64,
@@ -37,24 +37,25 @@ pub struct State<'p> {
     pub(crate) problem: &'p Problem,
     /// Machine of each task.
     pub(crate) at: Vec<u32>,
-    /// Tasks of each machine, and the position of each task there.
+    /// Tasks of each machine, and the position of each task in that list.
     pub(crate) on: Vec<Vec<u32>>,
     seat: Vec<u32>,
-    /// Tasks away from their initial machines, and the position of each task there.
+    /// Tasks that are not on their initial machines, and the position of each task in that list.
     pub(crate) away: Vec<u32>,
     place_away: Vec<u32>,
-    /// Two rows for each machine: amounts that are free, with transient kinds occupied by tasks that were moved away; and
-    /// amounts below the safety level.
+    /// Two rows for each machine: free amounts, less the transient kinds of tasks that moved away; and the amounts left
+    /// below the safety level.
     rooms: Vec<Lane>,
     /// Load and balance cost of each machine.
     pub(crate) machine_cost: Vec<f64>,
-    /// Tasks of jobs by machine, by location and by neighbourhood: tables of [`Problem::apart`] and so on.
+    /// Number of tasks of each job by machine, location and neighbourhood: tables of [`Problem::apart`],
+    /// [`Problem::spreading`] and [`Problem::depending`].
     pub(crate) on_machine: Vec<u16>,
     pub(crate) in_location: Vec<u16>,
     pub(crate) in_neighbourhood: Vec<u16>,
-    /// Locations of each job that must be spread.
+    /// Number of locations in which each job runs, for jobs that must be spread.
     pub(crate) spread: Vec<u32>,
-    /// Moved tasks of each job; the number of jobs with so many; the most.
+    /// Number of moved tasks of each job; the number of jobs by that number; the maximum.
     pub(crate) moved: Vec<u32>,
     pub(crate) jobs_with: Vec<u32>,
     pub(crate) most_moved: u32,
@@ -147,14 +148,14 @@ impl<'p> State<'p> {
         &self.rooms[machine * 2 * lanes..][..lanes]
     }
 
-    /// Amounts of a machine below its safety level.
+    /// Amounts of a machine that are left below its safety level.
     #[inline]
     pub(crate) fn slack(&self, machine: usize) -> &[Lane] {
         let lanes = self.problem.lanes;
         &self.rooms[(machine * 2 + 1) * lanes..][..lanes]
     }
 
-    /// Puts a task on another machine, whatever the rules say. The cost follows.
+    /// Moves a task to a machine without checking rules, and updates all sums.
     pub fn put(&mut self, task: usize, to: usize) {
         let from = self.at[task] as usize;
         if from == to {
@@ -172,7 +173,7 @@ impl<'p> State<'p> {
         }
     }
 
-    /// Changes the room of a machine by a task's arrival or departure.
+    /// Updates the free amounts of a machine after a task's arrival or departure.
     fn occupy(&mut self, task: usize, machine: usize, change: fn(&mut [Lane], &[Lane])) {
         let problem = self.problem;
         let lanes = problem.lanes;

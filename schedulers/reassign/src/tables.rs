@@ -1,8 +1,9 @@
-//! Tables with a row for each job that a rule concerns: numbers of its tasks by machine, location or neighbourhood.
+//! Tables of the number of tasks by machine, location or neighbourhood, with a row for each job that a rule concerns.
 //!
-//! Most jobs have one task, and few have dependencies, so most need no row. Rows of a large instance would fill gigabytes.
+//! Most jobs have one task, and few have dependencies, so most need no row. With a row for every job, a large instance
+//! would need gigabytes.
 
-/// Row of a job that needs none.
+/// Value for a job without a row.
 const NONE: u32 = u32::MAX;
 
 /// Row of each job in a table.

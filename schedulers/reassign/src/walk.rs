@@ -1,8 +1,8 @@
 //! Walk: simulated annealing of one assignment.
 //!
-//! A change that raises the cost by `d` is made with probability `exp(-d / temperature)`: it is made if `d` is at most the
-//! temperature times a random number of an exponential distribution. The temperature falls geometrically with the part of
-//! the budget that is spent. `proposals.rs` and `chain.rs` have the changes.
+//! A change that raises the cost by `d` is accepted with probability `exp(-d / temperature)`: if `d` is at most the
+//! temperature times an exponentially distributed random number. The temperature falls geometrically with the spent
+//! part of the budget. `proposals.rs`, `chain.rs` and `rearrange.rs` make the changes.
 
 use crate::problem::{Problem, ProblemError};
 use crate::state::State;
@@ -12,7 +12,7 @@ use rand_pcg::Pcg64Mcg;
 /// Entries of the table of the exponential distribution.
 const EXPONENTIALS: usize = 4096;
 
-/// Changes tried between two looks at the budget.
+/// Number of changes between two checks of the budget.
 const BATCH: u64 = 1024;
 
 /// Changes sampled to choose the first temperature.
@@ -40,7 +40,7 @@ pub(crate) struct Walk<'p> {
     pub(crate) state: State<'p>,
     pub(crate) best: Vec<u32>,
     pub(crate) best_cost: f64,
-    /// Tasks whose machine in `best` may differ from the present one.
+    /// Tasks whose machine in `best` may differ from their present one.
     strays: Vec<u32>,
     is_stray: Vec<bool>,
     rng: Pcg64Mcg,
@@ -73,7 +73,7 @@ impl<'p> Walk<'p> {
         })
     }
 
-    /// Goes to another assignment, which obeys the rules.
+    /// Replaces the assignment by another one, which obeys the rules.
     pub(crate) fn go_to(&mut self, assignment: &[u32]) {
         for (task, machine) in assignment.iter().enumerate() {
             self.put(task, *machine as usize);
@@ -81,7 +81,7 @@ impl<'p> Walk<'p> {
         self.note_if_best();
     }
 
-    /// Average of the increases of the cost over random possible changes: a temperature at which most are made.
+    /// Mean increase of the cost over random possible changes: a temperature at which most changes are accepted.
     pub(crate) fn heat(&mut self) -> f64 {
         let (mut sum, mut count) = (0.0, 0.0);
         let samples = if self.state.problem.tasks() == 0 { 0 } else { SAMPLES };
@@ -95,7 +95,7 @@ impl<'p> Walk<'p> {
         if count > 0.0 { sum / count } else { 1.0 }
     }
 
-    /// Anneals until `spent` says that the budget, as a part of 1, is over. It is asked with the steps so far.
+    /// Anneals until `spent`, called with the number of changes and the best cost so far, returns 1 or more.
     pub(crate) fn anneal(&mut self, cooling: Cooling, spent: &mut dyn FnMut(u64, f64) -> f64) {
         if self.state.problem.tasks() == 0 || self.state.problem.machines() < 2 {
             return;
@@ -113,7 +113,7 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// Greatest increase that is made now.
+    /// The largest increase of the cost that is accepted now.
     #[inline]
     pub(crate) fn bound(&mut self) -> f64 {
         let random = self.rng.next_u32() as usize % EXPONENTIALS;
