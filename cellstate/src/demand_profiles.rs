@@ -229,10 +229,6 @@ impl DemandProfileSums {
         if self.0.is_empty() { None } else { self.0.remove(&row) }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
-    }
-
     /// Adds the demand profiles of a task to a machine's sum, or subtracts them with `sign` -1. Returns the amount of
     /// each kind that the task takes or frees.
     pub(crate) fn shift(

@@ -365,7 +365,14 @@ pub(crate) struct Part<'a> {
     pub(crate) cores: Option<&'a NodeCores>,
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    /// An allocation of amounts alone.
+    #[inline]
+    pub(crate) fn of_amounts(request: &'a [i64]) -> Part<'a> {
+        let chosen = DeviceSet::default();
+        Part { request, demand_profiles: None, devices: None, chosen, cores: None }
+    }
+
     /// Whether a task has devices or exclusive cores.
     #[inline]
     fn has_pieces(&self) -> bool {

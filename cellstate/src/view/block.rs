@@ -49,7 +49,7 @@ impl<'a> Block<'a> {
     #[must_use]
     pub fn free(&self, kind: KindId) -> &'a [i64; BLOCK] {
         match self.view.kinds.get(kind) {
-            Some(_) => self.view.columns.lane(self.index, kind.index()),
+            Some(_) => self.view.rows.columns().lane(self.index, kind.index()),
             None => &[0; BLOCK],
         }
     }
@@ -59,10 +59,7 @@ impl<'a> Block<'a> {
     #[must_use]
     pub fn left_share(&self, kind: KindId, request: i64) -> Option<LeftShare<'a>> {
         let inverse = match self.view.kinds.get(kind) {
-            Some(_) => {
-                let inverse = self.view.inverses.get(kind.index())?.as_ref()?;
-                inverse[self.first_row()..].first_chunk()?
-            }
+            Some(_) => self.view.kept.inverses(kind, self.first_row())?,
             None => &[0.0; BLOCK],
         };
         Some(LeftShare { free: self.free(kind), request, inverse })
@@ -83,7 +80,7 @@ impl<'a> Block<'a> {
     /// The machines that accept tasks.
     #[must_use]
     pub fn schedulable(&self) -> u64 {
-        self.view.schedulable[self.index]
+        self.view.rows.schedulable(self.index)
     }
 
     /// Machines of a set (see [`Need::affinity`], [`Need::tolerated`]).
@@ -95,7 +92,7 @@ impl<'a> Block<'a> {
     /// Machines with room for a request.
     #[must_use]
     pub fn fits(&self, request: &[i64]) -> u64 {
-        self.view.columns.fit(self.index, request)
+        self.view.rows.columns().fit(self.index, request)
     }
 
     /// Of the machines in `among`, those with room for a request.
@@ -104,7 +101,7 @@ impl<'a> Block<'a> {
         if among.count_ones() > FEW {
             return among & self.fits(request);
         }
-        let columns = &self.view.columns;
+        let columns = self.view.rows.columns();
         filter_bits(among, |lane| columns.fits_row(self.first_row() + lane, request))
     }
 
@@ -122,12 +119,12 @@ impl<'a> Block<'a> {
 impl View {
     /// Makes [`View::block_may_fit`] exact for a block in which nothing fits.
     pub fn tighten_block(&mut self, block: usize) {
-        self.columns.tighten_block(block);
+        self.rows.tighten_block(block);
     }
 
     /// Makes [`View::blocks_may_fit`] as exact as the bounds of its blocks.
     pub fn tighten_blocks(&mut self, group: usize) {
-        self.columns.tighten_group(group);
+        self.rows.tighten_group(group);
     }
 }
 

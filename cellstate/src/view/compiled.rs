@@ -3,15 +3,17 @@
 //! A group with optional resources can be compiled a second time, as a group that requests them. A search then treats
 //! it like any other group; the compiled group records that its claims take the optional resources.
 
-use super::tenants::TenantRef;
+use super::tenants::{KnownTenants, TenantRef};
 use super::{Reach, View};
-use crate::facts::{Need, Trackers};
+use crate::facts::{Facts, Need, Trackers};
+use crate::map::FastMap;
 use omega_core::{Job, JobId, Take};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A compiled task group: see [`View::compile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupRef(pub(super) u32);
+pub struct GroupRef(u32);
 
 #[derive(Debug)]
 pub(super) struct Compiled {
@@ -29,20 +31,132 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    fn is(&self, job: &Arc<Job>, index: usize, take: Take) -> bool {
+    fn is(&self, source: &Source<'_>) -> bool {
         let of = self.of.as_ref().unwrap_or(&self.job);
-        self.index == index && self.take == take && Arc::ptr_eq(of, job)
+        self.index == source.index && self.take == source.take && Arc::ptr_eq(of, source.job)
+    }
+
+    /// Compiles the group again. Returns its former need.
+    fn compile(&mut self, facts: &mut Facts, kinds: usize) -> Arc<Need> {
+        let job = (self.id, &*self.job);
+        let (need, _) = facts.compile(job, self.index, kinds, Trackers::Find);
+        std::mem::replace(&mut self.need, Arc::new(need))
+    }
+}
+
+/// A group of a job, to be compiled.
+struct Source<'a> {
+    id: JobId,
+    job: &'a Arc<Job>,
+    index: usize,
+    take: Take,
+}
+
+/// The compiled groups of a view.
+///
+/// Invariant: a reference is valid until the groups of its job are removed, and is then given to another group.
+#[derive(Debug)]
+pub(super) struct Groups {
+    list: Vec<Option<Compiled>>,
+    /// Free positions in `list`.
+    vacant: Vec<u32>,
+    by_job: FastMap<JobId, SmallVec<[GroupRef; 2]>>,
+    /// The generation of the rules for which the groups were compiled; `None` if their sets are gone.
+    generation: Option<u64>,
+}
+
+impl Default for Groups {
+    fn default() -> Groups {
+        let by_job = FastMap::default();
+        Groups { list: Vec::new(), vacant: Vec::new(), by_job, generation: Some(0) }
+    }
+}
+
+impl Groups {
+    /// The group of a reference.
+    ///
+    /// # Panics
+    /// If the group was removed.
+    #[inline]
+    pub(super) fn get(&self, group: GroupRef) -> &Compiled {
+        let compiled = self.list[group.0 as usize].as_ref();
+        compiled.expect("a group is used until its job is forgotten")
+    }
+
+    fn get_mut(&mut self, group: GroupRef) -> &mut Compiled {
+        let compiled = self.list[group.0 as usize].as_mut();
+        compiled.expect("a group is used until its job is forgotten")
+    }
+
+    /// Whether a group of a job is compiled.
+    pub(super) fn has_job(&self, id: JobId) -> bool {
+        self.by_job.contains_key(&id)
+    }
+
+    fn find(&self, source: &Source<'_>) -> Option<GroupRef> {
+        let is_it = |group: &&GroupRef| {
+            self.list[group.0 as usize].as_ref().is_some_and(|compiled| compiled.is(source))
+        };
+        self.by_job.get(&source.id)?.iter().find(is_it).copied()
+    }
+
+    fn add(&mut self, compiled: Compiled) -> GroupRef {
+        let id = compiled.id;
+        let group = GroupRef(self.vacant.pop().unwrap_or_else(|| {
+            self.list.push(None);
+            (self.list.len() - 1) as u32
+        }));
+        self.list[group.0 as usize] = Some(compiled);
+        self.by_job.entry(id).or_default().push(group);
+        group
+    }
+
+    /// Removes the groups of a job, whose sets of machines are no longer used.
+    fn remove_job(&mut self, id: JobId, facts: &mut Facts) {
+        for group in self.by_job.remove(&id).into_iter().flatten() {
+            if let Some(compiled) = self.list[group.0 as usize].take() {
+                facts.release(&compiled.need, Trackers::Find);
+                self.vacant.push(group.0);
+            }
+        }
+    }
+
+    /// Compiles all groups again if trackers came or went since. Returns whether they did.
+    pub(super) fn match_rules(&mut self, facts: &mut Facts, kinds: usize) -> bool {
+        let generation = Some(facts.rules.generation());
+        if self.generation == generation {
+            return false;
+        }
+        self.generation = generation;
+        for group in self.list.iter_mut().flatten() {
+            let former = group.compile(facts, kinds);
+            facts.release(&former, Trackers::Find);
+        }
+        true
+    }
+
+    /// Compiles all groups again after all machines were forgotten, and the former sets with them.
+    pub(super) fn reset(&mut self, facts: &mut Facts, kinds: usize) {
+        self.generation = None;
+        for group in self.list.iter_mut().flatten() {
+            group.compile(facts, kinds);
+        }
+    }
+
+    /// Finds the tenant of each group again.
+    pub(super) fn find_tenants(&mut self, tenants: &KnownTenants) {
+        for group in self.list.iter_mut().flatten() {
+            group.tenant = tenants.find(&group.job.tenant);
+        }
     }
 }
 
 impl View {
     /// Compiles a group of a job; repeated calls cost a lookup. It stays until [`View::forget_job`].
     pub fn compile(&mut self, id: JobId, job: &Arc<Job>, index: usize) -> GroupRef {
-        if let Some(placements) = &mut self.placements {
-            placements.compiled.remove(&id);
-        }
-        let known = self.known_group(id, (job, index), Take::Request);
-        known.unwrap_or_else(|| self.add_group(id, (job.clone(), index), None))
+        self.indexes.keep_compiled(id);
+        let source = Source { id, job, index, take: Take::Request };
+        self.groups.find(&source).unwrap_or_else(|| self.add_group(&source, job.clone()))
     }
 
     /// Compiles a group as one that requests its optional resources, which its claims then take. `None` without
@@ -54,55 +168,29 @@ impl View {
         index: usize,
     ) -> Option<GroupRef> {
         job.groups[index].optional.as_ref()?;
-        if let Some(known) = self.known_group(id, (job, index), Take::WithOptional) {
+        let source = Source { id, job, index, take: Take::WithOptional };
+        if let Some(known) = self.groups.find(&source) {
             return Some(known);
         }
         let mut with = Job::clone(job);
         with.groups[index] = job.groups[index].with_optional()?;
-        Some(self.add_group(id, (Arc::new(with), index), Some(job.clone())))
+        Some(self.add_group(&source, Arc::new(with)))
     }
 
-    fn known_group(
-        &self,
-        id: JobId,
-        (job, index): (&Arc<Job>, usize),
-        take: Take,
-    ) -> Option<GroupRef> {
-        let is_it = |group: &&GroupRef| {
-            let compiled = self.groups[group.0 as usize].as_ref();
-            compiled.is_some_and(|compiled| compiled.is(job, index, take))
-        };
-        self.by_job.get(&id)?.iter().find(is_it).copied()
-    }
-
-    fn add_group(
-        &mut self,
-        id: JobId,
-        (job, index): (Arc<Job>, usize),
-        of: Option<Arc<Job>>,
-    ) -> GroupRef {
-        let kinds = self.columns.kinds();
+    /// Adds a group, compiled from the job that requests what its claims take.
+    fn add_group(&mut self, source: &Source<'_>, job: Arc<Job>) -> GroupRef {
+        let Source { id, index, take, .. } = *source;
+        let kinds = self.rows.columns().kinds();
         let (need, _) = self.facts.compile_shared((id, &job), index, kinds, Trackers::Find);
-        let take = if of.is_some() { Take::WithOptional } else { Take::Request };
         let tenant = self.tenants.find(&job.tenant);
-        let compiled = Compiled { id, job, index, need, tenant, reach: Reach::Anywhere, take, of };
-        let group = GroupRef(self.vacant.pop().unwrap_or_else(|| {
-            self.groups.push(None);
-            (self.groups.len() - 1) as u32
-        }));
-        self.groups[group.0 as usize] = Some(compiled);
-        self.by_job.entry(id).or_default().push(group);
-        group
+        let of = (take == Take::WithOptional).then(|| source.job.clone());
+        let reach = Reach::Anywhere;
+        self.groups.add(Compiled { id, job, index, need, tenant, reach, take, of })
     }
 
     /// Drops the compiled groups of a job. Its claims must be settled.
     pub fn forget_job(&mut self, id: JobId) {
-        for group in self.by_job.remove(&id).into_iter().flatten() {
-            if let Some(compiled) = self.groups[group.0 as usize].take() {
-                self.facts.release(&compiled.need, Trackers::Find);
-                self.vacant.push(group.0);
-            }
-        }
+        self.groups.remove_job(id, &mut self.facts);
     }
 
     /// The needs of a compiled group.
@@ -111,7 +199,7 @@ impl View {
     /// If the group was forgotten.
     #[must_use]
     pub fn need(&self, group: GroupRef) -> &Need {
-        &self.compiled(group).need
+        &self.groups.get(group).need
     }
 
     /// The id of a compiled group's job.
@@ -120,7 +208,7 @@ impl View {
     /// If the group was forgotten.
     #[must_use]
     pub fn job_id(&self, group: GroupRef) -> JobId {
-        self.compiled(group).id
+        self.groups.get(group).id
     }
 
     /// The job of a compiled group, and the group's position in it.
@@ -129,11 +217,24 @@ impl View {
     /// If the group was forgotten.
     #[must_use]
     pub fn job(&self, group: GroupRef) -> (&Arc<Job>, usize) {
-        let compiled = self.compiled(group);
+        let compiled = self.groups.get(group);
         (&compiled.job, compiled.index)
     }
 
-    pub(super) fn compiled(&self, group: GroupRef) -> &Compiled {
-        self.groups[group.0 as usize].as_ref().expect("a group is used until its job is forgotten")
+    /// The present reach of a compiled group.
+    ///
+    /// # Panics
+    /// If the group was forgotten.
+    #[must_use]
+    pub fn reach(&self, group: GroupRef) -> &Reach {
+        &self.groups.get(group).reach
+    }
+
+    /// Sets the reach of a compiled group.
+    ///
+    /// # Panics
+    /// If the group was forgotten.
+    pub fn set_reach(&mut self, group: GroupRef, reach: Reach) {
+        self.groups.get_mut(group).reach = reach;
     }
 }

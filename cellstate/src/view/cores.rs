@@ -4,7 +4,7 @@
 use super::{BLOCK, Block, View};
 use crate::cores::CoresLeft;
 use crate::facts::Need;
-use omega_core::{CorePlace, CoreRequest, Machine};
+use omega_core::{CorePlace, CoreRequest};
 
 /// The columns of exclusive cores, by row; empty until a machine has some.
 #[derive(Debug, Default)]
@@ -21,11 +21,6 @@ impl Cores {
         self.left.is_empty()
     }
 
-    /// Clears all machines.
-    pub(super) fn clear(&mut self) {
-        *self = Cores::default();
-    }
-
     /// Grows the columns to `rows` rows, if any are in use.
     pub(super) fn grow(&mut self, rows: usize) {
         if !self.is_empty() {
@@ -40,13 +35,22 @@ impl Cores {
         self.total.resize(rows, 0);
     }
 
-    /// Records the description of the machine in a row; its free cores are set separately.
-    pub(super) fn set_machine(&mut self, (row, rows): (usize, usize), machine: Option<&Machine>) {
-        match machine.is_some_and(|machine| !machine.numa.is_empty()) {
-            true if self.is_empty() => self.resize(rows),
-            true => {}
-            false => _ = self.set(row, CoresLeft::default()),
+    /// Begins the columns, because a machine has exclusive cores; its free cores are set separately.
+    pub(super) fn begin(&mut self, rows: usize) {
+        if self.is_empty() {
+            self.resize(rows);
         }
+    }
+
+    /// Removes the free cores of a row, whose machine has no exclusive cores.
+    pub(super) fn remove(&mut self, row: usize) {
+        self.set(row, CoresLeft::default());
+    }
+
+    /// The free cores of a row, if any columns are in use.
+    #[inline]
+    pub(super) fn of(&self, row: usize) -> Option<&CoresLeft> {
+        self.left.get(row)
     }
 
     /// Sets the free cores of a row. Returns whether some node has more than before.
@@ -87,17 +91,14 @@ impl View {
     /// Whether some machine has or had exclusive cores.
     #[must_use]
     pub fn any_cores(&self) -> bool {
-        !self.cores.is_empty()
+        !self.rows.cores().is_empty()
     }
 
     /// The free exclusive cores of a row; `None` if it has none.
     #[must_use]
     pub fn cores(&self, row: usize) -> Option<&CoresLeft> {
-        if self.cores.is_empty() {
-            return None;
-        }
-        self.machine(row).filter(|machine| !machine.numa.is_empty())?;
-        self.cores.left.get(row)
+        let left = self.rows.cores().of(row)?;
+        self.machine(row).is_some_and(|machine| !machine.numa.is_empty()).then_some(left)
     }
 }
 
@@ -106,6 +107,6 @@ impl Block<'_> {
     #[must_use]
     pub fn cores_fit(&self, need: &Need, among: u64) -> u64 {
         let Some(request) = need.cores else { return among };
-        among & self.view().cores.fit(self.index(), request)
+        among & self.view().rows.cores().fit(self.index(), request)
     }
 }

@@ -156,8 +156,8 @@ impl View {
     /// Has the tasks of a set counted, if the view keeps placements. Call it before the first sync: jobs of earlier
     /// syncs are not counted.
     pub fn count_tasks(&mut self, set: &TaskSet) {
-        let Some(placements) = &mut self.placements else { return };
-        let sets = &mut placements.counted.sets;
+        let Some(placements) = self.indexes.placements_mut() else { return };
+        let sets = &mut placements.counted_mut().sets;
         if sets.len() < usize::from(u16::MAX) && !sets.iter().any(|(known, _)| known == set) {
             sets.push((set.clone(), TaskCounts::default()));
         }
@@ -167,7 +167,7 @@ impl View {
     /// placed until the result.
     #[must_use]
     pub fn task_counts(&self, set: &TaskSet) -> Option<TaskCounts> {
-        let sets = &self.placements.as_deref()?.counted.sets;
+        let sets = &self.indexes.placements()?.counted().sets;
         sets.iter().find(|(known, _)| known == set).map(|(_, counts)| *counts)
     }
 }

@@ -2,41 +2,21 @@
 
 use super::View;
 use super::block::{Block, filter_bits};
-use crate::delta::Delta;
 use crate::demand_profiles::DemandProfileSum;
 use crate::facts::Need;
 use omega_core::KindId;
 
 impl View {
-    /// Applies the sums of a delta's rows; a row without a sum has no demand profiles any more.
-    pub(super) fn apply_demand_profiles(&mut self, delta: &Delta) {
-        if self.demand_profiles.is_empty() && delta.demand_profiles.is_empty() {
-            return;
-        }
-        let mut before = Vec::new();
-        for slot in &delta.slots {
-            before.extend(self.demand_profiles.remove(*slot).map(|sum| (*slot, sum)));
-        }
-        for (slot, sum) in &delta.demand_profiles {
-            self.demand_profiles.set(*slot, sum.clone());
-        }
-        let none = DemandProfileSum::default();
-        for (slot, before) in before {
-            let now = self.demand_profiles.get(slot as usize).map_or(&none, |sum| &**sum);
-            self.tally.freed += u64::from(now.is_lower_somewhere(&before));
-        }
-    }
-
     /// Whether any placed task has a demand profile.
     #[must_use]
     pub fn any_demand_profiles(&self) -> bool {
-        !self.demand_profiles.is_empty()
+        self.rows.any_demand_profiles()
     }
 
     /// The sum of the demand profiles of the tasks in a row, including own claims; `None` if no task has one.
     #[must_use]
     pub fn demand_profiles_on(&self, row: usize) -> Option<&DemandProfileSum> {
-        self.demand_profiles.get(row).map(|sum| &**sum)
+        self.rows.demand_profiles(row)
     }
 
     /// The amount of a kind that one more of these tasks would take of the machine in a row: its request, or the rise

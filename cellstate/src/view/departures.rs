@@ -29,10 +29,21 @@ pub struct Departure {
 }
 
 impl Departure {
-    fn new(task: TaskId, (placed_ms, job): (u64, &Job)) -> Departure {
+    fn new(task: TaskId, job: &Job, placed_ms: u64) -> Departure {
         let at_ms = job.runtime_estimate_ms.map(|run| placed_ms.saturating_add(run));
         Departure { task, at_ms, amounts: SmallVec::new(), devices: None, lifted: false }
     }
+}
+
+/// The task of an own claim.
+pub(super) struct Claimed<'a> {
+    pub(super) task: TaskId,
+    pub(super) job: &'a Job,
+    /// The present time of the cell.
+    pub(super) now_ms: u64,
+    pub(super) request: &'a [i64],
+    /// The devices that it will get, with their request.
+    pub(super) devices: Option<(DeviceRequest, DeviceSet)>,
 }
 
 /// The departures of all rows. See the module documentation.
@@ -82,7 +93,7 @@ impl Departures {
         let departure = Departure {
             amounts: amounts.iter().map(|amount| *amount as i64).collect(),
             devices: devices.map(|request| (request, task.devices)),
-            ..Departure::new(task.id, (task.placed_ms, job))
+            ..Departure::new(task.id, job, task.placed_ms)
         };
         self.rows_of.insert(task.id, machine.slot);
         self.add(machine.row(), departure);
@@ -102,15 +113,11 @@ impl Departures {
         }
     }
 
-    /// Adds the task of an own claim, as if placed now.
-    pub(super) fn claim(
-        &mut self,
-        (row, task): (usize, TaskId),
-        (now_ms, job): (u64, &Job),
-        (amounts, devices): (&[i64], Option<(DeviceRequest, DeviceSet)>),
-    ) {
-        let amounts = SmallVec::from_slice(amounts);
-        let departure = Departure { amounts, devices, ..Departure::new(task, (now_ms, job)) };
+    /// Adds the task of an own claim to a row, as if placed now.
+    pub(super) fn claim(&mut self, row: usize, claimed: Claimed<'_>) {
+        let Claimed { task, job, now_ms, request, devices } = claimed;
+        let amounts = SmallVec::from_slice(request);
+        let departure = Departure { amounts, devices, ..Departure::new(task, job, now_ms) };
         self.add(row, departure);
     }
 
@@ -127,21 +134,21 @@ impl View {
     /// Has the view keep expected departures. It then receives every job.
     #[must_use]
     pub fn with_departures(mut self) -> View {
-        self.interest = Interest::AllJobs;
-        self.departures = Some(Box::default());
+        self.session.set_interest(Interest::AllJobs);
+        self.indexes.keep_departures();
         self
     }
 
     /// Whether the view receives every job, whichever scheduler places it.
     #[must_use]
     pub fn hears_of_all_jobs(&self) -> bool {
-        self.interest == Interest::AllJobs
+        *self.interest() == Interest::AllJobs
     }
 
     /// The tasks that will leave the machine in a row, including own claims, in no particular order. Empty unless the
     /// view was made by [`View::with_departures`].
     pub fn departures_from(&self, row: usize) -> impl Iterator<Item = &Departure> {
-        let rows = self.departures.as_deref().map_or(&[][..], |departures| &departures.rows);
+        let rows = self.indexes.departures().map_or(&[][..], |departures| &departures.rows);
         rows.get(row).into_iter().flatten().filter(|departure| !departure.lifted)
     }
 }

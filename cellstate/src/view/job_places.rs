@@ -114,15 +114,14 @@ impl View {
     /// Has the view keep the places of all received jobs' tasks. If it has received jobs already, the next sync is a
     /// full one.
     pub fn keep_job_places(&mut self) {
-        if self.job_places.is_none() {
-            self.job_places = Some(Box::default());
-            self.version = omega_core::Version(0);
+        if self.indexes.keep_job_places() {
+            self.session.start_over();
         }
     }
 
     /// The places of a job's tasks; empty unless [`View::keep_job_places`] was called.
     #[must_use]
     pub fn places_of(&self, job: JobId) -> JobPlaces<'_> {
-        JobPlaces(self.job_places.as_deref().and_then(|places| places.counts.get(&job)))
+        JobPlaces(self.indexes.job_places().and_then(|places| places.counts.get(&job)))
     }
 }

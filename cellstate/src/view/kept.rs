@@ -5,10 +5,12 @@
 
 use super::{BLOCK, Block, View};
 use crate::delta::Delta;
+use crate::facts::Facts;
 use crate::machines::claimable_of;
 use crate::rules::Values;
 use crate::sets::{SetId, SetKey};
-use omega_core::{Band, KindId, Kinds, Machine, MachineSelector, Overcommit, TaintEffect, Text};
+use omega_core::{KindId, Kinds, Machine, MachineSelector, Overcommit, TaintEffect, Text};
+use std::sync::Arc;
 
 /// The bound of kept capacities: the largest integer that becomes a double by its bits alone. Only overcommit of a
 /// pebibyte can exceed it.
@@ -35,6 +37,8 @@ impl From<MachineSet> for SetKey {
 /// The data kept for plugins. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
+    /// By kind: the reciprocal of the capacity in each row, if some plugin reads it.
+    inverses: Vec<Option<Vec<f32>>>,
     /// By kind: the claimable amount in each row, if some plugin reads it.
     capacities: Vec<Option<Vec<i64>>>,
     sets: Vec<(MachineSet, SetId)>,
@@ -42,28 +46,125 @@ pub(super) struct Kept {
     levels: Vec<Text>,
     /// The policy's bound on overcommit.
     overcommit_max: Overcommit,
-    /// The precedence bands.
-    pub(super) bands: Vec<Band>,
-    /// The number of evictions left in the cell's limit; `None` without a limit.
-    pub(super) evictions_left: Option<u32>,
+}
+
+/// The machines of a view, from which columns are made.
+#[derive(Clone, Copy)]
+pub(super) struct Described<'a> {
+    /// The number of rows.
+    pub(super) rows: usize,
+    pub(super) machines: &'a [Option<Arc<Machine>>],
+    pub(super) kinds: &'a Kinds,
+}
+
+impl<'a> Described<'a> {
+    /// The machine in each row, up to the end of the last block.
+    fn by_row(self) -> impl Iterator<Item = Option<&'a Machine>> {
+        let rows = 0..self.rows.next_multiple_of(BLOCK);
+        rows.map(move |row| self.machines.get(row).and_then(Option::as_deref))
+    }
 }
 
 impl Kept {
     /// Grows the columns to `rows` rows.
     pub(super) fn grow(&mut self, rows: usize) {
-        for column in self.capacities.iter_mut().flatten() {
-            column.resize(rows.next_multiple_of(BLOCK), 0);
-        }
+        let rows = rows.next_multiple_of(BLOCK);
+        self.capacities.iter_mut().flatten().for_each(|column| column.resize(rows, 0));
+        self.inverses.iter_mut().flatten().for_each(|column| column.resize(rows, 0.0));
     }
 
     /// Updates the data after a machine was added, changed or removed.
     pub(super) fn set_machine(&mut self, row: usize, machine: Option<&Machine>, kinds: &Kinds) {
+        for (kind, column) in (0..).map(KindId).zip(&mut self.inverses) {
+            if let Some(column) = column {
+                column[row] = inverse_capacity(machine, kind);
+            }
+        }
         for (kind, column) in (0..).map(KindId).zip(&mut self.capacities) {
             if let Some(column) = column {
                 column[row] = capacity(machine, (kinds, &self.overcommit_max), kind);
             }
         }
     }
+
+    /// Applies the cell's policy; a change may affect every capacity.
+    pub(super) fn set_policy(&mut self, delta: &Delta, described: Described<'_>) {
+        if self.overcommit_max == delta.overcommit_max {
+            return;
+        }
+        self.overcommit_max = delta.overcommit_max.clone();
+        for kind in (0..self.capacities.len() as u8).map(KindId) {
+            if self.capacities[kind.index()].is_some() {
+                self.capacities[kind.index()] = Some(self.capacities_of(kind, described));
+            }
+        }
+    }
+
+    /// The claimable amounts of a kind, by row.
+    fn capacities_of(&self, kind: KindId, described: Described<'_>) -> Vec<i64> {
+        let bounds = (described.kinds, &self.overcommit_max);
+        described.by_row().map(|machine| capacity(machine, bounds, kind)).collect()
+    }
+
+    /// Keeps the same data of other machines, after all were forgotten. A kind that the cell does not have any more
+    /// loses its reciprocals.
+    pub(super) fn reset(&mut self, facts: &mut Facts, kinds: usize) {
+        self.inverses.truncate(kinds);
+        self.inverses.iter_mut().flatten().for_each(Vec::clear);
+        self.capacities.iter_mut().flatten().for_each(Vec::clear);
+        for (set, id) in &mut self.sets {
+            *id = facts.sets.acquire(set.clone().into(), &facts.machines);
+        }
+        for key in &self.levels {
+            facts.rules.keep_level(key, &facts.machines);
+        }
+    }
+
+    fn keep_inverse(&mut self, kind: KindId, described: Described<'_>) {
+        let column = at(&mut self.inverses, kind);
+        if column.is_none() {
+            let of = |machine| inverse_capacity(machine, kind);
+            *column = Some(described.by_row().map(of).collect());
+        }
+    }
+
+    fn keep_capacity(&mut self, kind: KindId, described: Described<'_>) {
+        if at(&mut self.capacities, kind).is_none() {
+            self.capacities[kind.index()] = Some(self.capacities_of(kind, described));
+        }
+    }
+
+    fn keep_set(&mut self, set: &MachineSet, facts: &mut Facts) {
+        if self.set(set).is_none() {
+            let id = facts.sets.acquire(set.clone().into(), &facts.machines);
+            self.sets.push((set.clone(), id));
+        }
+    }
+
+    fn set(&self, set: &MachineSet) -> Option<SetId> {
+        self.sets.iter().find(|(known, _)| known == set).map(|(_, id)| *id)
+    }
+
+    fn keep_level(&mut self, key: &Text, facts: &mut Facts) {
+        if !self.levels.contains(key) {
+            self.levels.push(key.clone());
+            facts.rules.keep_level(key, &facts.machines);
+        }
+    }
+
+    /// The reciprocals of a kind's capacities, of the 64 machines from a row on, if they are kept.
+    #[inline]
+    pub(super) fn inverses(&self, kind: KindId, first_row: usize) -> Option<&[f32; BLOCK]> {
+        let column = self.inverses.get(kind.index())?.as_ref()?;
+        column[first_row..].first_chunk()
+    }
+}
+
+/// The place of a kind's column.
+fn at<T>(columns: &mut Vec<Option<Vec<T>>>, kind: KindId) -> &mut Option<Vec<T>> {
+    let known = columns.len();
+    columns.resize_with(known.max(kind.index() + 1), || None);
+    &mut columns[kind.index()]
 }
 
 fn capacity(
@@ -75,63 +176,41 @@ fn capacity(
     machine.map_or(0, claimable).min(CAPACITY_MAX)
 }
 
+fn inverse_capacity(machine: Option<&Machine>, kind: KindId) -> f32 {
+    match machine.map_or(0, |machine| machine.capacity.get(kind)) {
+        0 => 0.0,
+        capacity => (1.0 / capacity as f64) as f32,
+    }
+}
+
 impl View {
-    /// Has the view keep the reciprocals of a kind's capacities, for scores of shares.
-    pub fn keep_inverse(&mut self, kind: omega_core::KindId) {
-        let rows = self.rows().next_multiple_of(BLOCK);
-        let machines = &self.facts.machines;
-        let Some(inverse) = self.inverses.get_mut(kind.index()) else { return };
-        if inverse.is_none() {
-            let of = |row| inverse_capacity(machines.get(row).and_then(Option::as_deref), kind);
-            *inverse = Some((0..rows).map(of).collect());
+    /// Has the view keep the reciprocals of a kind's capacities, for scores of shares. Without effect for a kind that
+    /// the cell does not have.
+    pub fn keep_inverse(&mut self, kind: KindId) {
+        if kind.index() < self.kinds.count() {
+            let View { kept, rows, facts, kinds, .. } = self;
+            let described = Described { rows: rows.len(), machines: &facts.machines, kinds };
+            kept.keep_inverse(kind, described);
         }
     }
 
     /// Has the view keep a column of a kind's capacities, for exact scores. It is zero for a kind that the cell does
     /// not have.
     pub fn keep_capacity(&mut self, kind: KindId) {
-        let known = self.kept.capacities.len();
-        self.kept.capacities.resize(known.max(kind.index() + 1), None);
-        if self.kept.capacities[kind.index()].is_none() {
-            self.kept.capacities[kind.index()] = Some(self.capacities(kind));
-        }
-    }
-
-    /// The claimable amounts of a kind, by row.
-    fn capacities(&self, kind: KindId) -> Vec<i64> {
-        let rows = self.rows().next_multiple_of(BLOCK);
-        let bounds = (&self.kinds, &self.kept.overcommit_max);
-        let of = |row| capacity(self.machine(row).map(|machine| &**machine), bounds, kind);
-        (0..rows).map(of).collect()
-    }
-
-    /// Applies the cell's policy; a change may affect every capacity.
-    pub(super) fn keep_policy(&mut self, delta: &Delta) {
-        self.kept.bands.clone_from(&delta.bands);
-        self.kept.evictions_left = delta.evictions_left;
-        if self.kept.overcommit_max == delta.overcommit_max {
-            return;
-        }
-        self.kept.overcommit_max = delta.overcommit_max.clone();
-        for kind in (0..self.kept.capacities.len() as u8).map(KindId) {
-            if self.kept.capacities[kind.index()].is_some() {
-                self.kept.capacities[kind.index()] = Some(self.capacities(kind));
-            }
-        }
+        let View { kept, rows, facts, kinds, .. } = self;
+        let described = Described { rows: rows.len(), machines: &facts.machines, kinds };
+        kept.keep_capacity(kind, described);
     }
 
     /// Has the view keep a set of machines for good.
     pub fn keep_set(&mut self, set: &MachineSet) {
-        if self.kept_set(set).is_none() {
-            let id = self.facts.sets.acquire(set.clone().into(), &self.facts.machines);
-            self.kept.sets.push((set.clone(), id));
-        }
+        self.kept.keep_set(set, &mut self.facts);
     }
 
     /// A set that is kept; `None` unless [`View::keep_set`] was called.
     #[must_use]
     pub fn kept_set(&self, set: &MachineSet) -> Option<SetId> {
-        self.kept.sets.iter().find(|(known, _)| known == set).map(|(_, id)| *id)
+        self.kept.set(set)
     }
 
     /// Whether a set contains no machine.
@@ -140,23 +219,9 @@ impl View {
         self.facts.sets.is_empty(set)
     }
 
-    /// Rebuilds the kept data after all machines were forgotten.
-    pub(super) fn keep_again(&mut self) {
-        self.kept.capacities.iter_mut().flatten().for_each(Vec::clear);
-        for (set, id) in &mut self.kept.sets {
-            *id = self.facts.sets.acquire(set.clone().into(), &self.facts.machines);
-        }
-        for key in &self.kept.levels {
-            self.facts.rules.keep_level(key, &self.facts.machines);
-        }
-    }
-
     /// Has the view keep each machine's value of a label for good.
     pub fn keep_level(&mut self, key: &Text) {
-        if !self.kept.levels.contains(key) {
-            self.kept.levels.push(key.clone());
-            self.facts.rules.keep_level(key, &self.facts.machines);
-        }
+        self.kept.keep_level(key, &mut self.facts);
     }
 
     /// Each machine's value of a label; `None` unless [`View::keep_level`] was called.
@@ -185,12 +250,5 @@ impl<'a> Block<'a> {
     pub fn capacity(&self, kind: KindId) -> Option<&'a [i64; BLOCK]> {
         let column = self.view().kept.capacities.get(kind.index())?.as_ref()?;
         column[self.first_row()..].first_chunk()
-    }
-}
-
-pub(super) fn inverse_capacity(machine: Option<&Machine>, kind: omega_core::KindId) -> f32 {
-    match machine.map_or(0, |machine| machine.capacity.get(kind)) {
-        0 => 0.0,
-        capacity => (1.0 / capacity as f64) as f32,
     }
 }

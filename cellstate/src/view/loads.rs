@@ -4,6 +4,7 @@ use super::{BLOCK, Block, View};
 use crate::load::LoadReport;
 use crate::map::FastMap;
 use omega_core::{KindId, Machine};
+use std::sync::Arc;
 
 /// The stamp of a machine without a report.
 pub const NEVER: u64 = u64::MAX;
@@ -68,6 +69,33 @@ impl Loads {
         }
     }
 
+    /// The report of a row.
+    fn of(&self, row: usize) -> Option<&LoadReport> {
+        self.reports.get(&(row as u32))
+    }
+
+    /// Keeps a column of a kind, for these machines in this number of rows.
+    fn keep(&mut self, kind: KindId, machines: &[Option<Arc<Machine>>], rows: usize) {
+        let known = self.columns.len();
+        self.columns.resize_with(known.max(kind.index() + 1), || None);
+        if self.columns[kind.index()].is_some() {
+            return;
+        }
+        self.columns[kind.index()] = Some(Column::default());
+        self.grow(rows);
+        let Some(column) = &mut self.columns[kind.index()] else { return };
+        for row in 0..rows {
+            let machine = machines.get(row).and_then(Option::as_deref);
+            column.capacity[row] = capacity(machine, kind);
+        }
+        for (slot, report) in &self.reports {
+            let row = *slot as usize;
+            column.used[row] = report.used.get(kind) as i64;
+            column.claimed[row] = report.claimed.get(kind) as i64;
+            self.stamps[row] = report.at_ms;
+        }
+    }
+
     /// Writes a report into the columns.
     fn show(&mut self, row: usize, report: Option<&LoadReport>) {
         for (kind, column) in (0..).map(KindId).zip(&mut self.columns) {
@@ -88,49 +116,31 @@ impl View {
     /// The last report of the machine in a row.
     #[must_use]
     pub fn load(&self, row: usize) -> Option<&LoadReport> {
-        self.loads.reports.get(&(row as u32))
+        self.loads.of(row)
     }
 
     /// The cell's time as of the last sync, in milliseconds. A served cell receives `Expire` every ten seconds, and a
     /// remote view sees it with the next change.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
-        self.now_ms
+        self.session.now_ms()
     }
 
     /// The age of the last report of the machine in a row, by the cell's time.
     #[must_use]
     pub fn load_age_ms(&self, row: usize) -> Option<u64> {
-        self.load(row).map(|report| report.age_ms(self.now_ms))
+        self.load(row).map(|report| report.age_ms(self.now_ms()))
     }
 
     /// The age of the oldest report of all machines. Scans all of them: for metrics.
     #[must_use]
     pub fn oldest_load_ms(&self) -> Option<u64> {
-        self.loads.reports.values().map(|report| report.age_ms(self.now_ms)).max()
+        self.loads.reports.values().map(|report| report.age_ms(self.now_ms())).max()
     }
 
     /// Has the view keep the loads of a kind in columns.
     pub fn keep_load(&mut self, kind: KindId) {
-        let known = self.loads.columns.len();
-        self.loads.columns.resize_with(known.max(kind.index() + 1), || None);
-        if self.loads.columns[kind.index()].is_some() {
-            return;
-        }
-        self.loads.columns[kind.index()] = Some(Column::default());
-        let rows = self.rows();
-        self.loads.grow(rows);
-        let Some(column) = &mut self.loads.columns[kind.index()] else { return };
-        for row in 0..rows {
-            let machine = self.facts.machines.get(row).and_then(Option::as_deref);
-            column.capacity[row] = capacity(machine, kind);
-        }
-        for (slot, report) in &self.loads.reports {
-            let row = *slot as usize;
-            column.used[row] = report.used.get(kind) as i64;
-            column.claimed[row] = report.claimed.get(kind) as i64;
-            self.loads.stamps[row] = report.at_ms;
-        }
+        self.loads.keep(kind, &self.facts.machines, self.rows.len());
     }
 }
 

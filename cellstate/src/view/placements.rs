@@ -7,10 +7,13 @@
 //! the number of tasks that are off.
 
 use super::counted::Counted;
+use super::counting::GroupOnRow;
+use super::tenants::TenantClaim;
 use super::{GroupRef, View};
 use crate::delta::{Delta, HoldingTask, TaskDelta};
 use crate::held::{Values, amounts_of, values_of};
 use crate::judge::Grant;
+use crate::machines::Part;
 use crate::map::FastMap;
 use foldhash::fast::FixedState;
 use omega_core::{Amounts, DeviceSet, Job, JobId, MachineId, NodeCores, Precedence, TaskId};
@@ -89,17 +92,38 @@ pub(super) struct Placements {
     /// The number of placed tasks of each precedence.
     precedences: BTreeMap<Precedence, usize>,
     /// Counts of task sets.
-    pub(super) counted: Counted,
+    counted: Counted,
     lifted: usize,
     /// Allocations that differ from the group's request.
     held: FastMap<TaskId, Values>,
     /// Exclusive cores of tasks.
     cores: FastMap<TaskId, NodeCores>,
     /// Jobs whose groups were compiled only for taking tasks off.
-    pub(super) compiled: HashSet<JobId, FixedState>,
+    compiled: HashSet<JobId, FixedState>,
+}
+
+/// A placed task with its allocation.
+pub(super) struct Holding {
+    pub(super) task: PlacedTask,
+    /// `None` for its group's request.
+    pub(super) held: Option<Values>,
 }
 
 impl Placements {
+    /// Counts of task sets.
+    pub(super) fn counted(&self) -> &Counted {
+        &self.counted
+    }
+
+    pub(super) fn counted_mut(&mut self) -> &mut Counted {
+        &mut self.counted
+    }
+
+    /// Keeps the compiled groups of a job, even if they were compiled only for taking tasks off.
+    pub(super) fn keep_compiled(&mut self, job: JobId) {
+        self.compiled.remove(&job);
+    }
+
     /// Applies a delta.
     pub(super) fn apply(&mut self, delta: &Delta, kinds: usize) {
         if delta.full {
@@ -190,22 +214,22 @@ impl View {
     /// Has the view keep placements. It then receives every job.
     #[must_use]
     pub fn with_placements(mut self) -> View {
-        self.interest = crate::delta::Interest::AllJobs;
-        self.placements = Some(Box::default());
+        self.session.set_interest(crate::delta::Interest::AllJobs);
+        self.indexes.keep_placements();
         self
     }
 
     /// Whether it keeps placements.
     #[must_use]
     pub fn keeps_placements(&self) -> bool {
-        self.placements.is_some()
+        self.indexes.placements().is_some()
     }
 
     /// The tasks on the machine in a row by importance: higher precedence first, then older ones. Empty if the view
     /// does not keep placements.
     #[must_use]
     pub fn tasks_on(&self, row: usize) -> &[PlacedTask] {
-        let placements = self.placements.as_deref();
+        let placements = self.indexes.placements();
         placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.tasks)
     }
 
@@ -220,20 +244,20 @@ impl View {
     /// padded with zeroes (see [`View::request_stride`]).
     #[must_use]
     pub fn requests_on(&self, row: usize) -> &[i64] {
-        let placements = self.placements.as_deref();
+        let placements = self.indexes.placements();
         placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.requests)
     }
 
     /// Whether a placed task's allocation differs from its group's request. A move would reduce it to the request.
     #[must_use]
     pub fn holds_its_own(&self, task: TaskId) -> bool {
-        self.placements.as_deref().is_some_and(|placements| placements.held.contains_key(&task))
+        self.indexes.placements().is_some_and(|placements| placements.held.contains_key(&task))
     }
 
     /// The allocation of a placed task, if the view keeps placements.
     #[must_use]
     pub fn held_by(&self, task: &PlacedTask) -> Option<Amounts> {
-        let placements = self.placements.as_deref()?;
+        let placements = self.indexes.placements()?;
         match placements.held.get(&task.id) {
             Some(values) => Some(amounts_of(values)),
             None => {
@@ -246,7 +270,7 @@ impl View {
     /// The cores that a placed task has to itself, if the view keeps placements.
     #[must_use]
     pub fn cores_of(&self, task: TaskId) -> NodeCores {
-        match self.placements.as_deref() {
+        match self.indexes.placements() {
             Some(placements) if !placements.cores.is_empty() => {
                 placements.cores.get(&task).copied().unwrap_or_default()
             }
@@ -262,12 +286,12 @@ impl View {
 
     /// The job, if some of its tasks are placed.
     pub(super) fn placed_job(&self, id: JobId) -> Option<&Arc<Job>> {
-        Some(&self.placements.as_deref()?.jobs.get(&id)?.spec)
+        Some(&self.indexes.placements()?.jobs.get(&id)?.spec)
     }
 
     /// All jobs with placed tasks.
     pub(super) fn placed_jobs(&self) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
-        let jobs = self.placements.iter().flat_map(|placements| &placements.jobs);
+        let jobs = self.indexes.placements().into_iter().flat_map(|placements| &placements.jobs);
         jobs.filter(|(_, job)| job.placed > 0).map(|(id, job)| (*id, &job.spec))
     }
 
@@ -275,14 +299,14 @@ impl View {
     /// can preempt none.
     #[must_use]
     pub fn lowest_precedence(&self) -> Option<Precedence> {
-        let lowest = self.placements.as_deref()?.precedences.first_key_value();
+        let lowest = self.indexes.placements()?.precedences.first_key_value();
         lowest.map(|(precedence, _)| *precedence)
     }
 
     /// The number of placed tasks that are taken off.
     #[must_use]
     pub fn lifted(&self) -> usize {
-        self.placements.as_deref().map_or(0, |placements| placements.lifted)
+        self.indexes.placements().map_or(0, |placements| placements.lifted)
     }
 
     /// Takes a task off the machine in a row, in this view only.
@@ -298,19 +322,20 @@ impl View {
     }
 
     pub(super) fn note_lifted(&mut self, more: isize) {
-        if let Some(placements) = &mut self.placements {
+        if let Some(placements) = self.indexes.placements_mut() {
             placements.lifted = placements.lifted.strict_add_signed(more);
         }
     }
 
     /// Takes a placed task off a row (`sign` 1), or puts it back (-1).
     pub(super) fn count_placed(&mut self, row: usize, task: PlacedTask, sign: i64) {
-        self.count_holding(row, (task, self.own_holding(task.id).cloned()), sign);
+        let held = self.own_holding(task.id).cloned();
+        self.count_holding(row, Holding { task, held }, sign);
     }
 
     /// The allocation of a placed task, if it differs from its group's request.
     pub(super) fn own_holding(&self, task: TaskId) -> Option<&Values> {
-        match &self.placements {
+        match self.indexes.placements() {
             Some(placements) if !placements.held.is_empty() => placements.held.get(&task),
             _ => None,
         }
@@ -318,14 +343,10 @@ impl View {
 
     /// Takes a placed task with this allocation, or with its group's request, off a row (`sign` 1), or puts it back
     /// (-1).
-    pub(super) fn count_holding(
-        &mut self,
-        row: usize,
-        (task, held): (PlacedTask, Option<Values>),
-        sign: i64,
-    ) {
+    pub(super) fn count_holding(&mut self, row: usize, holding: Holding, sign: i64) {
+        let Holding { task, held } = holding;
         let Some(job) = self.job_of(task.id).cloned() else { return };
-        if let Some(departures) = &mut self.departures {
+        if let Some(departures) = self.indexes.departures_mut() {
             departures.set_lifted(row, task.id, sign > 0);
         }
         let group = &job.groups[usize::from(task.group)];
@@ -335,34 +356,33 @@ impl View {
         let has_none = task.devices.is_empty() && cores.is_empty();
         let is_uncounted = !self.policies.count_tasks_of(&job, group);
         if self.facts.rules.is_empty() && has_none && is_flat && is_uncounted {
-            if let Some(places) = &mut self.job_places {
-                places.add(task.id.job, row as u32, -sign as i32);
-            }
             // No rule or policy counts the task, so only amounts change.
+            self.indexes.count_of_job(task.id.job, row, sign);
             let request: SmallVec<[i64; 8]> = match &held {
                 Some(held) => SmallVec::from_slice(held),
                 None => group.request.as_slice().iter().map(|amount| *amount as i64).collect(),
             };
-            self.columns.add(row, &request, sign);
+            self.rows.count(row, Part::of_amounts(&request), sign);
             if self.tenants.limited() {
-                let claims = (request.as_slice(), Some(&group.cluster_request));
-                self.tenants.count(self.tenants.find(&job.tenant), claims, -sign);
+                let of_cell = Some(&group.cluster_request);
+                let claim = TenantClaim { request: &request, of_cell };
+                self.tenants.count(self.tenants.find(&job.tenant), claim, -sign);
             }
             return;
         }
         let group = self.compile_placed(task, &job);
         let grant = Grant { devices: task.devices, cores };
-        self.count_group((row, sign), group, grant, held.as_deref());
+        self.count_group(GroupOnRow { row, group, grant, held: held.as_deref() }, sign);
     }
 
     /// Compiles the group of a placed task. It is dropped when its job changes, unless it is used otherwise.
     fn compile_placed(&mut self, task: PlacedTask, job: &Arc<Job>) -> GroupRef {
         let job_id = task.id.job;
-        let placements = self.placements.as_ref();
-        let for_this_alone = !self.by_job.contains_key(&job_id)
+        let placements = self.indexes.placements();
+        let for_this_alone = !self.groups.has_job(job_id)
             || placements.is_some_and(|placements| placements.compiled.contains(&job_id));
         let group = self.compile(job_id, job, usize::from(task.group));
-        if for_this_alone && let Some(placements) = &mut self.placements {
+        if for_this_alone && let Some(placements) = self.indexes.placements_mut() {
             placements.compiled.insert(job_id);
         }
         group
@@ -383,11 +403,12 @@ impl View {
 
     /// Drops the groups compiled for taking tasks off, of jobs that a delta changes, or of all.
     pub(super) fn forget_lifted(&mut self, delta: &Delta) {
-        let Some(placements) = &mut self.placements else { return };
+        let Some(placements) = self.indexes.placements_mut() else { return };
         let compiled = &mut placements.compiled;
-        let forgotten: Vec<JobId> = match delta.full {
-            true => compiled.drain().collect(),
-            false => delta.jobs.iter().filter_map(|job| compiled.take(&job.id)).collect(),
+        let forgotten: Vec<JobId> = if delta.full {
+            compiled.drain().collect()
+        } else {
+            delta.jobs.iter().filter_map(|job| compiled.take(&job.id)).collect()
         };
         forgotten.into_iter().for_each(|job| self.forget_job(job));
     }
@@ -395,6 +416,6 @@ impl View {
     /// Counts a task of a group as if it ran in a row, without a check, or removes it again with `sign` 1: for tasks
     /// that are expected there.
     pub fn assume(&mut self, row: usize, group: GroupRef, sign: i64) {
-        self.count_group((row, sign), group, Grant::default(), None);
+        self.count_group(GroupOnRow { row, group, grant: Grant::default(), held: None }, sign);
     }
 }

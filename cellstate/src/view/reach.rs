@@ -3,7 +3,6 @@
 //! A scheduler that lets a job wait for its preferred machines records that with the compiled group, where filters and
 //! explanations read it. The placement check ignores it.
 
-use super::{GroupRef, View};
 use std::sync::Arc;
 
 /// The machines that a group may use at present.
@@ -34,25 +33,5 @@ impl Reach {
             Reach::Anywhere => None,
             Reach::Preferred { left } | Reach::Near { left, .. } => Some(*left),
         }
-    }
-}
-
-impl View {
-    /// The present reach of a compiled group.
-    ///
-    /// # Panics
-    /// If the group was forgotten.
-    #[must_use]
-    pub fn reach(&self, group: GroupRef) -> &Reach {
-        &self.compiled(group).reach
-    }
-
-    /// Sets the reach of a compiled group.
-    ///
-    /// # Panics
-    /// If the group was forgotten.
-    pub fn set_reach(&mut self, group: GroupRef, reach: Reach) {
-        let compiled = self.groups[group.0 as usize].as_mut();
-        compiled.expect("a group is used until its job is forgotten").reach = reach;
     }
 }

@@ -3,6 +3,7 @@
 //! A resize does not change a task's devices, whose value is part of its amounts. So a task with optional devices has
 //! no surplus.
 
+use super::placements::Holding;
 use super::{PlacedTask, View};
 use crate::held::Values;
 use omega_core::Amounts;
@@ -33,7 +34,7 @@ impl View {
     /// The rows of machines with tasks whose allocation differs from the request, in ascending order.
     #[must_use]
     pub fn rows_with_own_holdings(&self) -> Vec<usize> {
-        let Some(placements) = &self.placements else { return Vec::new() };
+        let Some(placements) = self.indexes.placements() else { return Vec::new() };
         let mut rows: Vec<usize> = placements.rows_of_held().collect();
         rows.sort_unstable();
         rows.dedup();
@@ -62,15 +63,13 @@ impl View {
         });
         // A task that is back at its request follows its demand profile again, if it has one.
         let left = (request.as_ref() != Some(&left)).then_some(left);
-        match sign > 0 {
-            true => {
-                self.count_holding(row, (task, Some(held)), 1);
-                self.count_holding(row, (task, left), -1);
-            }
-            false => {
-                self.count_holding(row, (task, left), 1);
-                self.count_holding(row, (task, Some(held)), -1);
-            }
+        let with = |held| Holding { task, held };
+        if sign > 0 {
+            self.count_holding(row, with(Some(held)), 1);
+            self.count_holding(row, with(left), -1);
+        } else {
+            self.count_holding(row, with(left), 1);
+            self.count_holding(row, with(Some(held)), -1);
         }
     }
 }

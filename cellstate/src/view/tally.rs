@@ -1,7 +1,7 @@
 //! Counts of the changes that syncs brought, by their possible effect on unschedulable tasks.
 
 use crate::judge::MachineStatus;
-use omega_core::Machine;
+use omega_core::{Machine, MachineId};
 use std::sync::Arc;
 
 /// The changes of all syncs of a view so far. The difference to an earlier value has the changes in between.
@@ -25,7 +25,7 @@ pub struct Tally {
 
 /// The state of a row before or after a change.
 pub(super) struct RowState {
-    pub(super) incarnation: u32,
+    pub(super) id: MachineId,
     pub(super) status: MachineStatus,
     pub(super) machine: Option<Arc<Machine>>,
 }
@@ -37,7 +37,7 @@ impl Tally {
             (None, None) => {}
             (None, Some(_)) => self.added += 1,
             (Some(_), None) => self.removed += 1,
-            (Some(_), Some(_)) if before.incarnation != after.incarnation => {
+            (Some(_), Some(_)) if before.id != after.id => {
                 self.removed += 1;
                 self.added += 1;
             }

@@ -96,6 +96,15 @@ impl Known {
     }
 }
 
+/// The amounts that a task claims of its tenants' limits.
+#[derive(Clone, Copy)]
+pub(super) struct TenantClaim<'a> {
+    /// Of its machine, by kind.
+    pub(super) request: &'a [i64],
+    /// Of cluster resources.
+    pub(super) of_cell: Option<&'a Amounts>,
+}
+
 /// The tenants of a view. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct KnownTenants {
@@ -211,21 +220,16 @@ impl KnownTenants {
 
     /// Adds a task's claim on its machine and on cluster resources, or subtracts it with `sign` -1.
     #[inline]
-    pub(super) fn count(
-        &mut self,
-        of: Option<TenantRef>,
-        (request, of_cell): (&[i64], Option<&Amounts>),
-        sign: i64,
-    ) {
+    pub(super) fn count(&mut self, of: Option<TenantRef>, claim: TenantClaim<'_>, sign: i64) {
         if self.limited() && !self.syncs {
-            self.count_line(of, (request, of_cell), sign);
+            self.count_line(of, claim, sign);
         }
     }
 
     fn count_line(
         &mut self,
         mut of: Option<TenantRef>,
-        (request, of_cell): (&[i64], Option<&Amounts>),
+        TenantClaim { request, of_cell }: TenantClaim<'_>,
         sign: i64,
     ) {
         let of_cell = of_cell.into_iter().flat_map(Amounts::as_slice);
@@ -318,7 +322,7 @@ impl View {
         if !self.tenants.limited() {
             return tasks;
         }
-        let compiled = self.compiled(group);
+        let compiled = self.groups.get(group);
         let mut room = tasks;
         while room > 0 {
             let short = self.tenants.first_short(compiled.tenant, &compiled.need, room);
@@ -331,7 +335,7 @@ impl View {
     /// The first limit, from the tenant up, that rejects one more task of a group.
     #[must_use]
     pub fn quota_lack(&self, group: GroupRef) -> Option<QuotaLack> {
-        let compiled = self.compiled(group);
+        let compiled = self.groups.get(group);
         let short = self.tenants.first_short(compiled.tenant, &compiled.need, 1)?;
         let missing = short.claimed.saturating_sub(short.left).unsigned_abs();
         Some(QuotaLack { tenant: short.told.terms.name.clone(), kind: short.kind, missing })
@@ -372,12 +376,5 @@ impl View {
             count(&job.tenant, &mut held.as_slice().iter().map(|amount| -(*amount as i64)));
         }
         own
-    }
-
-    /// Recomputes the tenant of each compiled group.
-    pub(super) fn find_tenants(&mut self) {
-        for group in self.groups.iter_mut().flatten() {
-            group.tenant = self.tenants.find(&group.job.tenant);
-        }
     }
 }

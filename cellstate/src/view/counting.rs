@@ -1,0 +1,88 @@
+//! Counting of tasks: one task more or less on a machine, in every part of a view that counts tasks.
+
+use super::View;
+use super::compiled::GroupRef;
+use super::rows::Rows;
+use super::tenants::{KnownTenants, TenantClaim, TenantRef};
+use crate::facts::{Facts, Need};
+use crate::judge::Grant;
+use crate::machines::Part;
+use crate::policy::{Mirrors, Placement};
+use omega_core::Job;
+
+/// A task of a compiled group on the machine in a row.
+#[derive(Clone, Copy)]
+pub(super) struct GroupOnRow<'a> {
+    pub(super) row: usize,
+    pub(super) group: GroupRef,
+    pub(super) grant: Grant,
+    /// Its allocation, if it differs from the group's request.
+    pub(super) held: Option<&'a [i64]>,
+}
+
+/// A task on the machine in a row.
+pub(super) struct OnRow<'a> {
+    pub(super) row: usize,
+    pub(super) job: &'a Job,
+    pub(super) need: &'a Need,
+    pub(super) tenant: Option<TenantRef>,
+    pub(super) grant: &'a Grant,
+    /// Its allocation, if it differs from the group's request.
+    pub(super) held: Option<&'a [i64]>,
+}
+
+/// The parts of a view that count the tasks of the cell.
+pub(super) struct Counters<'a> {
+    pub(super) facts: &'a mut Facts,
+    pub(super) rows: &'a mut Rows,
+    pub(super) tenants: &'a mut KnownTenants,
+    pub(super) policies: &'a mut Mirrors,
+}
+
+impl Counters<'_> {
+    /// Subtracts a task (`sign` -1), or adds it back (1).
+    #[inline]
+    pub(super) fn count(self, task: &OnRow<'_>, sign: i64) {
+        let OnRow { row, job, need, tenant, grant, held } = *task;
+        let request = held.unwrap_or(&need.request);
+        self.policies.count(&Placement { row, job, tenant: 0, need, request }, -sign);
+        let part = Part {
+            request,
+            // A resized task has constant amounts all day.
+            demand_profiles: need.demand_profiles.as_deref().filter(|_| held.is_none()),
+            devices: need.devices_of_placed(),
+            chosen: grant.devices,
+            cores: (!grant.cores.is_empty()).then_some(&grant.cores),
+        };
+        self.rows.count(row, part, sign);
+        let claim = TenantClaim { request, of_cell: need.cluster_request.as_deref() };
+        self.tenants.count(tenant, claim, -sign);
+        if let Some(rules) = &need.rules {
+            self.facts.rules.count_task(rules, row, -sign as i32, &self.facts.sets);
+        }
+    }
+}
+
+impl View {
+    /// The parts that count tasks.
+    pub(super) fn counters(&mut self) -> Counters<'_> {
+        let View { facts, rows, tenants, policies, .. } = self;
+        Counters { facts, rows, tenants, policies }
+    }
+
+    /// Subtracts a task of a group from a row (`sign` -1), or adds it back (1).
+    pub(super) fn count_group(&mut self, task: GroupOnRow<'_>, sign: i64) {
+        let View { groups, indexes, facts, rows, tenants, policies, .. } = self;
+        let compiled = groups.get(task.group);
+        indexes.count_of_job(compiled.id, task.row, sign);
+        let on_row = OnRow {
+            row: task.row,
+            job: &compiled.job,
+            need: &compiled.need,
+            tenant: compiled.tenant,
+            grant: &task.grant,
+            held: task.held,
+        };
+        Counters { facts, rows, tenants, policies }.count(&on_row, sign);
+    }
+}

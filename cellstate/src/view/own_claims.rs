@@ -1,0 +1,179 @@
+//! The lists of a view's own claims: open, held, in flight, and accepted.
+//!
+//! A claim is in one list at a time. Each list decides only which claims are subtracted from the view; the view itself
+//! subtracts them.
+
+use super::GroupRef;
+use super::tenants::TenantRef;
+use crate::facts::{Facts, Need};
+use crate::judge::Grant;
+use omega_core::{Claim, Job, MachineId, TaskId, Version};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A claim without a result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub(super) claim: Claim,
+    pub(super) group: GroupRef,
+    pub(super) grant: Grant,
+}
+
+/// Submitted claims.
+#[derive(Debug)]
+struct InFlight {
+    number: u64,
+    claims: Vec<Open>,
+}
+
+/// A claim that was accepted at a version that the view has not reached, so the machine's row does not include it yet.
+///
+/// It does not refer to a compiled group, because the group of a fully placed job is forgotten at once.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) version: Version,
+    pub(super) task: TaskId,
+    pub(super) machine: MachineId,
+    /// Its job, for its class and run time.
+    pub(super) job: Arc<Job>,
+    /// The position of its group in its job.
+    pub(super) group: usize,
+    pub(super) need: Arc<Need>,
+    pub(super) grant: Grant,
+    pub(super) tenant: Option<TenantRef>,
+}
+
+/// The own claims. See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct OwnClaims {
+    open: Vec<Open>,
+    held: BTreeMap<TaskId, Open>,
+    in_flight: Vec<InFlight>,
+    taken: Vec<Taken>,
+    /// Empty lists whose memory is used again.
+    spare: Vec<Vec<Open>>,
+}
+
+impl OwnClaims {
+    /// The open claims, in the order of claiming.
+    pub(super) fn open(&self) -> &[Open] {
+        &self.open
+    }
+
+    /// The number of held claims.
+    pub(super) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether the claim of a task is held.
+    pub(super) fn is_held(&self, task: TaskId) -> bool {
+        self.held.contains_key(&task)
+    }
+
+    /// Adds an open claim.
+    pub(super) fn push(&mut self, open: Open) {
+        self.open.push(open);
+    }
+
+    /// Removes the last open claim.
+    pub(super) fn pop(&mut self) -> Option<Open> {
+        self.open.pop()
+    }
+
+    /// Removes the open or held claim of a task.
+    pub(super) fn remove(&mut self, task: TaskId) -> Option<Open> {
+        self.take_open(task).or_else(|| self.held.remove(&task))
+    }
+
+    /// Searched from the newest: the claim to remove was mostly just added.
+    fn take_open(&mut self, task: TaskId) -> Option<Open> {
+        let index = self.open.iter().rposition(|open| open.claim.task == task)?;
+        Some(self.open.remove(index))
+    }
+
+    /// Holds the open claim of a task. Returns whether there was one.
+    pub(super) fn hold(&mut self, task: TaskId) -> bool {
+        let open = self.take_open(task);
+        self.held.extend(open.map(|open| (task, open)));
+        open.is_some()
+    }
+
+    /// Makes the held claim of a task open again. Returns whether there was one.
+    pub(super) fn resume(&mut self, task: TaskId) -> bool {
+        let held = self.held.remove(&task);
+        self.open.extend(held);
+        held.is_some()
+    }
+
+    /// Moves the open claims into the transaction of this number, and returns them.
+    pub(super) fn submit(&mut self, number: u64) -> Vec<Claim> {
+        let spare = self.spare.pop().unwrap_or_default();
+        let claims = std::mem::replace(&mut self.open, spare);
+        let submitted = claims.iter().map(|open| open.claim).collect();
+        self.in_flight.push(InFlight { number, claims });
+        submitted
+    }
+
+    /// Removes the claims of a transaction, whose result arrived. Their list goes to [`OwnClaims::recycle`].
+    pub(super) fn land(&mut self, number: u64) -> Option<Vec<Open>> {
+        let flight = self.in_flight.iter().position(|flight| flight.number == number)?;
+        Some(self.in_flight.swap_remove(flight).claims)
+    }
+
+    /// Takes back the memory of a list.
+    pub(super) fn recycle(&mut self, mut claims: Vec<Open>) {
+        claims.clear();
+        self.spare.push(claims);
+    }
+
+    /// Adds an accepted claim.
+    pub(super) fn accept(&mut self, taken: Taken) {
+        self.taken.push(taken);
+    }
+
+    /// Whether no claim waits for a result.
+    pub(super) fn all_answered(&self) -> bool {
+        self.open.is_empty() && self.in_flight.is_empty() && self.held.is_empty()
+    }
+
+    /// The claims without a result.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = &Open> {
+        let flying = self.in_flight.iter().flat_map(|flight| &flight.claims);
+        flying.chain(&self.open).chain(self.held.values())
+    }
+
+    /// The claims without a result, whose devices and cores may be chosen again.
+    pub(super) fn unanswered_mut(&mut self) -> impl Iterator<Item = &mut Open> {
+        let flying = self.in_flight.iter_mut().flat_map(|flight| &mut flight.claims);
+        flying.chain(&mut self.open).chain(self.held.values_mut())
+    }
+
+    /// The accepted claims that the rows do not include yet.
+    pub(super) fn taken(&self) -> &[Taken] {
+        &self.taken
+    }
+
+    /// The accepted claims, whose devices and cores may be chosen again.
+    pub(super) fn taken_mut(&mut self) -> &mut [Taken] {
+        &mut self.taken
+    }
+
+    /// Forgets the accepted claims that the rows of a version include, each after `forget`.
+    pub(super) fn forget_taken(&mut self, version: Version, mut forget: impl FnMut(&Taken)) {
+        self.taken.retain(|taken| {
+            let is_included = taken.version <= version;
+            if is_included {
+                forget(taken);
+            }
+            !is_included
+        });
+    }
+
+    /// Finds the trackers again that count the tasks of accepted claims.
+    pub(super) fn match_rules(&mut self, facts: &mut Facts) {
+        for taken in &mut self.taken {
+            let rules = facts.find_rules((taken.task.job, &taken.job), taken.group);
+            Arc::make_mut(&mut taken.need).rules = rules;
+        }
+    }
+}

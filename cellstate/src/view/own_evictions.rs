@@ -1,0 +1,203 @@
+//! The list of the tasks that make room for a view's own claims, and the limits on evictions.
+
+use super::PlacedTask;
+use crate::delta::Delta;
+use omega_core::bands::band_of;
+use omega_core::transaction::Item;
+use omega_core::{Band, Commit, MachineId, Precedence, TaskId, Transaction, Version};
+
+/// A task that makes room for a claim.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Eviction {
+    /// The task of that claim.
+    of: TaskId,
+    pub(super) machine: MachineId,
+    pub(super) victim: Victim,
+    /// Whether its amounts are off the view: the task may have left the machine by itself.
+    pub(super) off: bool,
+    phase: Phase,
+}
+
+/// A task, and the part of its allocation that it gives up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Victim {
+    pub(super) task: PlacedTask,
+    pub(super) gives: Gives,
+}
+
+/// The progress of an eviction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Waiting for a transaction.
+    Open,
+    /// It was submitted in the transaction of this number.
+    InFlight(u64),
+    /// Accepted at a version that the view has not reached.
+    Taken(Version),
+}
+
+/// The part that a task gives up for a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gives {
+    /// Everything: it is evicted.
+    Everything,
+    /// The part of its allocation beyond its group's request: it is throttled.
+    Surplus,
+}
+
+impl Eviction {
+    /// An eviction for the claim of the task `of`, in no transaction yet.
+    pub(super) fn new(of: TaskId, machine: MachineId, victim: Victim) -> Eviction {
+        Eviction { of, machine, victim, off: true, phase: Phase::Open }
+    }
+
+    /// Whether it evicts a task that runs as of the last sync.
+    fn removes(&self) -> bool {
+        self.off && self.victim.gives == Gives::Everything
+    }
+
+    /// The item of the transaction in which it was submitted.
+    fn item(&self, txn: &Transaction) -> Option<Item> {
+        let victim = self.victim.task.id;
+        match self.victim.gives {
+            Gives::Everything => {
+                let index = txn.evictions.iter().position(|task| *task == victim);
+                index.map(|index| Item::Eviction(index as u32))
+            }
+            Gives::Surplus => {
+                let index = txn.resizes.iter().position(|resize| resize.task == victim);
+                index.map(|index| Item::Resize(index as u32))
+            }
+        }
+    }
+}
+
+/// The evictions of own claims. See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct OwnEvictions {
+    list: Vec<Eviction>,
+    /// The precedence bands of the cell.
+    bands: Vec<Band>,
+    /// The number of evictions left in the cell's limit; `None` without a limit.
+    left: Option<u32>,
+}
+
+impl OwnEvictions {
+    /// Applies the cell's policy.
+    pub(super) fn set_policy(&mut self, delta: &Delta) {
+        self.bands.clone_from(&delta.bands);
+        self.left = delta.evictions_left;
+    }
+
+    /// The precedence below which tasks may be evicted for a task of this precedence.
+    pub(super) fn displaces_below(&self, precedence: Precedence) -> Precedence {
+        band_of(&self.bands, precedence).map_or(precedence, |band| band.from)
+    }
+
+    /// The number of evictions left in the cell's limit, minus those in the list.
+    pub(super) fn left(&self) -> Option<usize> {
+        let whole = self.list.iter().filter(|one| one.victim.gives == Gives::Everything);
+        Some((self.left? as usize).saturating_sub(whole.count()))
+    }
+
+    /// Whether a task is evicted or throttled.
+    pub(super) fn contains(&self, task: TaskId) -> bool {
+        self.list.iter().any(|eviction| eviction.victim.task.id == task)
+    }
+
+    /// The tasks on the machine in a row that are off the view.
+    pub(super) fn off_row(&self, row: usize) -> impl Iterator<Item = TaskId> {
+        let there = move |eviction: &&Eviction| eviction.off && eviction.machine.row() == row;
+        self.list.iter().filter(there).map(|eviction| eviction.victim.task.id)
+    }
+
+    /// The tasks that are evicted and that run as of the last sync.
+    pub(super) fn removed(&self) -> impl Iterator<Item = &PlacedTask> {
+        self.list.iter().filter(|one| one.removes()).map(|one| &one.victim.task)
+    }
+
+    /// The number of evictions that are in no transaction yet.
+    pub(super) fn open(&self) -> usize {
+        self.list.iter().filter(|eviction| eviction.phase == Phase::Open).count()
+    }
+
+    /// The number of evictions.
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Adds an eviction.
+    pub(super) fn push(&mut self, eviction: Eviction) {
+        self.list.push(eviction);
+    }
+
+    /// Removes the evictions from this position on.
+    pub(super) fn split_off(&mut self, first: usize) -> Vec<Eviction> {
+        self.list.split_off(first)
+    }
+
+    /// Removes the evictions of a claim that is in no transaction yet.
+    pub(super) fn remove_of(&mut self, of: TaskId) -> Vec<Eviction> {
+        self.list.extract_if(.., |one| one.of == of && one.phase == Phase::Open).collect()
+    }
+
+    /// Moves the evictions of open claims, all but those of held ones, into the transaction of this number.
+    pub(super) fn submit(&mut self, number: u64, is_held: impl Fn(TaskId) -> bool) -> Vec<Victim> {
+        let open = self.list.iter_mut().filter(|eviction| eviction.phase == Phase::Open);
+        let submitted = open.filter(|eviction| !is_held(eviction.of));
+        let mark = |eviction: &mut Eviction| {
+            eviction.phase = Phase::InFlight(number);
+            eviction.victim
+        };
+        submitted.map(mark).collect()
+    }
+
+    /// Ends the evictions of a transaction. Keeps those that were accepted at a version after `seen`, and returns the
+    /// others.
+    pub(super) fn end(
+        &mut self,
+        txn: &Transaction,
+        commit: Option<&Commit>,
+        seen: Version,
+    ) -> Vec<Eviction> {
+        let accepted = commit.filter(|commit| commit.version > seen);
+        let mut returned = Vec::new();
+        self.list.retain_mut(|eviction| {
+            if eviction.phase != Phase::InFlight(txn.id.number) {
+                return true;
+            }
+            let item = eviction.item(txn);
+            let is_accepted =
+                |commit: &&Commit| item.is_some_and(|item| commit.conflict_of(item).is_none());
+            match accepted.filter(is_accepted) {
+                Some(commit) => eviction.phase = Phase::Taken(commit.version),
+                None => returned.push(*eviction),
+            }
+            eviction.phase != Phase::InFlight(txn.id.number)
+        });
+        returned
+    }
+
+    /// Forgets the evictions that the rows of a version include. Returns the evicted tasks that were off the view.
+    pub(super) fn forget_taken(&mut self, version: Version) -> impl Iterator<Item = TaskId> {
+        let reached =
+            move |one: &mut Eviction| matches!(one.phase, Phase::Taken(taken) if taken <= version);
+        let forgotten = self.list.extract_if(.., reached);
+        forgotten.filter(Eviction::removes).map(|eviction| eviction.victim.task.id)
+    }
+
+    /// Takes the list out, to change it together with the view; [`OwnEvictions::put_back`] ends this.
+    pub(super) fn take(&mut self) -> Vec<Eviction> {
+        std::mem::take(&mut self.list)
+    }
+
+    /// Puts the list back.
+    pub(super) fn put_back(&mut self, list: Vec<Eviction>) {
+        self.list = list;
+    }
+
+    /// Removes the evictions of tasks that left by themselves, unless they were submitted.
+    pub(super) fn forget_needless(&mut self) {
+        self.list.retain(|eviction| eviction.off || eviction.phase != Phase::Open);
+    }
+}

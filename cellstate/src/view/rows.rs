@@ -1,0 +1,264 @@
+//! The rows of a view: each machine's status, sequence number, and free amounts, devices and cores.
+//!
+//! Amounts are taken and given back by [`Rows::count`], so that a machine's columns change together. Own claims are
+//! included; the cell's values replace them in [`Rows::apply`], before which the view gives its claims back.
+
+use super::columns::{BLOCK, Columns};
+use super::cores::Cores;
+use crate::delta::{Delta, MachineDelta};
+use crate::demand_profiles::{DemandProfileSum, DemandProfileSums};
+use crate::devices::Devices;
+use crate::facts::Need;
+use crate::judge::{Grant, MachineStatus};
+use crate::machines::Part;
+use crate::map::FastMap;
+use omega_core::{DeviceSet, MachineId, SequenceNumber};
+
+/// The rows. See the module documentation.
+///
+/// Invariant: every column has an entry for each row; `columns` counts the same rows.
+#[derive(Debug)]
+pub(super) struct Rows {
+    columns: Columns,
+    sequences: Vec<SequenceNumber>,
+    incarnations: Vec<u32>,
+    /// One bit for each machine that accepts tasks.
+    schedulable: Vec<u64>,
+    draining: Vec<u64>,
+    devices: FastMap<u32, Devices>,
+    cores: Cores,
+    demand_profiles: DemandProfileSums,
+}
+
+impl Rows {
+    /// No rows, of machines with this number of kinds.
+    pub(super) fn new(kinds: usize) -> Rows {
+        Rows {
+            columns: Columns::new(kinds),
+            sequences: Vec::new(),
+            incarnations: Vec::new(),
+            schedulable: Vec::new(),
+            draining: Vec::new(),
+            devices: FastMap::default(),
+            cores: Cores::default(),
+            demand_profiles: DemandProfileSums::default(),
+        }
+    }
+
+    /// Removes all rows; stamps of blocks continue.
+    pub(super) fn reset(&mut self, kinds: usize) {
+        *self = Rows { columns: self.columns.anew(kinds), ..Rows::new(kinds) };
+    }
+
+    /// Makes room for `rows` rows. Returns whether there were fewer.
+    pub(super) fn grow(&mut self, rows: usize) -> bool {
+        if rows <= self.sequences.len() {
+            return false;
+        }
+        self.columns.grow(rows);
+        self.sequences.resize(rows, SequenceNumber(0));
+        self.incarnations.resize(rows, 0);
+        self.schedulable.resize(rows.div_ceil(BLOCK), 0);
+        self.draining.resize(rows.div_ceil(BLOCK), 0);
+        self.cores.grow(rows);
+        true
+    }
+
+    // --- Reading ---------------------------------------------------------------------------------
+
+    /// The number of rows, with and without a machine.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.sequences.len()
+    }
+
+    /// The free amounts.
+    #[inline]
+    pub(super) fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// The id of the machine in a row.
+    #[inline]
+    pub(super) fn machine_id(&self, row: usize) -> MachineId {
+        MachineId { slot: row as u32, incarnation: self.incarnations[row] }
+    }
+
+    /// Whether a machine still has its row.
+    #[inline]
+    pub(super) fn has(&self, machine: MachineId) -> bool {
+        self.incarnations.get(machine.row()) == Some(&machine.incarnation)
+    }
+
+    pub(super) fn sequence(&self, row: usize) -> SequenceNumber {
+        self.sequences[row]
+    }
+
+    /// The machines of a block that accept tasks.
+    #[inline]
+    pub(super) fn schedulable(&self, block: usize) -> u64 {
+        self.schedulable[block]
+    }
+
+    /// The status of the machine in a row.
+    pub(super) fn status(&self, row: usize) -> MachineStatus {
+        let bit = |words: &[u64]| words[row / BLOCK] >> (row % BLOCK) & 1 == 1;
+        match (bit(&self.schedulable), bit(&self.draining)) {
+            (true, _) => MachineStatus::Schedulable,
+            (false, true) => MachineStatus::Draining,
+            (false, false) => MachineStatus::Absent,
+        }
+    }
+
+    /// Whether some machine has devices.
+    pub(super) fn any_devices(&self) -> bool {
+        !self.devices.is_empty()
+    }
+
+    /// The free part of the devices in a row, if it has any.
+    #[inline]
+    pub(super) fn devices(&self, row: usize) -> Option<&Devices> {
+        if self.devices.is_empty() { None } else { self.devices.get(&(row as u32)) }
+    }
+
+    /// The exclusive cores.
+    pub(super) fn cores(&self) -> &Cores {
+        &self.cores
+    }
+
+    /// Whether any placed task has a demand profile.
+    pub(super) fn any_demand_profiles(&self) -> bool {
+        !self.demand_profiles.is_empty()
+    }
+
+    /// The sum of the demand profiles of the tasks in a row; `None` if no task has one.
+    #[inline]
+    pub(super) fn demand_profiles(&self, row: usize) -> Option<&DemandProfileSum> {
+        self.demand_profiles.get(row).map(|sum| &**sum)
+    }
+
+    /// The devices and cores that the cell would choose now for a task in a row; empty if there are too few.
+    pub(super) fn choose(&self, row: usize, need: &Need) -> Grant {
+        let devices = need.devices.and_then(|request| {
+            self.devices(row).and_then(|devices| devices.choose(request, DeviceSet::default()))
+        });
+        let cores = need.cores.and_then(|request| self.cores.of(row)?.choose(request));
+        Grant { devices: devices.unwrap_or_default(), cores: cores.unwrap_or_default() }
+    }
+
+    // --- Changing --------------------------------------------------------------------------------
+
+    /// Subtracts an allocation from a row (`sign` -1), or adds it back (1).
+    #[inline]
+    pub(super) fn count(&mut self, row: usize, part: Part<'_>, sign: i64) {
+        match part.demand_profiles {
+            None => self.columns.add(row, part.request, sign),
+            Some(profiles) => {
+                let amounts = self.demand_profiles.shift(row, (part.request, profiles), -sign);
+                self.columns.add(row, &amounts, sign);
+            }
+        }
+        if let Some(request) = part.devices
+            && let Some(devices) = self.devices.get_mut(&(row as u32))
+        {
+            if sign < 0 {
+                devices.take(request, part.chosen);
+            } else {
+                devices.give_back(request, part.chosen);
+            }
+        }
+        if let Some(cores) = part.cores {
+            self.cores.change(row, |left| {
+                if sign < 0 {
+                    left.take(cores);
+                } else {
+                    left.give_back(cores);
+                }
+            });
+        }
+    }
+
+    /// Records that something else about a row changed, on which decisions depend.
+    pub(super) fn touch(&mut self, row: usize) {
+        self.columns.touch(row);
+    }
+
+    /// Makes the bounds of a block exact, after a scan that found nothing.
+    pub(super) fn tighten_block(&mut self, block: usize) {
+        self.columns.tighten_block(block);
+    }
+
+    /// Lowers the bounds of 64 blocks to those of each.
+    pub(super) fn tighten_group(&mut self, group: usize) {
+        self.columns.tighten_group(group);
+    }
+
+    /// Sets the machine of a row. Returns whether another one had it before.
+    pub(super) fn set_machine(&mut self, delta: &MachineDelta) -> bool {
+        let row = delta.slot as usize;
+        let before = std::mem::replace(&mut self.incarnations[row], delta.incarnation);
+        let bit = 1 << (row % BLOCK);
+        let set = |words: &mut Vec<u64>, status: MachineStatus| {
+            if delta.status == status {
+                words[row / BLOCK] |= bit;
+            } else {
+                words[row / BLOCK] &= !bit;
+            }
+        };
+        set(&mut self.schedulable, MachineStatus::Schedulable);
+        set(&mut self.draining, MachineStatus::Draining);
+        let machine = delta.machine.as_deref();
+        if machine.is_none_or(|machine| machine.devices == 0) {
+            self.devices.remove(&delta.slot);
+        }
+        if machine.is_some_and(|machine| !machine.numa.is_empty()) {
+            self.cores.begin(self.sequences.len());
+        } else {
+            self.cores.remove(row);
+        }
+        self.columns.touch(row);
+        before != delta.incarnation
+    }
+
+    /// Applies the free amounts, devices and cores of a delta. Returns the number of machines that have more of one.
+    pub(super) fn apply(&mut self, delta: &Delta) -> u64 {
+        let kinds = self.columns.kinds();
+        let mut freed = self.apply_demand_profiles(delta);
+        for (i, slot) in delta.slots.iter().enumerate() {
+            self.sequences[*slot as usize] = delta.sequences[i];
+            let more = self.columns.set(*slot as usize, &delta.free[i * kinds..][..kinds]);
+            freed += u64::from(more);
+        }
+        for (slot, devices) in &delta.devices {
+            let before = self.devices.insert(*slot, *devices);
+            let more =
+                |before: Devices| devices.left().iter().zip(before.left()).any(|(a, b)| a > b);
+            freed += u64::from(before.is_none_or(more));
+        }
+        for (slot, cores) in &delta.cores {
+            freed += u64::from(self.cores.set(*slot as usize, *cores));
+        }
+        freed
+    }
+
+    /// Applies the sums of a delta's rows; a row without a sum has no demand profiles any more. Returns the number of
+    /// machines with a lower sum.
+    fn apply_demand_profiles(&mut self, delta: &Delta) -> u64 {
+        if self.demand_profiles.is_empty() && delta.demand_profiles.is_empty() {
+            return 0;
+        }
+        let mut before = Vec::new();
+        for slot in &delta.slots {
+            before.extend(self.demand_profiles.remove(*slot).map(|sum| (*slot, sum)));
+        }
+        for (slot, sum) in &delta.demand_profiles {
+            self.demand_profiles.set(*slot, sum.clone());
+        }
+        let none = DemandProfileSum::default();
+        let is_lower = |slot: u32, before: &DemandProfileSum| {
+            let now = self.demand_profiles.get(slot as usize).map_or(&none, |sum| &**sum);
+            now.is_lower_somewhere(before)
+        };
+        before.iter().filter(|(slot, before)| is_lower(*slot, before)).count() as u64
+    }
+}
