@@ -172,8 +172,7 @@ fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<Ta
     }
     for term in &pod.spec.affinity.anti.required {
         if term.selector.is_none() {
-            remarks.insert("a pod anti-affinity without a label selector matches no pod, left out");
-            continue;
+            remarks.insert("a pod anti-affinity without a label selector matches no pod");
         }
         let Near { tasks: from, level } = selected(term, pod, around, remarks);
         rules.push(TaskRule::AntiAffinity { from, level });
@@ -181,13 +180,13 @@ fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<Ta
     rules
 }
 
-/// Preferred affinity and anti-affinity of the pod. Terms without a label selector match no pod.
+/// Preferred affinity and anti-affinity of the pod. A term without a label selector matches no pod, and still is a
+/// preference: a scheduler may count the preferences of running pods only for pods that have one.
 fn wishes(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<TaskRule> {
     let affinity = &pod.spec.affinity;
     let near = affinity.pod.preferred.iter().map(|wish| (&wish.term, wish.weight));
     let far = affinity.anti.preferred.iter().map(|wish| (&wish.term, -wish.weight));
-    let some = near.chain(far).filter(|(term, _)| term.selector.is_some());
-    let rules = some.map(|(term, weight)| TaskRule::Prefer {
+    let rules = near.chain(far).map(|(term, weight)| TaskRule::Prefer {
         near: selected(term, pod, around, remarks),
         weight,
     });
