@@ -95,6 +95,12 @@ pub fn appraise_filter(view: &View, filter: &dyn Filter, group: GroupRef) -> Vec
     sift(view, &[filter], group).0
 }
 
+/// Whether a filter applies to the tasks of a group at all.
+#[must_use]
+pub fn filter_applies(view: &View, filter: &dyn Filter, group: GroupRef) -> bool {
+    filter.applies(&tasks(view, group))
+}
+
 /// Scores of one plugin alone for these rows as the feasible machines. `None` if the plugin does
 /// not apply.
 #[must_use]

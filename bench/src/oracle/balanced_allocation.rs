@@ -29,6 +29,7 @@ pub(super) fn replay(case: &Case<Args>) -> Found {
     let names: Vec<&str> = resources.map(|resource| kind_name(&resource.name)).collect();
     case.replay(|found, world, group| {
         let plugin = BalancedAllocation::new(&names, &world.kinds());
+        case.expect.compare_no_filter(found, world);
         case.expect.compare_scores(found, world, (Scoring::Local(&plugin), group));
         Ok(())
     })

@@ -2,10 +2,11 @@
 
 use super::case::Pod;
 use super::difference::Found;
-use super::expect::{Code, Scores, Status, in_ours, refusal};
+use super::expect::{Code, Scores, Status, in_ours, named_machines, pre_filter_code, refusal};
 use super::world::{Refused, World};
-use omega_cellstate::{BLOCK, Block, GroupRef};
+use omega_cellstate::{BLOCK, Block, GroupRef, View};
 use omega_core::Precedence;
+use omega_schedulers::appraise::Refusal;
 use omega_schedulers::preemption::Expected;
 use omega_schedulers::{Appraisal, Filter, Profile, Reads, Tasks, appraise};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const NEVER_SKIPPED: [&str; 1] = ["image_locality"];
 
 /// A machine's code, and the filter that gave it; `None` is no matter of one filter.
-type Verdict = (Code, Option<String>);
+pub(super) type Verdict = (Code, Option<String>);
 
 /// Omega's decision about a pod.
 pub(super) struct Decision {
@@ -24,6 +25,52 @@ pub(super) struct Decision {
     weighted: BTreeMap<String, Scores>,
     totals: Scores,
     best: BTreeSet<String>,
+    /// The only machines that the pod's own affinity can match, if it names them.
+    named: Option<BTreeSet<String>>,
+}
+
+/// A question to the filters about one machine after another.
+pub(super) struct Asked<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) group: GroupRef,
+    pub(super) precedence: Precedence,
+    /// Pods that are expected on machines.
+    pub(super) expected: &'a [Expected],
+}
+
+impl Asked<'_> {
+    /// The expected pods that may not be displaced.
+    fn beside(&self) -> impl Iterator<Item = &Expected> {
+        self.expected.iter().filter(|other| other.precedence >= self.precedence)
+    }
+
+    /// The first filter that rejects the machine in a row together with the pods expected there.
+    fn refusal_beside(&self, view: &mut View, row: usize) -> Option<Refusal> {
+        let there: Vec<GroupRef> =
+            self.beside().filter(|other| other.row == row).map(|other| other.group).collect();
+        there.iter().for_each(|other| view.assume(row, *other, -1));
+        let refusal = self.refusal_alone(view, row);
+        there.iter().for_each(|other| view.assume(row, *other, 1));
+        refusal
+    }
+
+    fn refusal_alone(&self, view: &View, row: usize) -> Option<Refusal> {
+        let appraisal = appraise(view, self.profile, self.group);
+        appraisal.refused.into_iter().find(|refusal| refusal.row as usize == row)
+    }
+
+    /// The verdict on the machine in a row, which is asked with and without the expected pods.
+    pub(super) fn verdict(&self, view: &mut View, row: usize) -> Verdict {
+        let refused = match self.refusal_beside(view, row) {
+            None => self.refusal_alone(view, row),
+            refused => refused,
+        };
+        refused.map_or((Code::Success, None), |refused| verdict(&refused))
+    }
+}
+
+fn verdict(refused: &Refusal) -> Verdict {
+    (refusal(refused.curable), Some(refused.filter.to_owned()))
 }
 
 impl Decision {
@@ -36,21 +83,11 @@ impl Decision {
     ) -> Decision {
         let profile = Profile::kube(&world.kinds());
         profile.prepare(&mut world.view);
-        let counts = |other: &&Expected| other.precedence >= Precedence(pod.priority);
-        let rows: BTreeSet<usize> = expected.iter().filter(counts).map(|other| other.row).collect();
-        let mut refused = BTreeMap::new();
-        for row in rows {
-            let there: Vec<GroupRef> = expected
-                .iter()
-                .filter(|other| counts(other) && other.row == row)
-                .map(|other| other.group)
-                .collect();
-            there.iter().for_each(|other| world.view.assume(row, *other, -1));
-            let beside = appraise(&world.view, &profile, group);
-            there.iter().for_each(|other| world.view.assume(row, *other, 1));
-            let here = beside.refused.into_iter().find(|refusal| refusal.row as usize == row);
-            refused.extend(here.map(|refusal| (row, refusal)));
-        }
+        let asked =
+            Asked { profile: &profile, group, precedence: Precedence(pod.priority), expected };
+        let rows: BTreeSet<usize> = asked.beside().map(|other| other.row).collect();
+        let first = |row: usize| Some((row, asked.refusal_beside(&mut world.view, row)?));
+        let refused: BTreeMap<usize, Refusal> = rows.into_iter().filter_map(first).collect();
         let taken = Taken(refused.keys().copied().collect());
         let profile = Profile::kube(&world.kinds()).with_filter(taken);
         let mut appraisal = appraise(&world.view, &profile, group);
@@ -59,7 +96,8 @@ impl Decision {
                 *refusal = *first;
             }
         }
-        Decision::of(world, &appraisal)
+        let named = named_machines(world, group);
+        Decision { named, ..Decision::of(world, &appraisal) }
     }
 
     fn of(world: &World, appraisal: &Appraisal) -> Decision {
@@ -68,10 +106,9 @@ impl Decision {
             |values: Vec<i64>| -> Scores { feasible.iter().cloned().zip(values).collect() };
         let mut verdicts: BTreeMap<String, Verdict> =
             feasible.iter().map(|name| (name.clone(), (Code::Success, None))).collect();
-        verdicts.extend(appraisal.refused.iter().map(|refused| {
-            let verdict = (refusal(refused.curable), Some(refused.filter.to_owned()));
-            (world.name(refused.row), verdict)
-        }));
+        verdicts.extend(
+            appraisal.refused.iter().map(|refused| (world.name(refused.row), verdict(refused))),
+        );
         let said = appraisal.scores.iter().filter(|score| score.columns.is_some());
         Decision {
             verdicts,
@@ -80,6 +117,7 @@ impl Decision {
                 .collect(),
             totals: by_name(appraisal.totals.clone()),
             best: appraisal.best.iter().map(|row| world.name(*row)).collect(),
+            named: None,
         }
     }
 
@@ -90,6 +128,10 @@ impl Decision {
         pre_filter: &Status,
         rejected: &BTreeMap<String, Status>,
     ) {
+        let ours = pre_filter_code(&self.named);
+        let plugin = (ours != Code::Success).then(|| "node_affinity".to_owned());
+        let recorded = (pre_filter.code, pre_filter.plugin.as_deref().map(our_name));
+        found.compare("preFilter", &recorded, &(ours, plugin));
         let whole = match pre_filter.code {
             Code::Success | Code::Skip => Code::Success,
             refused => refused,
@@ -135,6 +177,11 @@ impl Decision {
         }
     }
 
+    /// Compares the node on which the pod was placed: of the best, the first by name.
+    pub(super) fn compare_placed(&self, found: &mut Found, placed: Option<&String>) {
+        found.compare("placed", &placed, &self.best.first());
+    }
+
     /// Compares the sums, and the machines with the highest.
     pub(super) fn compare_totals(&self, found: &mut Found, totals: &Scores, best: &[String]) {
         found.compare_each("totalScores", &in_ours(totals), &self.totals);
@@ -167,7 +214,7 @@ pub(super) fn expected(world: &mut World, pods: &[Pod]) -> Result<Vec<Expected>,
 }
 
 /// The name of Omega's equivalent of a Kubernetes plugin.
-fn our_name(plugin: &str) -> String {
+pub(super) fn our_name(plugin: &str) -> String {
     if plugin == "NodeResourcesBalancedAllocation" {
         return "balanced_allocation".to_owned();
     }

@@ -3,10 +3,13 @@
 use super::difference::Found;
 use super::world::World;
 use omega_cellstate::GroupRef;
-use omega_schedulers::appraise::{appraise_filter, appraise_relative, appraise_score};
-use omega_schedulers::{Filter, RelativeScore, SCORE_MAX, Score, ScoreColumns};
+use omega_core::Operator;
+use omega_schedulers::appraise::{
+    appraise_filter, appraise_relative, appraise_score, filter_applies,
+};
+use omega_schedulers::{Filter, Judged, RelativeScore, SCORE_MAX, Score, ScoreColumns};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Omega's score units in one point of Kubernetes' scores, which are 0 to 100.
 pub(super) const POINT: i64 = SCORE_MAX as i64 / 100;
@@ -85,7 +88,7 @@ pub(super) fn refusal(curable: bool) -> Code {
 }
 
 impl Expect {
-    /// Compares a plugin's filter, if it has one.
+    /// Compares a plugin's filter: whether it applies, and the code of each machine.
     pub(super) fn compare_filter(
         &self,
         found: &mut Found,
@@ -93,6 +96,23 @@ impl Expect {
         (filter, group): (&dyn Filter, GroupRef),
     ) {
         filter.keep(&mut world.view);
+        let named = named_machines(world, group);
+        if let Some(status) = &self.pre_filter {
+            let ours = match filter_applies(&world.view, filter, group) {
+                false => Code::Skip,
+                true if filter.judges().includes(Judged::AFFINITY) => pre_filter_code(&named),
+                true => Code::Success,
+            };
+            found.compare("preFilter.code", &status.code, &ours);
+        }
+        if filter.judges().includes(Judged::AFFINITY) {
+            let recorded = self.pre_filter_nodes.as_ref();
+            let recorded = recorded.map(|names| names.iter().cloned().collect());
+            let ours = named.filter(|names| !names.is_empty());
+            found.compare("preFilterNodes", &recorded, &ours);
+        } else {
+            found.compare("preFilterNodes", &self.pre_filter_nodes, &None);
+        }
         let mut ours: BTreeMap<String, Code> =
             world.rows().map(|row| (world.name(row), Code::Success)).collect();
         for refused in appraise_filter(&world.view, filter, group) {
@@ -118,6 +138,27 @@ impl Expect {
             expected.retain(|name, _| named(name));
         }
         found.compare_each("filter", &expected, ours);
+        let feasible = ours.iter().filter(|(_, code)| **code == Code::Success);
+        let feasible: Vec<String> = feasible.map(|(name, _)| name.clone()).collect();
+        found.compare("feasible", &self.feasible, &feasible);
+    }
+
+    /// Compares the results of a plugin that has no filter: it rejects no machine.
+    pub(super) fn compare_no_filter(&self, found: &mut Found, world: &World) {
+        found.compare("preFilter", &self.pre_filter.as_ref().map(|status| status.code), &None);
+        let ours = world.rows().map(|row| (world.name(row), Code::Success)).collect();
+        self.compare_codes(found, &ours);
+    }
+
+    /// Compares the results of a plugin that has no score, or that scores no machine.
+    pub(super) fn compare_no_scores(&self, found: &mut Found) {
+        found.compare("preScore", &self.pre_score.as_ref().map(|status| status.code), &None);
+        self.compare_absent_scores(found);
+    }
+
+    fn compare_absent_scores(&self, found: &mut Found) {
+        found.compare("rawScores", &self.raw_scores, &None);
+        found.compare("scores", &self.scores, &None);
     }
 
     /// Compares a plugin's score on the machines that were feasible in the recording.
@@ -128,7 +169,7 @@ impl Expect {
         (scoring, group): (Scoring<'_>, GroupRef),
     ) {
         if self.feasible.is_empty() {
-            return;
+            return self.compare_no_scores(found);
         }
         let feasible = |row: &u32| self.feasible.contains(&world.name(*row));
         let rows: Vec<u32> = world.rows().filter(feasible).collect();
@@ -152,9 +193,12 @@ impl Expect {
             (None, None) => Some(ScoreColumns { raw: zeros(), scores: zeros() }),
             (columns, _) => columns,
         };
-        let skipped = matches!(self.pre_score, Some(Status { code: Code::Skip, .. }));
-        found.compare("preScore.skipped", &skipped, &columns.is_none());
-        let Some(columns) = columns.filter(|_| !skipped) else { return };
+        let code = self.pre_score.as_ref().map_or(Code::Success, |status| status.code);
+        let ours = if columns.is_none() { Code::Skip } else { Code::Success };
+        found.compare("preScore.code", &code, &ours);
+        let Some(columns) = columns.filter(|_| code == Code::Success) else {
+            return self.compare_absent_scores(found);
+        };
         let named = |values: &[i64]| -> Scores {
             rows.iter().map(|row| world.name(*row)).zip(values.iter().copied()).collect()
         };
@@ -163,6 +207,32 @@ impl Expect {
         found.compare_each("rawScores", raw, &named(&columns.raw));
         let scores = self.scores.as_ref().unwrap_or(&none);
         found.compare_each("scores", &in_ours(scores), &named(&columns.scores));
+    }
+}
+
+/// The only machines that a group's required affinity can match, if each of its alternatives names
+/// some. (Kubernetes' pre-filter of NodeAffinity offers only these to the filters.)
+pub(super) fn named_machines(world: &World, group: GroupRef) -> Option<BTreeSet<String>> {
+    let (job, index) = world.view.job(group);
+    let required = job.groups[index].rules.affinity.required.as_ref()?;
+    if required.is_empty() {
+        return None;
+    }
+    let mut named = BTreeSet::new();
+    for alternative in required {
+        let lists = alternative.names.iter().filter(|names| names.operator == Operator::In);
+        let sets = lists.map(|names| names.values.iter().map(|name| name.to_string()).collect());
+        let both = |one: BTreeSet<String>, other: BTreeSet<String>| &one & &other;
+        named.extend(sets.reduce(both)?);
+    }
+    Some(named)
+}
+
+/// The code of the pre-filter for these named machines.
+pub(super) fn pre_filter_code(named: &Option<BTreeSet<String>>) -> Code {
+    match named {
+        Some(names) if names.is_empty() => Code::UnschedulableAndUnresolvable,
+        _ => Code::Success,
     }
 }
 

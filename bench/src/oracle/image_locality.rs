@@ -8,6 +8,7 @@ use omega_schedulers::plugins::ImageLocality;
 /// Compares the score.
 pub(super) fn replay(case: &Case) -> Found {
     case.replay(|found, world, group| {
+        case.expect.compare_no_filter(found, world);
         case.expect.compare_scores(found, world, (Scoring::Local(&ImageLocality), group));
         Ok(())
     })

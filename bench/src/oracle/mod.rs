@@ -8,13 +8,15 @@
 //!
 //! A line is a case: a world, a pod, and the answer of kube-scheduler v1.36.2. The world goes
 //! through the same adapter as a real cluster's objects, so that a replay tests what a user gets.
-//! This code contains no scheduling rule. Reasons are not compared, because their wording differs.
+//! This code contains no scheduling rule. Every recorded value is compared but the reasons, whose
+//! wording differs.
 //!
 //! The id of a case names its suite, because files may be renamed or split, and several suites have
 //! the same form. The suite of a case without an id is found by its fields, or else by the name of
 //! the file.
 
 mod balanced_allocation;
+mod canonical;
 mod case;
 mod cordon;
 mod decision;

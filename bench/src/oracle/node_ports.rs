@@ -8,6 +8,7 @@ use omega_schedulers::plugins::NodePorts;
 pub(super) fn replay(case: &Case) -> Found {
     case.replay(|found, world, group| {
         case.expect.compare_filter(found, world, (&NodePorts, group));
+        case.expect.compare_no_scores(found);
         Ok(())
     })
 }

@@ -2,11 +2,12 @@
 
 use super::case::{Labels, Node, Pod};
 use super::cordon::without_taints;
-use super::decision::{Decision, expected};
+use super::decision::{Asked, Decision, Verdict, expected, our_name};
 use super::difference::Found;
-use super::expect::Status;
+use super::expect::{Code, Status};
 use super::world::{Refused, Setting, World};
-use omega_cellstate::TaskSet;
+use omega_cellstate::{PlacedTask, TaskSet, View};
+use omega_core::Precedence;
 use omega_schedulers::Profile;
 use omega_schedulers::preemption::{Budget, Candidate, Preemptor, harm};
 use omega_workload::kube::api::{LabelSelector, or_default};
@@ -49,7 +50,7 @@ struct Expect {
     /// Whether the pod's own policy lets it displace others.
     eligible_to_preempt: bool,
     candidates: BTreeMap<String, Victims>,
-    /// Nodes that were tried without success; reasons are not compared.
+    /// Nodes that were tried without success: the verdict after the eviction of all lower pods.
     #[serde(default)]
     non_candidates: BTreeMap<String, Status>,
     chosen_any_of: BTreeSet<String>,
@@ -109,15 +110,37 @@ fn compare(case: &Case, found: &mut Found) -> Result<(), Refused> {
     let try_one = |row: &u32| preemptor.candidate(&mut world.view, *row as usize);
     let candidates: Vec<Candidate> = tried.iter().filter_map(try_one).collect();
     compare_candidates(expect, found, &world, &candidates);
-    let unschedulable =
-        tried.iter().filter(|row| !candidates.iter().any(|c| c.row == **row as usize));
-    let unschedulable: BTreeSet<String> = unschedulable.map(|row| world.name(*row)).collect();
-    found.compare(
-        "nonCandidates",
-        &expect.non_candidates.keys().cloned().collect(),
-        &unschedulable,
-    );
+    let asked = Asked {
+        profile: &profile,
+        group,
+        precedence: Precedence(case.pod.priority),
+        expected: &nominated,
+    };
+    let in_vain = tried.iter().filter(|row| !candidates.iter().any(|c| c.row == **row as usize));
+    let in_vain =
+        in_vain.map(|row| (world.name(*row), without_lower(&mut world.view, &asked, *row)));
+    let in_vain: BTreeMap<String, Verdict> = in_vain.collect();
+    let recorded = expect.non_candidates.iter().map(|(name, status)| {
+        (name.clone(), (status.code, status.plugin.as_deref().map(our_name)))
+    });
+    found.compare_each("nonCandidates", &recorded.collect(), &in_vain);
     Ok(())
+}
+
+/// The verdict on a machine without all tasks of lower precedence. Kubernetes calls a machine that
+/// has none of these unresolvable.
+fn without_lower(view: &mut View, asked: &Asked<'_>, row: u32) -> Verdict {
+    let row = row as usize;
+    let bound = view.displaces_below(asked.precedence);
+    let lower = view.tasks_on(row).iter().filter(|task| task.precedence < bound);
+    let lower: Vec<PlacedTask> = lower.copied().collect();
+    if lower.is_empty() {
+        return (Code::UnschedulableAndUnresolvable, None);
+    }
+    lower.iter().for_each(|task| view.lift(row, *task));
+    let verdict = asked.verdict(view, row);
+    lower.iter().for_each(|task| view.put_back(row, *task));
+    verdict
 }
 
 /// Compares the victims on each node, and the nodes where they hurt least.

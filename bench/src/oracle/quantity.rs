@@ -1,5 +1,6 @@
-//! Suite `quantity`: values of texts such as `1.5Gi`.
+//! Suite `quantity`: values and canonical forms of texts such as `1.5Gi`.
 
+use super::canonical::canonical;
 use super::difference::Found;
 use omega_workload::kube::quantity::Quantity;
 use serde::Deserialize;
@@ -15,9 +16,8 @@ pub(super) struct Case {
     /// Value in thousandths, rounded up.
     #[serde(rename = "milliValue")]
     milli_value: Option<i64>,
-    /// Canonical form in Kubernetes; we never write quantities.
-    #[serde(rename = "canonical")]
-    _canonical: Option<String>,
+    /// Canonical form in Kubernetes.
+    canonical: Option<String>,
 }
 
 /// Compares the parsed value.
@@ -28,6 +28,9 @@ pub(super) fn replay(case: &Case) -> Found {
     if let (Ok(quantity), false) = (quantity, case.error) {
         compare(&mut found, "value", case.value, quantity.value());
         compare(&mut found, "milliValue", case.milli_value, quantity.milli_value());
+        if case.canonical.is_some() {
+            found.compare("canonical", &case.canonical, &canonical(&case.r#in).ok());
+        }
     }
     found
 }

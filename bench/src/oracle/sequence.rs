@@ -60,7 +60,7 @@ fn steps(case: &Case, found: &mut Found) -> Result<(), Refused> {
         let ours = Decision::about(&mut world, (&step.pod, group), &nominated);
         ours.compare_verdicts(&mut here, &step.pre_filter, &step.rejected);
         ours.compare_totals(&mut here, &step.total_scores, &step.best);
-        here.compare("placed", &step.placed.is_some(), &!ours.feasible().is_empty());
+        ours.compare_placed(&mut here, step.placed.as_ref());
         found.append(here.within(&format!("steps[{i}]")));
         if let Some(node) = &step.placed {
             world.place(&step.pod, node)?;

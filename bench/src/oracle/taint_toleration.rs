@@ -22,6 +22,8 @@ pub(super) fn replay(case: &Case<NoArgs, Expects>) -> Found {
         let Expects { node_unschedulable, node_name, .. } = &case.expect;
         node_name.compare_filter(found, world, (&NodeName, group));
         node_unschedulable.compare_filter(found, world, (&NodeUnschedulable::default(), group));
+        node_name.compare_no_scores(found);
+        node_unschedulable.compare_no_scores(found);
         Ok(())
     });
     // In the cell a cordon is a taint, as with the controller of a real cluster. Recordings have no

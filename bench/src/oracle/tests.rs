@@ -1,28 +1,122 @@
 //! Replays the cases of the data folder, and checks the errors of invalid files.
 
 use super::{FileReport, replay};
+use omega_workload::kube::quantity::Quantity;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Replays every recording of the data folder; passes with a message if there is none.
 #[test]
 fn recorded_answers_are_ours() {
-    let data = std::env::var_os("OMEGA_DATA").map(PathBuf::from).unwrap_or_else(|| {
-        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"))
-    });
-    let folder = data.join("kube-oracle");
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        println!("skipped: {} not found", folder.display());
-        return;
-    };
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    files.retain(|file| file.to_string_lossy().ends_with(".jsonl.gz"));
-    files.sort();
+    let Some(files) = recordings() else { return };
     for file in files {
         let report = replay(&file, 3).unwrap();
         let FileReport { cases, equal, first } = &report;
         assert_eq!(first, &[], "{}: {equal} of {cases} equal", file.display());
         println!("{}: {cases} cases", file.display());
     }
+}
+
+/// Values of the recording, one after the other, replaced by wrong ones: each must be noticed.
+#[test]
+fn a_changed_value_of_a_recording_is_a_difference() {
+    for line in include_str!("cases.jsonl").lines() {
+        check_changes("cases.jsonl", line);
+    }
+    for text in ["1Gi", "0.1", "5e3", "4.180773M"] {
+        let milli = Quantity::parse(text).unwrap().milli_value();
+        let whole = Quantity::parse(text).unwrap().value();
+        let canonical = super::canonical::canonical(text).unwrap();
+        let case = json!({"in": text, "value": whole, "milliValue": milli, "canonical": canonical});
+        check_changes("quantity.jsonl", &case.to_string());
+    }
+    let Some(files) = recordings() else { return };
+    for file in files {
+        let lines = omega_workload::kube::input::read_text(&file).unwrap_or_default();
+        let name = file.file_name().unwrap().to_string_lossy();
+        // Of the large worlds one line is enough for a minute of replays.
+        let lines = lines.lines().filter(|line| line.len() < 40_000).step_by(150).take(3);
+        lines.for_each(|line| check_changes(&name, line));
+    }
+}
+
+/// Replays a case once for each value of its recording that is replaced.
+#[track_caller]
+fn check_changes(name: &str, line: &str) {
+    let case: Value = serde_json::from_str(line).unwrap();
+    assert_eq!(read(name, line).unwrap().first, [], "unchanged: {line}");
+    for place in places(&case) {
+        let mut changed = case.clone();
+        let value = changed.pointer_mut(&place).unwrap();
+        if !spoil(value) {
+            continue;
+        }
+        // An unreadable case, such as one with an unknown code, is noticed as well.
+        if let Ok(report) = read(name, changed.to_string()) {
+            assert_eq!(report.equal, 0, "{name}: {place} as {changed:#}");
+        }
+    }
+}
+
+/// Paths of the recorded values of a case, except reasons, whose wording is not compared.
+fn places(case: &Value) -> Vec<String> {
+    let recorded = ["expect", "value", "milliValue", "canonical", "error", "matches", "steps"];
+    let fields = case.as_object().unwrap().iter();
+    let roots = fields.filter(|(key, _)| recorded.contains(&key.as_str()));
+    let mut open: Vec<(String, &Value)> =
+        roots.map(|(key, value)| (format!("/{key}"), value)).collect();
+    let mut places = Vec::new();
+    while let Some((path, value)) = open.pop() {
+        let inner = |key: &str| format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
+        match value {
+            Value::Object(fields) => {
+                let compared = |key: &str| key != "reasons" && key != "pod";
+                let fields = fields.iter().filter(|(key, _)| compared(key));
+                open.extend(fields.map(|(key, value)| (inner(key), value)));
+            }
+            Value::Array(items) if items.iter().any(Value::is_object) => {
+                open.extend(items.iter().enumerate().map(|(i, v)| (inner(&i.to_string()), v)));
+            }
+            _ => places.push(path),
+        }
+    }
+    places
+}
+
+/// Replaces a value by a wrong one of its type. Returns whether it could.
+fn spoil(value: &mut Value) -> bool {
+    match value {
+        Value::Bool(value) => *value = !*value,
+        Value::Number(number) => *value = (number.as_i64().unwrap() + 1).into(),
+        Value::String(text) => {
+            *text = match text.as_str() {
+                "Unschedulable" => "UnschedulableAndUnresolvable".to_owned(),
+                "UnschedulableAndUnresolvable" => "Unschedulable".to_owned(),
+                "Success" => "Skip".to_owned(),
+                "Skip" => "Success".to_owned(),
+                other => format!("{other}x"),
+            };
+        }
+        Value::Array(items) => return items.pop().is_some(),
+        Value::Null | Value::Object(_) => return false,
+    }
+    true
+}
+
+/// The recordings of the data folder, if there is one.
+fn recordings() -> Option<Vec<PathBuf>> {
+    let data = std::env::var_os("OMEGA_DATA").map(PathBuf::from).unwrap_or_else(|| {
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"))
+    });
+    let folder = data.join("kube-oracle");
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        println!("skipped: {} not found", folder.display());
+        return None;
+    };
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.to_string_lossy().ends_with(".jsonl.gz"));
+    files.sort();
+    Some(files)
 }
 
 /// The smallest worlds in which a result once differed.

@@ -30,17 +30,35 @@ pub enum QuantityError {
 }
 
 /// The factor of a suffix.
-#[derive(Clone, Copy)]
-enum Factor {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Factor {
     /// 10 to this power.
     Ten(i64),
     /// 2 to this power.
     Two(u32),
 }
 
-impl Quantity {
-    /// Parses a quantity like Kubernetes, including `Ki` as 0 KiB.
-    pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
+/// The parts of a quantity's text: `-1.5Gi` is negative, with the whole part `1`, the fraction `5`, and a factor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text<'a> {
+    /// Whether a minus is in front.
+    pub negative: bool,
+    /// Digits before the point.
+    pub whole: &'a str,
+    /// Digits after the point.
+    pub fraction: &'a str,
+    /// The suffix as written.
+    pub suffix: &'a str,
+    /// The factor that the suffix stands for.
+    pub factor: Factor,
+}
+
+impl Text<'_> {
+    /// Splits the text of a quantity like Kubernetes; `Ki` has no digits.
+    ///
+    /// # Errors
+    /// If it is empty or its suffix is unknown.
+    pub fn parse(text: &str) -> Result<Text<'_>, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Empty);
         }
@@ -55,8 +73,24 @@ impl Quantity {
             None => ("", rest),
         };
         let factor = factor(suffix).ok_or(QuantityError::Format)?;
+        Ok(Text { negative, whole, fraction, suffix, factor })
+    }
+}
+
+impl Quantity {
+    /// Parses a quantity like Kubernetes, including `Ki` as 0 KiB.
+    ///
+    /// # Errors
+    /// If it is empty or its suffix is unknown.
+    pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
+        let Text { negative, whole, fraction, factor, .. } = Text::parse(text)?;
         let nanos = nanos(whole, fraction, factor);
         Ok(Quantity(if negative { -nanos } else { nanos }))
+    }
+
+    /// The amount in billionths.
+    pub const fn nanos(self) -> i128 {
+        self.0
     }
 
     /// A quantity of whole units.
