@@ -123,8 +123,8 @@ pub(crate) fn index(number: u64) -> usize {
     (number % ANSWERS_PER_SCHEDULER as u64) as usize
 }
 
-/// The digest of a transaction, by which two of one id are told apart. It depends on nothing else, so it is computed
-/// before the lock of a cell is taken.
+/// The digest of a transaction, which distinguishes two with the same id. It depends on nothing else, so it is computed
+/// before the cell is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digest(u64);
 

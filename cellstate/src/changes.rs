@@ -127,7 +127,7 @@ impl<T> ChangeLog<T> {
 
     /// The rows that changed after a version, oldest first. A row may be there more than once.
     ///
-    /// Nothing comes for a version whose successors are forgotten: ask `counts_since` first.
+    /// Nothing for a version whose successors were dropped: call `counts_since` first.
     pub(crate) fn rows_since(&self, version: Version) -> impl Iterator<Item = u32> {
         let start = self.start_after(version).unwrap_or_else(|| self.end());
         self.rows.from(start.rows).copied()

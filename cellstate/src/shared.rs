@@ -4,8 +4,8 @@
 //! and a sync for a few nanoseconds per changed machine. Decisions, which take most of a
 //! scheduler's time, use a private view and no lock.
 //!
-//! A waiting thread spins before it sleeps, for longer than in `parking_lot`, because the lock is
-//! held for less time than a sleep and a wake take. ARCHITECTURE.md has the figures.
+//! A waiting thread spins before it sleeps, for longer than in `parking_lot`, because the lock is held for less time
+//! than a sleep and a wake take.
 
 use crate::answers::Digest;
 use crate::cell::Cell;

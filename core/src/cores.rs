@@ -55,7 +55,7 @@ impl CoreRequest {
     }
 }
 
-/// Number of cores of each NUMA node of a machine, by node.
+/// Nodes after the last one with a core are ignored.
 ///
 /// Nodes behind the last one with a core do not count: with and without them it is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -131,8 +131,7 @@ impl NodeCores {
     }
 }
 
-/// A core is 1 in the kind `cpu`: on most machines a hardware thread. Exclusive cores are also
-/// claimed as `cpu`, so that shared tasks never get them.
+/// Thousandths of `cpu` that a number of cores takes.
 fn cpu_milli(cores: u32) -> u64 {
     u64::from(cores) * 1000
 }

@@ -368,9 +368,8 @@ pub struct Near {
 }
 
 /// An even spread over domains. (Kubernetes' topology spread constraint.)
-///
-/// Only machines count that have a place at the level of every spread of the group that is as
-/// hard as this one, and that the next fields let count: domains are those of such machines, and
+/// A machine counts only if it has a domain at the level of every spread of the group that is as hard as this one, and
+/// if the fields below do not exclude it. Domains and tasks of other machines are ignored.
 /// tasks elsewhere are not seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Spread {
@@ -459,7 +458,7 @@ impl Port {
     }
 }
 
-/// Where a task is in its life.
+/// State of a task.
 ///
 /// ```text
 ///            commit          started          finished, failed

@@ -45,10 +45,10 @@ pub const RULES_PER_GROUP_MAX: usize = 64;
 /// Largest weight of a preference about tasks, positive or negative.
 pub const WEIGHT_MAX: u32 = 100;
 
-/// The weight of a tenant: a thousand to one is the widest that operators give.
+/// Largest weight of a tenant: operators use ratios up to a thousand to one.
 pub const TENANT_WEIGHT_MAX: u32 = 1000;
 
-/// Tenants one below the other: more than companies have levels, and few enough to walk for each claim.
+/// Depth of the tenant tree: more levels than companies have, and few enough to walk for each claim.
 pub const TENANT_DEPTH_MAX: usize = 8;
 
 /// Schedulers that may ever register in a cell.
@@ -84,10 +84,10 @@ pub const CHANGES_MAX: usize = 1 << 18;
 /// Bands of precedence: Borg has four.
 pub const BANDS_MAX: usize = 16;
 
-/// Evictions that a cap may allow: more in one span are no bound worth keeping.
+/// Largest count of an eviction limit: a larger one is no useful limit.
 pub const EVICTION_CAP_MAX: u32 = 1 << 20;
 
-/// The span of a cap of evictions: a day.
+/// Longest time span of an eviction limit: a day.
 pub const EVICTION_SPAN_MS_MAX: u32 = 86_400_000;
 
 /// Longest grace period: the next task on the machine waits as long.

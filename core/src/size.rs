@@ -1,9 +1,8 @@
 //! The size of a value: an upper bound of the bytes that it has as a message of the API.
 //!
-//! The bound is counted by a serializer that writes nothing, so that a field that is added to a type is counted
-//! without another line here. Each part costs at least as much as protobuf needs for it: two bytes for the number of
-//! a field, the varint of a number, and for whatever nests the length of it, twice, because a message may have one
-//! level more than the type.
+//! A serializer that writes nothing counts the bound, so a new field is counted without another line here. Each part
+//! counts at least as much as protobuf needs for it: two bytes for a field's number, the varint of a number, and for
+//! nested values their length. That is counted twice, because a message may have one level more than the type.
 
 use serde::ser::{
     self, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
@@ -67,7 +66,7 @@ impl Counter {
         self.add(FIELD + bits.div_ceil(7))
     }
 
-    /// A number with a sign, in the longer one of the two ways that protobuf has.
+    /// A signed number, in the longer of protobuf's two encodings.
     fn signed(&mut self, value: i64) -> Counted {
         match u64::try_from(value) {
             Ok(value) => self.number(value.saturating_mul(2)),
@@ -113,7 +112,7 @@ impl ser::Serializer for &mut Counter {
     fn serialize_u16(self, value: u16) -> Counted {
         self.number(value.into())
     }
-    /// Counts the most that any has: a group that is resized does not change the size of its job.
+    /// Counts the maximum of any 32-bit number, so that resizing a group does not change the size of its job.
     fn serialize_u32(self, _: u32) -> Counted {
         self.add(FIELD + 5)
     }

@@ -174,7 +174,7 @@ pub enum Reason {
     /// tenant has not borrowed from the guarantee of the claim's tenant (see
     /// [`TenantConfig`](crate::TenantConfig)).
     PrecedenceTooLow,
-    /// No claim took the machine of the task to evict.
+    /// No claim of the transaction was accepted on the machine of the task to evict.
     EvictionUnused,
     /// Fewer tasks of the job would run than its gang needs.
     GangIncomplete,

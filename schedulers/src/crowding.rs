@@ -1,4 +1,4 @@
-//! Conflicts as a signal: schedulers that meet often choose more widely.
+//! Conflict backoff: a scheduler with many conflicts chooses among more machines.
 
 use omega_core::Reason;
 

@@ -11,7 +11,7 @@ use omega_cellstate::{Cell, View};
 use omega_core::limits::TENANT_WEIGHT_MAX;
 use omega_core::{KindId, Machine};
 
-/// Number of parts the whole of a kind has.
+/// Base-2 logarithm of the number of parts of a kind's total.
 const PARTS_LOG2: u32 = 40;
 
 /// Weight of a share. The default is 1; 3 is entitled to three times as much.
@@ -57,8 +57,8 @@ impl Share {
     }
 }
 
-/// Sums of amounts of every kind. Machines and claims of a large cell exceed no 64 bits in sum unless
-/// their amounts are absurd, and then the sum stays at its largest value.
+/// Sums of amounts of every kind. A sum that would exceed 64 bits, which only absurd amounts reach, stays at the
+/// maximum.
 pub type Sums = Vec<u64>;
 
 /// Adds to sums, or subtracts with `sign` -1.

@@ -13,7 +13,7 @@ use std::ops::{BitOr, BitOrAssign};
 pub struct Events(u32);
 
 impl Events {
-    /// None: nothing but the long look of [`Patience`](crate::queue::Patience) helps.
+    /// No event: the job is retried only after the long delay of [`Patience`](crate::queue::Patience).
     pub const NONE: Events = Events(0);
     /// A machine was added.
     pub const MACHINE_ADDED: Events = Events(1);

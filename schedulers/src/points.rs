@@ -1,4 +1,4 @@
-//! The points around a decision where plugins have a say.
+//! Extension points: the plugins before and after a decision.
 //!
 //! ```text
 //!   Admit ─▶ Order ─▶ filters, scores ─▶ Reserve ─▶ Permit ─▶ PreBind ─▶ commit ─▶ PostBind
@@ -8,14 +8,13 @@
 //!                                                          waits: Waiting
 //! ```
 //!
-//! These are the points that authors of kube-scheduler plugins know, by the names used here: Admit
-//! is PreEnqueue, Order is QueueSort; Bind is the commit. A plugin implements those that it needs,
-//! and keeps its state in itself: it is called by one scheduler, on one thread, and may change. It
-//! answers from what it is given and its own state, so that two runs with one seed are one run, and
-//! must be quick: the scheduler waits for it.
+//! The points have the meaning of kube-scheduler's: Admit is PreEnqueue, Order is QueueSort; Bind is the commit. A
+//! plugin implements the points that it needs, and may have state of its own, because one scheduler calls it, on one
+//! thread. Its answer may depend only on its arguments and its state, so that two runs with one seed are equal. It must
+//! be quick, because the scheduler waits for it.
 //!
-//! What was claimed is off the scheduler's view from the decision until the answer, whatever these
-//! plugins say in between. Other schedulers see nothing of it before the commit.
+//! Claims are subtracted from the scheduler's view from the decision until the result, whatever the plugins answer.
+//! Other schedulers see them only after the commit.
 
 use crate::disruption::DisruptionBudget;
 use crate::events::Events;

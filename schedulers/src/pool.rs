@@ -93,7 +93,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         }
     }
 
-    /// Number of workers that have not ended yet: less than there were when the cell refused some.
+    /// Number of workers that have not ended. A worker ends early if the cell rejects it.
     #[must_use]
     pub fn running(&self) -> usize {
         self.workers.iter().filter(|worker| !worker.is_finished()).count()

@@ -364,7 +364,7 @@ impl Shares {
         }
     }
 
-    /// Resources that a node's parent has of it while it waits.
+    /// The parent of a node, and the node's entry in the parent's `waiting`.
     fn entry(&self, node: NodeId) -> (NodeId, (Share, Text, NodeId)) {
         let Node { parent, share, name, .. } = &self.nodes[node];
         (*parent, (*share, name.clone(), node))

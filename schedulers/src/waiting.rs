@@ -149,7 +149,7 @@ impl Waiting {
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
-        // Every change is done in one go, so what a panicking thread leaves is whole.
+        // Each change is a single operation, so a thread that panicked has left a complete state.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -39,7 +39,7 @@ use scratch::Had;
 const ROUNDS_MAX: usize = 4;
 
 impl Cell {
-    /// Judges a transaction and takes what holds.
+    /// Checks a transaction, and applies the items that pass.
     ///
     /// # Errors
     /// If the transaction makes no sense; conflicts are no errors.
@@ -246,7 +246,7 @@ impl Cell {
         let owner = job.owner;
         let parts = Parts { job, machines, tenants, policies, facts, now_ms: *now_ms };
         Cell::place(parts, claim.task, claim.machine, grant);
-        // It is written where it stays: it is smaller than the place that any step may need.
+        // Pushed here, where the step is made: returned as a value, it would be copied at the size of the largest step.
         scratch.steps.push(Step::Placed { task: claim.task, slot: claim.machine.slot, owner });
         Ok(())
     }

@@ -106,7 +106,7 @@ fn allowed(profile: &Profile, tasks: &Tasks<'_>, block: usize) -> u64 {
         }
         let judges = filter.judges();
         if judges.overlaps(Judged::RESERVATIONS) && !judges.overlaps(Judged::ROOM) {
-            // It is asked about the time of the plan.
+            // Reservations are checked for the time of the plan instead.
             return among;
         }
         let allowed = filter.filter(tasks, block, among);
@@ -256,7 +256,7 @@ impl<'a> Search<'a> {
 
     /// Free resources of a machine at a time.
     fn room(&self, place: &Place, at_ms: u64, parts: &[Part]) -> SmallVec<[u32; 2]> {
-        // Where nothing is kept for anybody there will only be more.
+        // Without plans on the machine, its room never shrinks.
         let until_ms = match self.holds.contains_key(&place.row) {
             true => at_ms.saturating_add(self.lack.run_ms),
             false => at_ms.saturating_add(1),

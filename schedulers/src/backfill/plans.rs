@@ -83,7 +83,7 @@ fn stamps<'a>(plan: &'a Plan, view: &'a View) -> impl Iterator<Item = u64> {
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
     order: Option<Arc<dyn Order>>,
-    /// Time after a search for a job's plan the next one may be, in milliseconds of the cell's time.
+    /// Least time between two searches for a job's plan, in milliseconds of the cell's time.
     interval_ms: u64,
     /// Latest start of a plan, from now.
     window_ms: u64,
@@ -132,7 +132,7 @@ impl Plans {
         Some(Place::new(self.order.as_ref()?, job, id))
     }
 
-    /// Notes that tasks of the job that is decided on have claims now.
+    /// Records that tasks of the job whose turn it is have claims.
     pub(crate) fn note_claims(&mut self) {
         self.passed |= self.turn.is_some_and(|(_, before)| before < self.planned.len());
     }

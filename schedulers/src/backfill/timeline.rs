@@ -8,7 +8,8 @@
 //!        now                    ▶ ms
 //! ```
 //!
-//! It has no future arrivals except plans: whether a task may be placed there is what plans decide.
+//! Plans are the only future arrivals in it: whether another task may be placed there is decided by comparison with
+//! them.
 
 use omega_cellstate::{Departure, Devices, View};
 use omega_core::{DeviceRequest, DeviceSet, KindId};

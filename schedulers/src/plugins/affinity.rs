@@ -1,4 +1,4 @@
-//! Which machines a task must have, and which it would rather have.
+//! Required and preferred machines of a task.
 
 use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block};

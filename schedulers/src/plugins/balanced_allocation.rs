@@ -1,4 +1,4 @@
-//! Whether the kinds of a machine are equally used. (Kubernetes' NodeResourcesBalancedAllocation.)
+//! Balance between the used shares of a machine's kinds. (Kubernetes' NodeResourcesBalancedAllocation.)
 
 use super::normalize::POINT;
 use super::usage::{Amount, Resource, Usage, double};

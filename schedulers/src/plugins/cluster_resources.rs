@@ -36,7 +36,7 @@ impl Filter for CellWide {
         0
     }
 
-    /// No machine is the place to make room on.
+    /// Evictions on one machine are not tried for a cluster resource.
     fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
         0
     }

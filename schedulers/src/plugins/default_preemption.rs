@@ -33,7 +33,7 @@ impl Default for CandidateMachines {
 }
 
 impl CandidateMachines {
-    /// Returns on how many of so many machines it is tried.
+    /// The number of machines to try, of `machines` where evictions could help.
     #[must_use]
     pub fn among(self, machines: usize) -> usize {
         let share = machines.saturating_mul(self.percentage as usize) / 100;

@@ -22,7 +22,7 @@ pub struct DeviceShape {
     pub weight: u32,
 }
 
-/// Score: tasks go where the devices that the next task is expected not to be able to use grow least.
+/// Score: prefers machines where the task reduces the expected fragment most, or raises it least.
 #[derive(Clone, Debug)]
 pub struct DeviceFragments(Vec<DeviceShape>);
 

@@ -1,4 +1,4 @@
-//! Near some tasks, far from others. (Kubernetes' InterPodAffinity.)
+//! Placement near some tasks and far from others. (Kubernetes' InterPodAffinity.)
 
 use super::normalize::POINT;
 use crate::plugin::{Filter, Judged, Reads, Tasks};

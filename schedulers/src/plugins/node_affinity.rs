@@ -1,4 +1,4 @@
-//! Which machines a task must have, and which it would rather have. (Kubernetes' NodeAffinity.)
+//! Required and preferred machines of a task. (Kubernetes' NodeAffinity.)
 
 use super::affinity::MachineAffinity;
 use super::normalize::more_is_better;

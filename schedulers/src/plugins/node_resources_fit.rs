@@ -1,4 +1,4 @@
-//! Whether a task fits, and how full the machine would be. (Kubernetes' NodeResourcesFit.)
+//! Room for a task, and the used share of a machine. (Kubernetes' NodeResourcesFit.)
 //!
 //! Unlike the scores in `resources.rs`, which work in fractions, this one computes the same
 //! integers as Kubernetes.

@@ -23,7 +23,7 @@ pub(super) fn less_is_better(raw: &[i64], scores: &mut [i32]) {
     }
 }
 
-/// The part that a value is of the most.
+/// The score of a value, in proportion to the largest.
 fn points_of(raw: i64, most: i64) -> i32 {
     if most == 0 { 0 } else { hundredths(raw, most) as i32 * POINT }
 }

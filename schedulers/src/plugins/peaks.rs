@@ -1,4 +1,4 @@
-//! Hours in which batch steps back: see [`PeakCalendar`](omega_core::PeakCalendar).
+//! Peak hours, in which batch tasks are limited: see [`PeakCalendar`](omega_core::PeakCalendar).
 
 use crate::events::Events;
 use crate::plugin::{Filter, Judged, Reads, Tasks};

@@ -117,8 +117,8 @@ impl Spread<'_> {
     }
 }
 
-/// Missing part to the most, of a hundred; everything where there is nothing at all. In doubles,
-/// as Kubernetes did it.
+/// The difference of a count from the largest, in percent of the largest; 100 if that is 0. In doubles, as Kubernetes
+/// computed it.
 fn share_missing(count: i64, most: i64) -> f64 {
     if most == 0 { 100.0 } else { 100.0 * ((most - count) as f64 / most as f64) }
 }

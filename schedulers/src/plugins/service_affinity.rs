@@ -22,15 +22,15 @@ pub struct ServiceAffinity {
 }
 
 impl ServiceAffinity {
-    /// A filter: all tasks of a job have the same values of the labels with these keys. Where the
-    /// first of them runs decides; a label without a value there decides nothing.
+    /// A filter: all tasks of a job have the same values of the labels with these keys. The machine of the first task
+    /// determines the values; a label that this machine lacks is ignored.
     #[must_use]
     pub fn same(labels: Vec<Text>) -> ServiceAffinity {
         ServiceAffinity { labels, spread_by: Vec::new() }
     }
 
-    /// A score: the tasks of a job are spread over the values of the labels with these keys, each
-    /// of which counts as much as another.
+    /// A score: the tasks of a job are spread over the values of the labels with these keys, with equal weight for each
+    /// label.
     #[must_use]
     pub fn spreading(spread_by: Vec<Text>) -> ServiceAffinity {
         ServiceAffinity { labels: Vec::new(), spread_by }
@@ -42,7 +42,7 @@ impl ServiceAffinity {
     }
 }
 
-/// Whether the tasks' own requirement leaves a label one value: then that is the one.
+/// Whether the group's own required affinity allows only one value of a label: then other tasks do not determine it.
 fn fixes(group: &TaskGroup, key: &str) -> bool {
     let Some(required) = &group.rules.affinity.required else { return false };
     let one = |values: &[Text]| match values {

@@ -165,8 +165,7 @@ pub(crate) struct Outgoing {
     /// Bytes read from the body and not yet given to the transport.
     rest: Bytes,
     held: Held,
-    /// The reader for whose memory a stream waits before it makes more; `None` for a reply that
-    /// exists already.
+    /// The account in which a stream needs room before it makes its next message; `None` for a complete reply.
     waits: Option<Holder>,
     _place: Option<Place>,
 }

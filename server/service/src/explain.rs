@@ -1,6 +1,6 @@
 //! Explanations of pending jobs, outside of the commit path.
 //!
-//! An explanation needs a scheduler, which the services do not know. So the program that starts a server passes an
+//! An explanation needs a scheduler, and this crate contains none. So the program that starts a server passes an
 //! [`Explainer`]; without one, the call is rejected. An explanation reads the cell through deltas, like a scheduler, on
 //! its own thread, and only a few run at a time. It costs a full delta and processor time.
 

@@ -1,8 +1,7 @@
 //! The cell behind a server: in memory, or one of its replicas.
 //!
-//! The services call it and await; the cell and its replicas know no async runtime. A replica
-//! replies by a callback that wakes the awaiting task, and a thread publishes the applied version
-//! for the streams of deltas.
+//! The services call it and await; the cell and its replicas use no async runtime. A replica replies by a callback that
+//! wakes the awaiting task, and a thread publishes the applied version for the streams of deltas.
 
 use crate::leases::Leases;
 use crate::metrics::Metrics;

@@ -1,5 +1,5 @@
-//! The past of a cell, from the directory of a replica: its entries, and the cell as it was at any
-//! version that they still lead to. Nothing in the directory is changed.
+//! The past of a cell, from the directory of a replica: its entries, and the cell at any version that the directory
+//! still has. Nothing in the directory is changed.
 //!
 //! ```text
 //!   snapshots   ──●───────────────●─────▶            the newest that is not after the version,
@@ -8,9 +8,9 @@
 //!                                version
 //! ```
 //!
-//! The directory is opened as a replica opens it, but on a disk that keeps in memory what is written
-//! ([`ReadOnlyDisk`]): so a torn tail is seen as the replica would see it, and stays where it is. A log
-//! in RocksDB is opened for reading only, with the same checks.
+//! The directory is opened like for running a replica, but on a disk that keeps all writes in memory
+//! ([`ReadOnlyDisk`]): a torn tail is truncated there, and stays in the file. A log in RocksDB is opened read-only,
+//! with the same checks.
 //!
 //! ```
 //! # use omega_cellstate::Cell;

@@ -153,6 +153,7 @@ pub enum PeerMessage {
     },
     /// The receiver was removed from the cell, and will not be added again.
     Removed,
-    /// The sender has heard from no leader for a while. It is answered by `Removed` where that is why, and else not at all.
+    /// The sender has heard from no leader for a while. If the receiver knows that the sender was removed, it replies
+    /// with `Removed`; otherwise it does not reply.
     Probe,
 }

@@ -33,7 +33,7 @@ impl Agreed {
     }
 }
 
-/// Agreed state of snapshots before format 6: a membership without addresses.
+/// Agreed state of a snapshot without addresses of replicas.
 #[derive(Deserialize)]
 struct WithoutAddresses {
     voters: BTreeSet<ReplicaId>,

@@ -27,11 +27,10 @@
 //!
 //!  trailer   16: xxh3-128 of all chunks, then of the header (which is written last)
 //! ```
-//!
-//! Integers are little-endian. A file is written under another name, synced and renamed, so that
-//! what has a final name is whole. What is read is not trusted, whoever wrote it: each byte is
-//! covered by two checksums, each length is compared with what is there before memory is taken, the
-//! image is checked by [`Cell::from_image`](omega_cellstate::Cell::from_image), and the cell must
+//! Integers are little-endian. A file is written under another name, synced and renamed, so a file with its final name
+//! is complete. Reading trusts nothing: each byte is covered by two checksums, each length is compared with the bytes
+//! that are there before memory is reserved, [`Cell::from_image`](omega_cellstate::Cell::from_image) checks the image,
+//! and the state hash of the cell must equal that in the header.
 //! hash to what the header says.
 //!
 //! In reading order: `header`, `parts`, `write`, `read`, `folder`, `transfer`, `backup`, `error`.

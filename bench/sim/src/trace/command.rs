@@ -1,4 +1,4 @@
-//! `omega trace`: its verbs, their arguments, and what they print.
+//! `omega-sim trace`: its verbs, their arguments, and what they print.
 
 use super::info::{self, Info};
 use super::plots;

@@ -1,4 +1,4 @@
-//! Fair order: first the queue that has least, and in it the application that has least.
+//! Fair order: first the queue with the lowest share, and in it the application with the lowest share.
 //!
 //! A turn is one container. Where the same application would have the next turns as well, it has them at once,
 //! because placing several tasks of a group costs little more than placing one: the order is that of single

@@ -28,7 +28,7 @@ pub(super) struct Spot<'a> {
 
 /// Requests of an application; see the head of the file.
 ///
-/// Invariant: what is wanted on a machine that has a line is above 0.
+/// Invariant: the count of each machine's line is above 0.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     total: u32,

@@ -6,8 +6,8 @@ use omega_core::{JobKind, MachineId, TaskId};
 use prost::Message;
 use std::collections::BTreeMap;
 
-/// Bytes of programs after which a message is continued by another one: with the largest program, and the starts of a
-/// machine, far below the message limit of clients.
+/// Bytes of programs in a message from which on the next message begins. A message may exceed it by the largest program
+/// and the starts of one machine, and is still far below the message limit of clients.
 const PROGRAM_BYTES: usize = 1 << 20;
 
 /// Encodes orders as messages. All but the last say that more follow.

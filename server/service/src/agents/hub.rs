@@ -1,7 +1,6 @@
 //! The task that serves all agents of a leader: it routes changes of the cell to their streams, and
 //! passes their heartbeats to the monitor.
-//!
-//! It waits for no agent and no command: a full stream is ended, and commands run concurrently.
+//! It never waits for an agent or a command: a stream whose queue is full is ended, and commands run concurrently.
 
 use super::Sent;
 use super::log_reads::LogReads;
@@ -109,7 +108,7 @@ impl Hub {
         Hub { host, settings, began: Instant::now(), lead: None }
     }
 
-    /// Runs until the service and its streams are gone, or the replica is.
+    /// Runs until the service and its streams are dropped, or the replica has stopped.
     pub(crate) async fn run(mut self, mut events: mpsc::Receiver<Event>) {
         let mut versions = self.host.versions();
         let mut looks = tokio::time::interval(LOOK);
