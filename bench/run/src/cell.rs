@@ -10,7 +10,7 @@ use omega_core::{
 };
 use std::sync::Arc;
 
-/// See the head of the file. Clones share the cell.
+/// The cell of a run. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) enum RunCell {
     /// In memory.
@@ -25,7 +25,7 @@ impl RunCell {
         RunCell::Memory(SharedCell::new(cell))
     }
 
-    /// Looks at the cell, or at the replica's copy of it.
+    /// Reads the cell, or the replica's copy of it.
     pub(crate) fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         match self {
             RunCell::Memory(cell) => cell.read(look),
@@ -73,8 +73,8 @@ impl RunCell {
 const ENDS: usize = 32;
 
 impl RunCell {
-    /// Tells a cell in memory that tasks have finished. Returns the number of them that ran; `None`
-    /// for a replicated cell, which gets them as commands.
+    /// Reports the ends of tasks to a cell in memory. Returns the number of them that ran; `None` for a replicated
+    /// cell, which gets them as commands.
     pub(crate) fn finish(&self, tasks: &[(TaskId, MachineId)]) -> Option<u64> {
         let RunCell::Memory(cell) = self else { return None };
         let report = TaskReport::Finished;

@@ -29,9 +29,9 @@ use std::time::Duration;
 /// Pause of a frontend without work.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// Clients of one kind, with their front.
+/// The clients of one kind, with their frontend.
 trait Client: Send {
-    /// Lets them speak, and steps the front once.
+    /// Runs the clients, and steps their frontend once.
     ///
     /// # Errors
     /// If the cell does not answer.
@@ -41,9 +41,9 @@ trait Client: Send {
 /// Result of a round.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// Observations of the cell.
+    /// Version of the cell that the frontend has seen.
     version: Version,
-    /// Tasks that wait.
+    /// Number of pending tasks.
     waiting: usize,
     /// Number of rounds without a placement after which none is expected until the cell changes.
     patience: u32,
@@ -76,7 +76,7 @@ impl CellHandle for Watched<'_> {
     }
 }
 
-/// A front that is to work in a run.
+/// A frontend to be started in a run.
 pub(super) struct Fronted {
     name: &'static str,
     client: Box<dyn Client>,
@@ -89,7 +89,7 @@ pub(super) struct Served {
     pub(super) meter: Meter,
 }
 
-/// The fronts for which a workload has jobs, in the order of [`CLIENTS`], each with its jobs.
+/// The frontends for which a workload has jobs, in the order of [`CLIENTS`], each with its jobs.
 pub(super) fn jobs(arrivals: &[Arrival]) -> Vec<(&'static str, Vec<Job>)> {
     let of = |name: &'static str| {
         let jobs = arrivals.iter().map(|arrival| &arrival.job);
@@ -126,7 +126,7 @@ pub(super) struct Fronts<'scope> {
 }
 
 impl<'scope> Fronts<'scope> {
-    /// Starts a thread for each, at one of the cells by turns.
+    /// Starts a thread for each, with the cell handles assigned round-robin.
     pub(super) fn start<'env>(
         scope: &'scope Scope<'scope, 'env>,
         clock: &'env dyn Clock,
@@ -148,7 +148,7 @@ impl<'scope> Fronts<'scope> {
         self.threads.iter().filter(|thread| !thread.is_finished()).count()
     }
 
-    /// Ends them after their present round.
+    /// Stops them after their present round.
     ///
     /// # Errors
     /// If one ended early, because the cell stopped answering for good.
@@ -165,9 +165,9 @@ impl<'scope> Fronts<'scope> {
 /// Actions of a front in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Did {
-    /// A result, or one is possible in the next round.
+    /// Placed a task, or may place one in the next round.
     Work,
-    /// No result, and none is possible in the next round unless the cell changes.
+    /// Placed no task, and will not before the cell changes.
     Nothing,
     /// The cell did not answer, or rejects it: [`Front::is_running`].
     NoAnswer,
@@ -199,7 +199,7 @@ impl<'a> Front<'a> {
         Front { name, client, cell, unschedulable: 0, seen: Version(0), error: None }
     }
 
-    /// Lets the clients speak, and steps the front once.
+    /// Runs the clients, and steps the frontend once.
     pub(super) fn round(&mut self, now: Nanos) -> Did {
         let before = self.cell.meter.lock().placements;
         self.cell.meter.lock().deciding();

@@ -39,7 +39,7 @@ impl Clock for RunClock {
     }
 }
 
-/// Processor seconds of this process so far, where the system tells.
+/// Processor seconds of this process so far, if the system reports them.
 pub(crate) fn process_cpu_s() -> Option<f64> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Some(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)

@@ -18,7 +18,7 @@ const ROUND: Nanos = 10_000;
 /// Length of an idle round, in which a worker on a thread would sleep.
 const IDLE_ROUND: Nanos = 1_000_000;
 
-/// The schedulers and the fronts of a run that has ended.
+/// The schedulers and the frontends of a run that has ended.
 pub(crate) type Done = (Vec<Worker<Meter>>, Vec<Served>);
 
 /// Schedulers of a run.
@@ -29,7 +29,7 @@ pub(crate) trait Drive {
     /// Number of workers that have not ended.
     fn running(&self) -> usize;
 
-    /// Lets the workers work, and returns a message of theirs, or of the lane, unless there is none for a while.
+    /// Runs the workers, and returns a message of theirs or of the lane; `None` if there is none for a while.
     fn wait(&mut self, messages: &Receiver<Message>) -> Option<Message>;
 
     /// Puts the schedulers' time a second forward.
@@ -86,7 +86,7 @@ impl Drive for Threads<'_> {
     }
 }
 
-/// Workers in lock step. Their time is counted and not measured, so that it is the same in each run.
+/// Workers in lock step. Their time is counted by rounds and not measured, so that it is equal in each run.
 pub(crate) struct Stepped<'a> {
     cell: &'a RunCell,
     schedulers: LockStep<Meter>,

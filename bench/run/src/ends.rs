@@ -1,4 +1,4 @@
-//! When the tasks that run will have run their time.
+//! Ends of running tasks, by time.
 
 use omega_core::{MachineId, TaskId, Version};
 use std::cmp::Reverse;

@@ -1,4 +1,4 @@
-//! After a run: why jobs wait, found out by the schedulers that could not place them.
+//! Explanation of pending jobs after a run, by the schedulers that could not place them.
 
 use super::cell::RunCell;
 use super::feeder::Feeder;
@@ -72,12 +72,12 @@ pub struct AskedJob<'a> {
     pub id: JobId,
     /// Its request.
     pub job: &'a Job,
-    /// Number of tasks of each of its groups that wait.
+    /// Number of pending tasks of each of its groups.
     pub waiting: Vec<usize>,
 }
 
-/// Explains why a job waits in the cell behind a handle. Its scheduler runs with the profile of its
-/// name, or with a ready-made one; it registers as `explain`, looks at the cell and places nothing.
+/// Explains why a job is pending in the cell behind a handle. Its scheduler runs with the profile of its name, or with
+/// a built-in one; it registers as `explain`, reads the cell and places nothing.
 ///
 /// # Errors
 /// If the profile does not suit the cell's kinds, or the cell does not answer.
@@ -103,7 +103,7 @@ pub fn explain_at(
     Ok(WaitingJob { scheduler: takes, ..waiting_job(&mut scheduler, &asked) })
 }
 
-/// Explains a job by the scheduler that it waits for, if it waits.
+/// Explains a job by its scheduler, if it is pending.
 fn job(cell: &RunCell, scheduler: Option<&mut Scheduler>, name: String) -> WaitingJob {
     let id = cell.read(|cell| cell.job_by_name(&name));
     let Some((id, spec)) = id.and_then(|id| Some((id, cell.read(|c| c.job(id).cloned())?))) else {
@@ -116,7 +116,7 @@ fn job(cell: &RunCell, scheduler: Option<&mut Scheduler>, name: String) -> Waiti
     waiting_job(scheduler, &AskedJob { id, job: &spec, waiting })
 }
 
-/// A job as the scheduler sees it that it waits for.
+/// A pending job as its scheduler sees it.
 fn waiting_job(scheduler: &mut Scheduler, asked: &AskedJob<'_>) -> WaitingJob {
     let AskedJob { id, job, waiting } = asked;
     let mut explained = WaitingJob {

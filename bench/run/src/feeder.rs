@@ -77,13 +77,13 @@ pub(crate) struct Feeder {
     at_once: usize,
     /// Of each scheduler, and then of each front.
     pub(super) idle: Vec<IdleState>,
-    /// The fronts that the workload has jobs for, with these.
+    /// The frontends for which the workload has jobs, with these jobs.
     pub(super) clients: Vec<(&'static str, Vec<Job>)>,
     changed: Version,
     lane: Lane,
     /// The error of a required command.
     failed: Option<RunError>,
-    /// Whether tasks were evicted, or commands answered, since the schedulers were woken last.
+    /// Whether tasks were evicted, or commands answered, since the schedulers were last woken.
     stirred: bool,
     span_ms: u64,
     sampled: u64,
@@ -160,8 +160,7 @@ impl Feeder {
         Ok(feeder)
     }
 
-    /// The schedulers that the options name, registered; each is to work at one of the cells, by
-    /// turns.
+    /// The schedulers that the options name, registered, with the cell handles assigned round-robin.
     pub(crate) fn schedulers(
         &mut self,
         cells: &[RunCell],
@@ -317,7 +316,7 @@ impl Feeder {
         may.then_some(at)
     }
 
-    /// Counts what the workers did until they ended, and takes the last sample.
+    /// Counts the remaining messages of the workers, and takes the last sample.
     pub(crate) fn close(&mut self, clock: &RunClock) {
         self.receive();
         self.sample(clock);
@@ -332,7 +331,7 @@ impl Feeder {
         }
     }
 
-    /// The time of the next thing that happens, up to the end of the workload.
+    /// The time of the next event, up to the end of the workload.
     fn next_event(&self) -> Option<u64> {
         let arrival = self.arrivals.front().map(|arrival| arrival.at_ms);
         let machine = self.machine_events.front().map(|event| event.at_ms);
@@ -405,7 +404,7 @@ impl Feeder {
 
     // --- The commands' way ---------------------------------------------------------------------
 
-    /// Sends commands, and notes their answers if they are there at once.
+    /// Sends commands, and records their answers if the cell has answered already.
     fn send(&mut self, errands: Vec<Errand>) -> Result<(), RunError> {
         if errands.is_empty() {
             return Ok(());
@@ -484,7 +483,7 @@ impl Feeder {
         self.pending().saturating_sub(unplaceable)
     }
 
-    /// Whether every worker has tried everything as of the last change that was made here.
+    /// Whether every worker has tried all jobs since the feeder's last change.
     fn caught_up(&self) -> bool {
         self.messages.is_empty()
             && self.lane.on_the_way() == 0

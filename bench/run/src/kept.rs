@@ -1,7 +1,7 @@
-//! The contract between a run and the storage that keeps its cell.
+//! The interface between a run and the storage that keeps its cell.
 //!
-//! A run in memory needs none. `replicas`, with the feature `durable`, keeps the cell by replicas on disks; it is
-//! behind this contract so that a run in memory compiles no log and no Raft.
+//! A run in memory needs no storage. With the feature `durable`, `replicas` keeps the cell by replicas on disks. It
+//! implements this interface, so a run in memory compiles neither log nor Raft.
 
 use crate::report::DurableReport;
 use omega_cellstate::{Cell, CellHandle};
@@ -9,7 +9,7 @@ use omega_core::{Command, Kinds, Outcome, Rejection};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// The error of a storage: it could not be made, does not answer, or is damaged.
+/// Error of a storage: it could not be created, does not answer, or is damaged.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct KeepError(pub Arc<dyn std::error::Error + Send + Sync>);
@@ -24,7 +24,7 @@ impl KeepError {
 /// The cell's answer to a command: its outcome, or why the cell rejects it.
 pub type Answer = Result<Outcome, Rejection>;
 
-/// Storage that can be asked to make a new cell.
+/// Storage that can create a cell.
 pub trait Keeper: Debug + Send + Sync {
     /// Creates a cell with these kinds, ready for commands.
     ///

@@ -69,7 +69,7 @@ impl Lane {
     pub(super) fn send(&mut self, errands: Vec<Errand>) -> Option<Done> {
         let Some((to, _)) = &self.thread else { return Some(apply(&self.cell, errands)) };
         self.on_the_way += errands.len();
-        // It fails where the thread has panicked, which `check` tells.
+        // It fails if the thread has panicked, which `check` reports.
         let _ = to.send(errands);
         self.check();
         None

@@ -26,7 +26,7 @@ pub(crate) struct Ledger {
     tenants: Vec<Book>,
     by_name: BTreeMap<Text, usize>,
     schedulers: Vec<Book>,
-    /// Start times of running tasks, if any scheduler evicts.
+    /// Start times of running tasks, if some scheduler evicts.
     since: Option<HashMap<TaskId, u64>>,
     /// When tasks that wait again began to.
     again: HashMap<TaskId, u64>,
@@ -39,7 +39,7 @@ pub(crate) struct Ledger {
 struct Known {
     tenant: usize,
     arrived_ms: u64,
-    /// Whether any of its groups would rather have some machines than others.
+    /// Whether one of its groups prefers some machines.
     prefers: bool,
 }
 
@@ -79,7 +79,7 @@ impl Book {
         }
     }
 
-    /// Notes placements of tasks that have waited equally long.
+    /// Records placements of tasks that have waited equally long.
     fn placed(&mut self, wait_ms: u64, tasks: u64) {
         self.placements += tasks;
         self.wait_ms.saturating_record_n(wait_ms, tasks);
@@ -165,7 +165,7 @@ impl Ledger {
         }
     }
 
-    /// Notes tasks that lost their machine, and wait again.
+    /// Records tasks that lost their machine and are pending again.
     pub(super) fn lost(&mut self, tasks: &[TaskId], now_ms: u64) {
         for task in tasks {
             self.again.insert(*task, now_ms);

@@ -76,7 +76,7 @@ pub enum Pace {
     /// As fast as possible, but the schedulers try all pending jobs before each event. If the order
     /// of their commits does not matter, the same input gives the same run.
     InTurns,
-    /// Number of seconds of the workload in one second.
+    /// Seconds of the workload per second of the run.
     Speed(f64),
 }
 
@@ -190,7 +190,7 @@ pub enum RunError {
         /// Why.
         why: Rejection,
     },
-    /// A machine that is to be drained is not there.
+    /// The machine to be drained does not exist.
     #[error("there is no machine {name:?}")]
     NoMachine {
         /// Its name.
@@ -226,10 +226,10 @@ pub enum RunError {
     /// Lock step was requested with disks or the wall clock, whose timing decides the order.
     #[error("schedulers work in lock step only on a cell in memory, and not in trace time")]
     NoLockStep,
-    /// The storage of the cell could not be made, does not answer, or is damaged.
+    /// The storage of the cell could not be created, does not answer, or is damaged.
     #[error(transparent)]
     Kept(#[from] KeepError),
-    /// The recount at the end found the cell wrong: a defect of Omega.
+    /// The audit at the end found an error, which is a defect of Omega.
     #[error("the cell is wrong after the run, please report it: {0}")]
     Audit(#[from] omega_cellstate::AuditError),
 }
@@ -247,12 +247,12 @@ pub fn run(
     Ok(outcome::report(ended, options))
 }
 
-/// Which jobs are to be explained after a run.
+/// The jobs to explain after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which<'a> {
     /// The job of this name.
     Job(&'a str),
-    /// One for each reason for which tasks wait, those of most tasks first, up to five.
+    /// One job for each reason for which tasks are pending, up to five, starting with the reason of most tasks.
     EachReason,
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Message {
     },
     /// A worker has tried all jobs of a version.
     Idle { worker: usize, state: IdleState },
-    /// A worker has seen a version, and its jobs wait for some time to pass.
+    /// A worker has seen a version, and its jobs wait for time to pass.
     Synced { worker: usize, version: Version },
     /// Commands of the feeder were answered.
     Done(Done),
@@ -32,8 +32,8 @@ pub(crate) enum Message {
     Several(Vec<Message>),
 }
 
-/// Number of messages that a busy worker collects before it sends them: each sending may wake the
-/// feeder, which takes longer than a transaction of one claim.
+/// Number of messages that a busy worker collects before it sends them: each send may wake the feeder, which takes
+/// longer than a transaction of one claim.
 pub(super) const AT_ONCE: usize = 64;
 
 /// State of a worker that has nothing to try at the moment.
@@ -41,7 +41,7 @@ pub(super) const AT_ONCE: usize = 64;
 pub(crate) struct IdleState {
     /// Newest cell version that it has seen.
     pub(crate) version: Version,
-    /// Number of its tasks find no room.
+    /// Number of its tasks that find no machine.
     pub(crate) unplaceable: usize,
     /// Whether it has tried them again since room last became free.
     pub(crate) settled: bool,
@@ -82,7 +82,7 @@ pub(crate) struct Meter {
 const TRIES_UNSCHEDULABLE: u64 = 12;
 
 impl Meter {
-    /// A meter that sends so many messages at once while its worker is busy.
+    /// A meter that sends `at_once` messages together while its worker is busy.
     pub(crate) fn new(worker: usize, messages: Sender<Message>, at_once: usize) -> Meter {
         // A nanosecond to a minute, to two digits: every valid argument.
         let decision_ns = Histogram::new_with_bounds(1, 60_000_000_000, 2);

@@ -1,4 +1,4 @@
-//! From a run's end to its report.
+//! Conversion of a finished run to its report.
 
 use super::feeder::Feeder;
 use super::meter::Meter;

@@ -1,5 +1,5 @@
-//! A pass that improves a cell: of a workload as it begins or ends, of a cell that was kept, or of one that is
-//! served; and what is told of it.
+//! Rebalancing of a cell, and the report on it: of a workload at its start or end, of a durable cell, or of a served
+//! one.
 
 use super::cell::RunCell;
 use super::clock::RunClock;
@@ -20,30 +20,30 @@ use omega_workload::{RunTime, Workload};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Groups of misplaced tasks of which it is found out what keeps them off every machine: each takes a judgement
-/// of the whole cell.
+/// Maximum number of misplaced groups for which the report explains why no machine accepts them: each explanation
+/// checks every machine.
 const EXPLAINED_MAX: usize = 50;
 
 /// Plans made after the first, for steps that conflicted.
 const REPLANS: usize = 3;
 
-/// Failures in a row after which a cell is not asked again, and the wait after the first of them: half a minute in all.
+/// Consecutive failures after which a cell is given up, and the wait after the first one: half a minute in all.
 const FAILURES: usize = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(125);
 
-/// At which moment of a workload its cell is improved.
+/// Time at which a workload's cell is rebalanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// As it begins: what runs at the start.
+    /// The start, with the tasks that run then.
     Start,
-    /// After it was run to its end.
+    /// The end of a run.
     End,
-    /// The cell at the end, with tasks that never end by themselves.
+    /// The end of a run in which no task ends by itself.
     EndOfAll,
 }
 
 impl Moment {
-    /// The start, if anything runs then, or else the end.
+    /// The start, if tasks run then, else the end.
     #[must_use]
     pub fn of(workload: &Workload) -> Moment {
         let runs = |arrival: &omega_workload::Arrival| !arrival.placed.is_empty();
@@ -55,9 +55,9 @@ impl Moment {
 pub struct Pass<'a> {
     /// Settings of the rebalancer.
     pub settings: Settings,
-    /// Machines that are to take no new tasks, by name.
+    /// Machines to drain, by name.
     pub drain: Vec<String>,
-    /// Annealing before other moves are looked for.
+    /// Annealing before the search for other moves.
     pub annealing: Option<Annealing<'a>>,
     /// Whether there is time to go on.
     pub go_on: &'a mut dyn FnMut() -> bool,
@@ -94,7 +94,7 @@ pub fn cell_of(
     Ok(ended.feeder.cell.read(Cell::clone))
 }
 
-/// Cell at the start, with the tasks that run then.
+/// The cell at the start, with the tasks that run then.
 fn at_start(workload: Workload) -> Result<Cell, RunError> {
     let mut cell = Cell::new(workload.kinds);
     let policy = Command::SetPolicy(workload.policy);
@@ -112,7 +112,7 @@ fn at_start(workload: Workload) -> Result<Cell, RunError> {
         let name = arrival.job.name.clone();
         let job = submitted(name, cell.apply(Command::SubmitJob(arrival.job)))?;
         for (index, machine) in arrival.placed {
-            // One for which there are no devices is refused, and waits.
+            // A task for which the machine has no devices is rejected, and stays pending.
             let (task, machine) = (TaskId { job, index }, machines[machine as usize]);
             drop(cell.apply(Command::AdoptTask { task, machine }));
         }
@@ -120,7 +120,7 @@ fn at_start(workload: Workload) -> Result<Cell, RunError> {
     Ok(cell)
 }
 
-/// Makes a pass over a cell in this process, which is drained, improved and audited.
+/// Drains, rebalances and audits a cell in this process.
 ///
 /// # Errors
 /// If there is no machine of a name that is to be drained, or the cell is wrong afterwards: a defect of Omega.
@@ -142,7 +142,7 @@ pub fn rebalance_cell(
     Ok(report)
 }
 
-/// Makes a pass over the cell behind a handle. What is to be drained there is drained already.
+/// Rebalances the cell behind a handle. Machines to be drained are draining already.
 ///
 /// # Errors
 /// If the cell does not answer.
@@ -347,7 +347,7 @@ fn keeps_off(rebalancer: &mut Rebalancer, stuck: &Stuck) -> Vec<(String, usize)>
     judged.chain(filters).collect()
 }
 
-/// Waits longer after each failure. The answer is whether to ask the cell again.
+/// Waits, longer after each failure. Returns whether to try again.
 fn wait(failures: usize) -> bool {
     if failures > FAILURES {
         return false;

@@ -1,4 +1,4 @@
-//! The replicas of a run: founded in their folders, started, watched, and compared in the end.
+//! The replicas of a run: created in their folders, started, monitored, and compared at the end.
 
 use super::kept::{Answer, KeepError, Keeper, Kept, KeptCell};
 use super::timed::{TimedCell, Took};
@@ -30,8 +30,7 @@ const APPEND_BYTES: usize = 4 << 10;
 /// Storage of a run's cell, other than in memory alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Durability {
-    /// Where: the folder of the only replica, or of the folders of several. A temporary one if there
-    /// is none.
+    /// The folder of the only replica, or of the folders of several; a temporary one if not given.
     pub dir: Option<PathBuf>,
     /// Number of replicas, all in this process; at least one.
     pub replicas: u32,

@@ -40,8 +40,8 @@ impl Feeder {
         Ok(())
     }
 
-    /// Reports which volumes are in use at the start. A scheduler hears only of its own tasks, and
-    /// may decide before another one has reported its tasks.
+    /// Reports which volumes are in use at the start. A scheduler receives only its own tasks, and may decide before
+    /// another one has reported its tasks.
     fn tell_of_volumes(&self, jobs: &[(JobId, Job)], adopted: &[(TaskId, MachineId)]) {
         for (task, machine) in adopted {
             let Ok(job) = jobs.binary_search_by_key(&task.job, |(id, _)| *id) else { continue };

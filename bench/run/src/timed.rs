@@ -36,7 +36,7 @@ impl Default for Took {
     }
 }
 
-/// See the head of the file. Clones share the cell.
+/// A cell handle that measures each commit. Clones share the cell.
 #[derive(Clone, Debug)]
 pub struct TimedCell {
     /// The cell, for everything except commits.

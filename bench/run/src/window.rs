@@ -53,7 +53,7 @@ impl Window {
         self.changes += tasks;
     }
 
-    /// Notes that a version has all changes so far.
+    /// Records that a version includes all changes so far.
     pub(super) fn applied(&mut self, version: Version) {
         if self.applied.back().is_none_or(|(last, _)| *last < version) {
             self.applied.push_back((version, self.changes));

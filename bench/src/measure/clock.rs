@@ -1,4 +1,4 @@
-//! Time: of the processor, for figures that a shared machine does not spoil, and of the wall.
+//! Processor time, which other load of a shared machine disturbs little, and wall time.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};

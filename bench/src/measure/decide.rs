@@ -54,7 +54,7 @@ fn rare(options: &Options) -> Vec<Row> {
     let chosen = |slot: usize| slot % RARE == RARE / 2;
     let mut machines = machines(100_000);
     cells::label(&mut machines, "rare", chosen);
-    // The chosen are in use to less than half, so that only they have much memory and disk left.
+    // The chosen machines are less than half used, so only they have much memory and disk left.
     machines.iter_mut().enumerate().for_each(|(slot, machine)| {
         let cpu = if chosen(slot) { 100_000 } else { 32_000 };
         machine.capacity.set(omega_core::KindId::CPU, cpu);

@@ -55,12 +55,12 @@ const SEED: u64 = 20_130_415;
 /// Selection of measurements, and output format.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, improve, kube, levers,
-    /// reservations, cluster_resources, peaks, backfill, tenants, runtime affinity, gangs, waits, demand profiles, cores, fronts, workers, scaling, runs, memory, log, snapshot, replicate, api, sim,
-    /// matrix.
+    /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, rebalance, kube, levers,
+    /// reservations, cluster_resources, peaks, backfill, tenants, runtime_affinity, gangs, waits, demand_profiles,
+    /// cores, fronts, workers, scaling, runs, memory, log, snapshot, replicate, api, sim, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
-    /// Fewer and shorter runs: for a look, not for a record.
+    /// Fewer and shorter runs, for a quick look; do not publish their figures.
     #[arg(long)]
     quick: bool,
     /// Print the table as Markdown.
@@ -77,8 +77,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Number of times each figure is measured: enough for a median that one disturbance cannot move,
-    /// or, in a hurry, two.
+    /// Number of times each figure is measured: enough for a median that one disturbance cannot change, or three with
+    /// --quick.
     fn runs(&self) -> usize {
         if self.quick { 3 } else { 7 }
     }
@@ -88,7 +88,7 @@ impl Options {
         self.dir.clone().unwrap_or_else(|| PathBuf::from("target"))
     }
 
-    /// Amount of work one run does, scaled down in a hurry.
+    /// Amount of work of one run, reduced with --quick.
     fn work(&self, full: usize) -> usize {
         if self.quick { full / 5 } else { full }
     }

@@ -20,7 +20,7 @@ pub(crate) const WORKLOAD: &str = "5,000 full machines; one task of higher prece
 
 const MACHINES: usize = 5000;
 
-/// Machines on which room is searched: as many as kube-scheduler examines.
+/// Machines that are examined for victims: as many as kube-scheduler examines.
 const CANDIDATES: usize = MACHINES / 10;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {

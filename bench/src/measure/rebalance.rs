@@ -48,7 +48,7 @@ fn rebalancer(
     (cell, rebalancer)
 }
 
-/// A plan without moves: the cost of the search.
+/// A plan without moves: the cost of its preparation.
 fn start(options: &Options, made: &Made) -> Row {
     let (cell, mut rebalancer) = rebalancer(made, Objectives::balance(), (0, 1));
     let runs = (0..options.runs()).map(|_| {

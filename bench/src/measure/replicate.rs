@@ -35,7 +35,7 @@ const TASKS: usize = 50_000;
 /// Duration of a tick: much longer than a commit.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Transactions that a worker has on the way while it waits for none.
+/// Maximum number of a worker's transactions in flight.
 const IN_FLIGHT: usize = 16;
 
 /// A cell of replicas in this process, each with a directory.
@@ -159,7 +159,7 @@ impl Each<'_> {
     /// Runs alternate between replicas and memory.
     fn measure(&self, workers: usize, in_flight: usize) -> (Seen, Figure) {
         let mut load = Load::sampled(self.options.work(TASKS), workers, CLAIMS);
-        // In memory a worker that waits for nothing has nothing on the way.
+        // In memory, commits are answered at once, so none is in flight.
         let bare_load = Load::sampled(self.options.work(TASKS), 1, CLAIMS);
         load.workers.iter_mut().for_each(|worker| worker.commits_in_flight = in_flight);
         let (mut seen, mut bare) = (Vec::new(), Vec::new());
@@ -183,7 +183,7 @@ impl Each<'_> {
         Seen {
             figure: done.process.each(done.placed),
             latency_us: replicas.took.percentile_us(50.0),
-            // With the jobs, which are not claims: their bytes are in it, too.
+            // Includes the bytes of the jobs, which are not claims.
             bytes: bytes as f64 / done.placed as f64,
         }
     }

@@ -49,7 +49,7 @@ pub(super) fn rows(options: &Options) -> Vec<Row> {
     vec![row.reach(Reach::AtMost(3000.0))]
 }
 
-/// Makes the directory of the only replica of a cell that is full already.
+/// Creates the directory of the only replica of a cell with a given state.
 fn make(path: &Path, cell: &Cell) {
     let origin = Origin { cell: CellId(1), kinds: cell.kinds().clone() };
     let identity = Identity { origin, replica: ID, engine: EngineKind::Segment };
@@ -58,7 +58,7 @@ fn make(path: &Path, cell: &Cell) {
     found_with(&directory, &Membership::founding([ID]), cell).expect("the disk has room");
 }
 
-/// Starts the replica; nothing that it does is in a snapshot.
+/// Starts the replica, without further snapshots.
 fn run(path: &Path) -> (Running, ReplicatedCell) {
     let directory = Directory::open(Arc::new(RealDisk), path, Expected::default());
     let directory = directory.expect("it was made");

@@ -129,7 +129,7 @@ fn shipped(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// A made-up month of a cell of Google's size, read while it runs.
+/// A synthetic month of a cell of Google's size, generated during the run.
 fn month() -> [Row; 2] {
     let open =
         || Ok::<Box<dyn Stream>, ShippedError>(Box::new(synth::open(&synthetic(12_500, 720))));

@@ -161,7 +161,7 @@ fn worker(
     done
 }
 
-/// Number of tasks bring a cell from 60 to below 70 %.
+/// Number of tasks that bring a cell from 60 to below 70 % use.
 fn tasks(options: &Options, machines: usize) -> usize {
     options.work(100_000).min(machines * 15)
 }
@@ -210,7 +210,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// The time of a placement to that of the bare loop.
+/// The ratio of a placement's time to that of the bare loop.
 fn to_bare(ours: Figure, bare: Figure) -> Row {
     Row::value("  time to the bare loop's", Unit::Times, ours.cpu / bare.cpu)
 }

@@ -137,7 +137,7 @@ fn speed_up(options: &Options, made: &Made) -> Row {
     let wall = |workers: u32| {
         let settings = |i| {
             let mut settings = Settings::worker("default", i, workers).with_search(Search::Full);
-            // With results of earlier searches, a full scan would be the least of the work.
+            // If earlier searches were reused, the full scan would be a small part of the work.
             settings.placement.reuse = false;
             Settings { claims_max: 1, ..settings }
         };

@@ -1,4 +1,4 @@
-//! A cell and its jobs as two tables of one's own: the way in for anything that can write CSV.
+//! A cell and its jobs as two tables, for any source that can write CSV.
 //!
 //! Both tables have a header; the order of columns is free, and all but the first few may be left
 //! out, or left empty in a row. A column that is not listed here is an error, so that a mistyped

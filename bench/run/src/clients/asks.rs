@@ -9,7 +9,7 @@ use omega_schedulers::yarn::{Ask, Frontend, Heartbeat, How, Place, Settings};
 use omega_schedulers::{Nanos, Profile};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Rounds in which an application lets machines pass that are not where it asked.
+/// Number of rounds in which an application waits for the machines that it requested.
 const DELAY: u32 = 4;
 
 /// Number of rounds after which an application without pending requests sends a heartbeat.

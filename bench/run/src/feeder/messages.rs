@@ -15,7 +15,7 @@ impl Feeder {
         }
     }
 
-    /// Lets the workers work. Returns whether there was a message.
+    /// Runs the workers. Returns whether there was a message.
     pub(super) fn wait_for(&mut self, workers: &mut impl Drive) -> bool {
         self.lane.check();
         if self.window.owes_a_wake() {
@@ -80,7 +80,7 @@ impl Feeder {
         }
     }
 
-    /// Notes when placed tasks will end; those of a job that run equally long end together.
+    /// Schedules the ends of placed tasks; tasks of a job with equal run times end together.
     pub(in super::super) fn schedule_ends(&mut self, (version, tasks): Since) {
         let Feeder { runs, ends, now_ms, .. } = self;
         let end_of = |task: TaskId| {

@@ -38,7 +38,7 @@ pub(super) fn script_data(value: &impl Serialize) -> String {
         .replace('<', "\\u003c")
 }
 
-/// A section with a heading. The title is ours, the body is markup.
+/// A section with a heading. The title is escaped text, the body markup.
 pub(super) fn section(title: &str, body: &str) -> String {
     format!("<section>\n<h2>{title}</h2>\n{body}</section>\n")
 }

@@ -1,7 +1,7 @@
 //! The tables of the page: schedulers, resources, and tasks without a machine.
 //!
-//! Each cell repeats its column's name in an attribute: on a narrow screen the style sheet turns
-//! rows into devices and shows it there.
+//! Each cell repeats its column's name in an attribute: on a narrow screen the style sheet turns each row into a block,
+//! and shows the names there.
 
 use super::html::{escape, label, section};
 use super::number::{NOTHING, count, duration, percent, percent_of, plural, wide};

@@ -1,7 +1,7 @@
 //! Result of a run, as one value: the table, the JSON file and the page show it.
 //!
-//! [`table`] is for the terminal, [`json`] for programs, [`page`] for the eye. All three are text
-//! made of a [`RunReport`] alone; `docs/report.md` describes its fields for readers of the file.
+//! [`table`] is for the terminal, [`json`] for programs, [`page`] for the browser. All three are text made of a
+//! [`RunReport`] alone; `docs/report.md` describes its fields for readers of the file.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -180,7 +180,7 @@ pub struct ReplicaReport {
     pub name: String,
     /// Whether it leads at the end.
     pub leads: bool,
-    /// Bytes that its log has written, without the zeros that give a segment its room.
+    /// Bytes that its log has written, without the zeros that fill new segments.
     pub log_bytes: u64,
     /// Bytes of the log divided by the claims of the run.
     pub log_bytes_per_claim: f64,
@@ -245,7 +245,7 @@ pub struct Sample {
 pub struct MachineHeat {
     /// Its name.
     pub name: String,
-    /// Its zone, or whatever the cell groups machines by first; empty if nothing.
+    /// Its zone, or the value of the first label by which the cell groups machines; empty if none.
     pub place: String,
     /// Claimed share of its capacity, by resource kind; none where it has none.
     pub used: Vec<Option<f64>>,

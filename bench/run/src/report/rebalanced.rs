@@ -15,7 +15,7 @@ pub struct RebalanceReport {
     pub machines: usize,
     /// Tasks that run.
     pub tasks: usize,
-    /// Number of them that are on machines that would not take them now.
+    /// Number of tasks on machines that would not accept them now.
     pub misplaced: usize,
     /// The objective, term by term.
     pub terms: Vec<TermLine>,
@@ -31,15 +31,15 @@ pub struct RebalanceReport {
     pub moves: Vec<MoveLine>,
     /// Misplaced tasks that stay.
     pub stuck: Vec<StuckLine>,
-    /// Number of other tasks would leave a dearer place and stay, by reason.
+    /// Number of other tasks whose departure would gain, but which stay, by reason.
     pub hindered: Vec<(String, usize)>,
-    /// Number of pairs of a task and a machine were looked at.
+    /// Number of examined pairs of a task and a machine.
     pub considered: u64,
     /// Time taken, in seconds.
     pub seconds: f64,
     /// Why it looked no further.
     pub ended: String,
-    /// Outcome of the moves, if they were carried out.
+    /// Outcome of the moves, if the plan was applied.
     pub applied: Option<Applied>,
     /// Remarks for the reader.
     pub notes: Vec<String>,
@@ -74,7 +74,7 @@ pub struct FactLine {
 /// Moves with one reason.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ReasonLine {
-    /// The reason: a term that gains, or that another task needs the room.
+    /// Reason of the step: the term that gains most, or that another task needs the room.
     pub reason: String,
     /// Number of moves.
     pub moves: usize,
@@ -87,7 +87,7 @@ pub struct ReasonLine {
 pub struct MoveLine {
     /// In which wave, from 1.
     pub wave: usize,
-    /// In which transaction, from 1: those of one step are taken together.
+    /// Number of the transaction, from 1: the moves of one step are committed together.
     pub step: usize,
     /// The task's job.
     pub job: String,
@@ -114,7 +114,7 @@ pub struct StuckLine {
     pub machine: String,
     /// Why.
     pub why: String,
-    /// Reasons that exclude the other machines, and how many machines each excludes.
+    /// Reasons that exclude machines, each with its number of machines.
     pub reasons: Vec<(String, usize)>,
 }
 
@@ -123,15 +123,16 @@ pub struct StuckLine {
 pub struct Applied {
     /// Steps that the cell took.
     pub committed: usize,
-    /// Steps whose task was no longer where the plan had it.
+    /// Steps whose task had left the planned machine.
     pub stale: usize,
     /// Steps that were refused, by reason.
     pub refused: Vec<(String, usize)>,
-    /// Plans that were made after the first, for steps that conflicted. `stale` and `refused` are of the last.
+    /// Number of new plans after the first, for steps that conflicted. `stale` and `refused` are those of the last
+    /// plan.
     pub replans: usize,
-    /// Steps that were not tried, because the cell did not answer.
+    /// Steps that were not sent, because the cell did not answer.
     pub untried: usize,
-    /// Error of the last attempt, if the cell does not answer any more.
+    /// The last error, if the cell no longer answered.
     pub failed: Option<String>,
 }
 
@@ -144,7 +145,7 @@ pub enum Detail {
     All,
 }
 
-/// Moves, and tasks that stay, that are printed if not all are wanted: a screen of each.
+/// Maximum number of moves, and of tasks that stay, that are printed unless all are requested: a screen of each.
 const LINES: usize = 20;
 
 /// The report as indented JSON, with a line break at its end.
@@ -212,7 +213,7 @@ fn objective(report: &RebalanceReport) -> String {
         signed(report.after - report.before),
         percent_less(report.before, report.after),
     ];
-    // Of many kinds most are far below their safety level.
+    // Most of many kinds are far below their safety level.
     let idle =
         |line: &&TermLine| line.term.starts_with("load ") && (line.before, line.after) == (0, 0);
     let terms = report.terms.iter().filter(|line| !idle(line)).map(row);

@@ -69,7 +69,7 @@ fn figures(report: &RunReport) -> String {
     columns(&rows, &[Align::Left, Align::Left], 1)
 }
 
-/// Their number, and whether it met some tasks again and again.
+/// Number of evictions, and whether some tasks were evicted repeatedly.
 fn evictions(report: &RunReport) -> String {
     match report.evicted_again {
         0 => count(report.evictions),

@@ -18,14 +18,14 @@ pub struct WaitingReport {
     pub jobs: Vec<WaitingJob>,
 }
 
-/// A job, and why it waits if it does.
+/// A job, with the reasons if it is pending.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WaitingJob {
     /// Its name.
     pub job: String,
-    /// The scheduler that could not place it; empty if none of its tasks waits.
+    /// The scheduler that could not place it; empty if no task is pending.
     pub scheduler: String,
-    /// Number of tasks it has; 0 if it has ended and is forgotten.
+    /// Number of its tasks; 0 if it has ended and was forgotten.
     pub tasks: u64,
     /// Number of pending ones.
     pub waiting: usize,

@@ -39,7 +39,7 @@ const RUNS: usize = 3;
 /// Bytes of log after which the compacted engine truncates it, as after snapshots of a small cell.
 const COMPACT_BYTES: usize = 24 << 20;
 
-/// Makes one of the things that are measured, in an empty folder.
+/// Creates a measured log in an empty folder.
 type Make = fn(&Path) -> Box<dyn Subject>;
 
 fn subjects() -> Vec<(&'static str, Make)> {

@@ -32,7 +32,7 @@ pub(super) trait Subject {
 /// An engine of the store.
 pub(super) struct Engine {
     log: Box<dyn LogEngine>,
-    /// Bytes of data after which it forgets all; 0 is never.
+    /// Bytes of data after which the log is truncated; 0 for never.
     compact_bytes: usize,
     since: usize,
 }

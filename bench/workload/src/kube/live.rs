@@ -47,17 +47,17 @@ impl Converter {
         node::machine(node, &self.kinds).0
     }
 
-    /// Takes in the labels of a namespace. Returns whether that may concern rules of pods.
+    /// Updates the labels of a namespace. Returns whether that may concern rules of pods.
     pub fn namespace_changed(&mut self, namespace: &Namespace) -> bool {
         self.around.namespaces.set(namespace)
     }
 
-    /// Takes in the deletion of a namespace. Returns whether that may concern rules of pods.
+    /// Removes a namespace. Returns whether that may concern rules of pods.
     pub fn namespace_deleted(&mut self, name: &str) -> bool {
         self.around.namespaces.remove(name)
     }
 
-    /// Takes in a list of all namespaces. Returns whether anything has changed.
+    /// Replaces all namespaces. Returns whether anything has changed.
     pub fn namespaces_listed(&mut self, all: &[Namespace]) -> bool {
         let listed: BTreeSet<&str> = all.iter().map(|one| one.metadata.name.as_str()).collect();
         let known = self.around.namespaces.names();

@@ -1,4 +1,4 @@
-//! Size of the jobs of the made-up day, how long they run, and when they arrive.
+//! Distributions of the jobs of the synthetic day: sizes, run times and arrivals.
 //!
 //! The numbers are measured on the first 83 minutes of the trace (190,926 tasks of 4,895 jobs);
 //! amounts are fractions of the largest machine:
