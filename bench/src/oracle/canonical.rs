@@ -15,7 +15,7 @@ const DIGITS_MAX: usize = 18;
 /// The smallest exponent of a quantity: billionths.
 const EXPONENT_MIN: i64 = -9;
 
-/// How the exponent is written.
+/// Notation of the exponent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Notation {
     Two,
