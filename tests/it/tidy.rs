@@ -249,36 +249,76 @@ fn every_link_between_pages_leads_somewhere() {
     assert_none("links to files that are not there", broken.collect());
 }
 
-/// Files and folders that a map of modules names, as written: `name.rs`, `name/`, `folder/name.rs`.
-fn named(map: &str) -> impl Iterator<Item = &str> {
-    let code = map.split('`').skip(1).step_by(2);
-    code.filter(|name| name.ends_with(".rs") || name.ends_with('/'))
+/// Maximum words of a folder's README, so that it is read before the files.
+const README_WORDS_MAX: usize = 120;
+
+/// Number of source files from which a folder needs a README.
+const README_FILES_MIN: usize = 4;
+
+/// The README of the crate for embedders, which is its page in the registry.
+const README_OF_THE_CRATE: &str = "core/cell/README.md";
+
+/// Files and folders that a README names, as written: `name.rs`, `name/`, `folder/name.rs`.
+fn named(readme: &str) -> impl Iterator<Item = &str> {
+    let code = readme.split('`').skip(1).step_by(2);
+    code.filter(|name| !name.contains(' ') && (name.ends_with(".rs") || name.ends_with('/')))
+}
+
+/// Folders with Rust files, each with their number. Folders of examples are described by their crate.
+fn folders() -> BTreeMap<PathBuf, usize> {
+    let mut folders = BTreeMap::new();
+    for file in files(&root(), &[".rs"]) {
+        let folder = file.parent().expect("a file is in a folder").to_owned();
+        if !folder.ends_with("examples") {
+            *folders.entry(folder).or_default() += 1;
+        }
+    }
+    folders
 }
 
 #[test]
-fn maps_of_modules_name_files_that_exist() {
-    let maps = files(&root(), &["README.md"]).into_iter();
-    let maps: Vec<PathBuf> =
-        maps.filter(|map| map.parent().is_some_and(|dir| dir.ends_with("src"))).collect();
-    assert!(maps.len() > 10, "each crate has a map: {maps:?}");
-    let gone = maps.iter().flat_map(|map| {
-        let text = std::fs::read_to_string(map).expect("a map is text");
-        let folder = map.parent().expect("a map is in a folder");
-        // A file in parentheses after a folder is in that folder.
-        let inside: Vec<PathBuf> = std::fs::read_dir(folder)
+fn each_folder_with_several_files_has_a_readme() {
+    let large = folders().into_iter().filter(|(_, count)| *count >= README_FILES_MIN);
+    let silent = large.filter(|(folder, _)| !folder.join("README.md").exists());
+    let named = silent.map(|(folder, count)| format!("{}: {count} files", folder.display()));
+    assert_none("folders without a README", named.collect());
+}
+
+#[test]
+fn readmes_of_folders_are_short() {
+    let readmes = folders().into_keys().map(|folder| folder.join("README.md"));
+    let long = readmes.filter(|path| !path.ends_with(README_OF_THE_CRATE)).filter_map(|path| {
+        let words = std::fs::read_to_string(&path).ok()?.split_whitespace().count();
+        (words > README_WORDS_MAX).then(|| format!("{}: {words} words", path.display()))
+    });
+    assert_none("READMEs that are too long", long.collect());
+}
+
+#[test]
+fn readmes_name_files_that_exist() {
+    let root = root();
+    let readmes: Vec<PathBuf> = folders()
+        .into_keys()
+        .map(|folder| folder.join("README.md"))
+        .filter(|readme| readme.exists())
+        .collect();
+    assert!(readmes.len() > 60, "folders have READMEs: {readmes:?}");
+    let gone = readmes.iter().flat_map(|readme| {
+        let text = std::fs::read_to_string(readme).expect("a README is text");
+        let folder = readme.parent().expect("a README is in a folder");
+        // A file in parentheses after a folder is in that folder; a path may begin at the root.
+        let inside = std::fs::read_dir(folder)
             .expect("the folder is read")
             .map(|entry| entry.expect("an entry is read").path())
-            .filter(|path| path.is_dir())
-            .collect();
-        let exists = |name: &str| {
-            folder.join(name).exists() || inside.iter().any(|dir| dir.join(name).exists())
-        };
+            .filter(|path| path.is_dir());
+        let places: Vec<PathBuf> = inside.chain([folder.to_owned(), root.clone()]).collect();
+        let exists = |name: &str| places.iter().any(|place| place.join(name).exists());
         named(&text)
             .filter(|name| !exists(name))
-            .map(|name| format!("{}: {name}", map.display()))
+            .map(|name| format!("{}: {name}", readme.display()))
             .collect::<Vec<_>>()
     });
-    assert_none("files of maps that do not exist", gone.collect());
+    assert_none("files of READMEs that do not exist", gone.collect());
 }
 
 #[test]
