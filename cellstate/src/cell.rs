@@ -180,6 +180,7 @@ impl Cell {
             Command::SubmitJob(job) => self.submit_job(job),
             Command::ResizeGroup { job, group, count } => self.resize_group(job, &group, count),
             Command::KillJob { job } => self.kill_job(job),
+            Command::DeleteJob { job } => self.delete_job(job),
             Command::ReportTask { task, machine, report } => {
                 self.report_task((task, machine), report, None)
             }

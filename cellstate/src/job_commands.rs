@@ -217,6 +217,22 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
+    pub(crate) fn delete_job(&mut self, id: JobId) -> Result<Outcome, Rejection> {
+        let Some(job) = self.jobs.get(id) else { return Err(Rejection::UnknownJob(id)) };
+        match job.alive {
+            0 => _ = self.begin(),
+            _ => _ = self.kill_job(id)?,
+        }
+        if let Some(capture) = &mut self.capture {
+            capture.before_deletion(&self.ended);
+        }
+        self.ended.retain(|(ended, _)| *ended != id);
+        if let Some(job) = self.jobs.remove(id) {
+            self.job_names.remove(&job.spec.name);
+        }
+        Ok(Outcome::Done(self.version))
+    }
+
     pub(crate) fn report_task(
         &mut self,
         (id, machine): (TaskId, MachineId),

@@ -179,6 +179,11 @@ pub enum Command {
         /// The end of the run.
         end: RunEnd,
     },
+    /// Ends a job and all its tasks, and forgets it: its name is free at once.
+    DeleteJob {
+        /// Id of the job.
+        job: JobId,
+    },
 }
 
 /// The process that owns a scheduler's name.

@@ -195,6 +195,8 @@ def jobs(at):
     watched.cancel()
     assert [status.id for status in at.call(f"{service}/ListJobs").jobs] == [web]
     assert len(at.call(f"{service}/ListJobs", ended=True).jobs) == 2
+    at.call(f"{service}/DeleteJob", job={"name": "gone"})
+    assert len(at.call(f"{service}/ListJobs", ended=True).jobs) == 1
     return web
 
 

@@ -256,6 +256,7 @@ fn every_command() -> Vec<(&'static str, Command)> {
     commands.push(("set cell capacity", Command::SetClusterCapacity { kind: KindId(4), amount }));
     commands.extend(about_peaks());
     commands.extend(about_ends());
+    commands.push(("delete job", Command::DeleteJob { job: JobId(300) }));
     commands
 }
 

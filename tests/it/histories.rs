@@ -46,11 +46,12 @@ fn a_cell_and_its_reference_agree_at_each_step() {
 #[test]
 fn random_histories_meet_every_reason() {
     let mut met: BTreeMap<String, u32> = BTreeMap::new();
-    for seed in 0..4500 {
+    for seed in 0..5000 {
         let generator = Generator::with_holders(seed).with_reservations(seed).with_peaks(seed);
         let generator =
             if seed < 4000 { generator } else { generator.with_held(seed).with_cores(seed) };
-        let mut generator = generator.with_cluster_resources(seed);
+        let generator = generator.with_cluster_resources(seed);
+        let mut generator = if seed < 4500 { generator } else { generator.with_updates(seed) };
         let mut reference = Reference::new(generator.kinds());
         for _ in 0..LENGTH {
             let command = generator.next(&reference);

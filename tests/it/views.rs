@@ -26,7 +26,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64) -> World {
-        let generator = Generator::new(seed).with_reservations(seed).with_cluster_resources(seed);
+        let generator = Generator::new(seed)
+            .with_reservations(seed)
+            .with_cluster_resources(seed)
+            .with_updates(seed);
         // Every other world has allocations that differ from the request.
         let generator = if seed.is_multiple_of(2) { generator } else { generator.with_held(seed) };
         // Every fourth pair of worlds has exclusive cores, so that few tasks fit.

@@ -83,8 +83,10 @@ pub struct Failure {
 /// A generator for a seed: every other history has allocations that differ from the request, every other pair exclusive
 /// cores, and every third peak calendars.
 fn generator(seed: u64) -> Generator {
-    let generator =
-        Generator::with_holders(seed).with_reservations(seed).with_cluster_resources(seed);
+    let generator = Generator::with_holders(seed)
+        .with_reservations(seed)
+        .with_cluster_resources(seed)
+        .with_updates(seed);
     let generator = if seed % 2 == 1 { generator.with_held(seed) } else { generator };
     let generator = if seed % 4 >= 2 { generator.with_cores(seed) } else { generator };
     match seed % 3 {

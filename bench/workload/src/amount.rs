@@ -5,7 +5,7 @@
 use crate::decimal::{Decimal, DecimalError, Rounding};
 use omega_core::Unit;
 use serde::de::{Error, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
@@ -135,6 +135,13 @@ impl Amount {
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error> {
         deserializer.deserialize_any(AmountVisitor)
+    }
+}
+
+/// The text as it was written.
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
     }
 }
 

@@ -104,6 +104,11 @@ impl Capture {
         }
     }
 
+    /// Copies all ended jobs before any of them is deleted. Deletions are requests of people, so they are rare.
+    pub(crate) fn before_deletion(&mut self, ended: &VecDeque<(JobId, Option<u64>)>) {
+        while self.save_ended(ended, ENDED_PIECE) {}
+    }
+
     /// Copies the reply cache of a scheduler, unless it is copied already or newer than the capture.
     pub(crate) fn save_answers(&mut self, index: usize, scheduler: &Registered) -> bool {
         let new = self.has_answers.get(index) == Some(&false);

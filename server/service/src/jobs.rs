@@ -162,6 +162,23 @@ impl JobService for Jobs {
         Ok(Response::new(proto::KillJobResponse { version: version.0 }))
     }
 
+    async fn delete_job(
+        &self,
+        request: Request<proto::DeleteJobRequest>,
+    ) -> Answered<proto::DeleteJobResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |request| named(request.job.as_ref()));
+        self.host.refresh(until).await?;
+        let job = self.host.read(|cell| find(cell, request.into_inner().job, &caller))?;
+        let version = match self.host.apply(Command::DeleteJob { job }, until).await {
+            // A retry finds that an earlier attempt deleted the job.
+            Err(error) if error.code == ErrorCode::UnknownJob => self.host.read(Cell::version),
+            outcome => done(outcome?)?,
+        };
+        Ok(Response::new(proto::DeleteJobResponse { version: version.0 }))
+    }
+
     async fn get_job(
         &self,
         request: Request<proto::GetJobRequest>,

@@ -150,6 +150,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.JobService/SubmitJob", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/ResizeGroup", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/KillJob", OWNERS.and(OPERATOR), Change),
+    rule("omega.v1.JobService/DeleteJob", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/GetJob", LOOKERS, Look),
     rule("omega.v1.JobService/ListJobs", LOOKERS, Look),
     rule("omega.v1.JobService/WatchJob", LOOKERS, Watch),

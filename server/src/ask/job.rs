@@ -9,12 +9,13 @@ use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, RunShape,
 use super::show::{self, Align, Format, and_more, clean_name, columns, facts};
 use super::watch::{self, WatchArgs};
 use super::{AskArgs, AskError, NameArgs, task};
-use crate::file;
+use crate::{file, output};
 use clap::{Args, Subcommand};
+use omega_client::convert::Malformed;
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::list_tasks_request::Of;
-use omega_core::{JobId, Kinds};
+use omega_core::{Job, JobId, Kinds};
 use omega_workload::words::plural;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -28,7 +29,10 @@ pub(crate) enum JobCommand {
     #[command(after_help = "Example:\n  omega job list --tenant team-a --ended")]
     List(ListArgs),
     /// Show one job, and the machines of its tasks.
-    #[command(visible_alias = "status", after_help = "Example:\n  omega job get web")]
+    #[command(
+        visible_alias = "status",
+        after_help = "Examples:\n  omega job get web\n  omega job get web -o toml > web.toml"
+    )]
     Get(NameArgs),
     /// Submit a job. An identical job under the same name changes nothing.
     #[command(after_help = "Examples:\n  \
@@ -42,6 +46,9 @@ pub(crate) enum JobCommand {
     /// End a job and all its tasks.
     #[command(visible_alias = "stop", after_help = "Example:\n  omega job kill web")]
     Kill(NameArgs),
+    /// End a job and all its tasks, and forget it: its name is free at once.
+    #[command(after_help = "Example:\n  omega job delete web")]
+    Delete(NameArgs),
     /// Print every change of a job's tasks.
     #[command(after_help = "Example:\n  omega job watch web --until placed")]
     Watch(WatchArgs),
@@ -114,6 +121,7 @@ pub(crate) fn run(command: &JobCommand) -> Result<(), AskError> {
         JobCommand::Submit(args) => submit(args),
         JobCommand::Resize(args) => resize(args),
         JobCommand::Kill(args) => kill(args),
+        JobCommand::Delete(args) => delete(args),
         JobCommand::Watch(args) => watch::run(args),
         JobCommand::History(args) => events::run(args),
         JobCommand::Explain(args) => explain::run(args),
@@ -214,13 +222,16 @@ pub(super) fn find(
     let told = caller.call(&proto::GetJobRequest { job }, |channel, request| async move {
         JobServiceClient::new(channel).get_job(request).await
     })?;
-    Ok(told.job.ok_or(omega_client::convert::Malformed::Missing("job"))?)
+    Ok(told.job.ok_or(Malformed::Missing("job"))?)
 }
 
 fn get(args: &NameArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
     let told = find(&caller, by_name(&args.name))?;
+    if args.ask.output == Format::Toml {
+        return print_file(&kinds, told);
+    }
     let job = JobShape::new(&kinds, told)?;
     let tasks = task::list(&caller, by_name(&args.name).map(Of::Job), None)?;
     let machines = tasks.items.into_iter().map(|task| task.machine_name);
@@ -231,6 +242,13 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
         job,
     };
     show::print(args.ask.output, &shape, || one(&kinds, &shape))
+}
+
+/// Prints a job as the file that describes it.
+fn print_file(kinds: &Kinds, told: proto::JobStatus) -> Result<(), AskError> {
+    let job = told.job.ok_or(Malformed::Missing("job"))?;
+    let job = Job::try_from(job)?;
+    Ok(output::print(&JobFile::written(&job, kinds)?.to_toml())?)
 }
 
 /// Progress and timeout of an incomplete gang.
@@ -347,7 +365,7 @@ fn submit(args: &SubmitArgs) -> Result<(), AskError> {
         let name = clean_name(&shape.name);
         match ended {
             true => format!(
-                "job {name} was submitted before and has ended, and is not run again; submit it under another name\n"
+                "job {name} was submitted before and has ended, and is not run again; delete it first, or submit it under another name\n"
             ),
             false => {
                 format!("job {name} is submitted: {}\n", plural(job.task_count(), "task"))
@@ -372,6 +390,15 @@ fn kill(args: &NameArgs) -> Result<(), AskError> {
         JobServiceClient::new(channel).kill_job(request).await
     })?;
     let shape = DoneShape { name: args.name.clone(), done: "is killed", version: told.version };
+    show::print(args.ask.output, &shape, || show::done("job", &shape))
+}
+
+fn delete(args: &NameArgs) -> Result<(), AskError> {
+    let request = proto::DeleteJobRequest { job: by_name(&args.name) };
+    let told = args.ask.caller()?.call(&request, |channel, request| async move {
+        JobServiceClient::new(channel).delete_job(request).await
+    })?;
+    let shape = DoneShape { name: args.name.clone(), done: "is deleted", version: told.version };
     show::print(args.ask.output, &shape, || show::done("job", &shape))
 }
 

@@ -1,5 +1,7 @@
 //! A job as a file describes it, with all its rules.
 
+mod written;
+
 use super::AskError;
 use super::amount::{self, Amount};
 use super::machine_file::NumberOrText;
@@ -13,14 +15,14 @@ use omega_core::{
     OptionalResources, Payload, PlacementRules, Precedence, Preemption, Run, TaskGroup, Unit,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A job.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JobFile {
     /// Name, unique in the cell.
@@ -56,7 +58,7 @@ pub(super) struct JobFile {
 }
 
 /// Kind of a job.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum KindFile {
     /// A job without a planned end.
@@ -67,7 +69,7 @@ enum KindFile {
 }
 
 /// Preemption policy of a job.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum PreemptionFile {
     /// It may preempt tasks of lower precedence.
@@ -78,7 +80,7 @@ enum PreemptionFile {
 }
 
 /// Identical tasks of a job.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GroupFile {
     /// Name, unique in the job.
@@ -87,12 +89,12 @@ struct GroupFile {
     /// Number of tasks.
     count: u32,
     /// Request of each task by resource kind.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     request: BTreeMap<String, Amount>,
     /// Demand profiles by resource kind: amounts for equal parts of the day, whose number divides 288.
     /// The request of the kind is the highest.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Vec<NumberOrText>>")]
     demand_profiles: BTreeMap<String, Vec<Amount>>,
     /// Devices (GPUs) of each task. Sets the requested `gpu`, unless given.
@@ -100,17 +102,17 @@ struct GroupFile {
     /// Exclusive cores of each task. The requested `cpu` is at least as much.
     cores: Option<CoresFile>,
     /// Optional resources of each task by kind, added to the request where they are free.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     optional: BTreeMap<String, Amount>,
     /// Optional devices of each task, if it requests none. Sets the optional `gpu`, unless given.
     optional_devices: Option<DevicesFile>,
     /// Cluster resources that each placed task claims, by kind: licences, addresses.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     cluster_request: BTreeMap<String, Amount>,
     /// Labels of the tasks, by which rules of other jobs select them.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
     /// Restarts of a failed task; above 65535, unlimited.
     #[serde(default)]
@@ -119,7 +121,7 @@ struct GroupFile {
     #[schemars(with = "Option<String>")]
     grace: Option<TimeFile>,
     /// Names of the container images.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     images: Vec<String>,
     /// The program that each task runs.
     run: Option<RunFile>,
@@ -128,28 +130,28 @@ struct GroupFile {
     /// A file with opaque bytes for them, at most 64 KiB; relative to the job's file.
     payload_file: Option<PathBuf>,
     /// Names of the volume claims of each task.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     volumes: Vec<String>,
     /// Name of the only machine where the tasks may run, if any.
     machine: Option<String>,
     /// The machine must match at least one of these selectors, if any is given.
     required: Option<Vec<SelectorFile>>,
     /// Selectors of preferred machines.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     preferred: Vec<PreferredFile>,
     /// Tolerated taints.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tolerations: Vec<TolerationFile>,
     /// Rules that relate the tasks to other tasks.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rules: Vec<RuleFile>,
     /// Host ports of each task.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ports: Vec<PortFile>,
 }
 
 /// Requested devices of a task.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DevicesFile {
     /// The number.
@@ -160,7 +162,7 @@ struct DevicesFile {
 }
 
 /// Exclusive cores of a task.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CoresFile {
     /// The number.
@@ -171,7 +173,7 @@ struct CoresFile {
 }
 
 /// Placement of a task's cores on NUMA nodes.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum PlaceFile {
     /// On any NUMA nodes.
@@ -211,6 +213,10 @@ pub(super) struct TimeFile(Duration);
 impl TimeFile {
     pub(super) const fn from_secs(seconds: u64) -> TimeFile {
         TimeFile(Duration::from_secs(seconds))
+    }
+
+    pub(super) const fn from_millis(ms: u64) -> TimeFile {
+        TimeFile(Duration::from_millis(ms))
     }
 
     pub(super) fn millis(self) -> u32 {

@@ -132,6 +132,9 @@ pub(crate) enum AskError {
         /// Valid values.
         has: String,
     },
+    /// Use another format.
+    #[error("-o toml: only omega job get prints TOML; use json or yaml")]
+    NoToml,
     /// Correct the environment.
     #[error("{0}")]
     Environment(String),

@@ -1,6 +1,6 @@
 //! Times in flags and files: an offset from now, or seconds since 1970 as `date +@%s` prints.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A time. A served cell counts in milliseconds since 1970.
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(super) enum Moment {
     /// An offset from now.
     In(Duration),
-    /// Seconds since 1970.
+    /// Milliseconds since 1970.
     At(u64),
 }
 
@@ -20,17 +20,38 @@ impl Moment {
             let wrong = |_| format!("{text:?} is no moment: write 2h (from now) or @1764000000");
             return crate::duration::duration(text).map(Moment::In).map_err(wrong);
         };
-        let seconds = seconds.parse().ok().filter(|seconds| *seconds <= u64::MAX / 1000);
         let wrong =
             || format!("{text:?} is no moment: write seconds since 1970, as date +@%s does");
-        seconds.map(Moment::At).ok_or_else(wrong)
+        ms_of(seconds).map(Moment::At).ok_or_else(wrong)
     }
 
     /// In milliseconds since 1970.
     pub(super) fn unix_ms(self) -> u64 {
         match self {
-            Moment::At(seconds) => seconds * 1000,
+            Moment::At(ms) => ms,
             Moment::In(time) => unix_ms().saturating_add(millis(time)),
+        }
+    }
+}
+
+/// Seconds with up to three decimal places, in milliseconds.
+fn ms_of(seconds: &str) -> Option<u64> {
+    let (whole, part) = seconds.split_once('.').unwrap_or((seconds, "0"));
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    if !is_digits(whole) || !is_digits(part) || part.len() > 3 {
+        return None;
+    }
+    let whole: u64 = whole.parse().ok()?;
+    whole.checked_mul(1000)?.checked_add(format!("{part:0<3}").parse().ok()?)
+}
+
+/// The time that it is, as [`Moment::parse`] reads it.
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ms = self.unix_ms();
+        match ms % 1000 {
+            0 => serializer.serialize_str(&format!("@{}", ms / 1000)),
+            part => serializer.serialize_str(&format!("@{}.{part:03}", ms / 1000)),
         }
     }
 }
@@ -60,8 +81,9 @@ mod tests {
     #[test]
     fn a_moment_is_from_now_or_in_seconds() {
         assert_eq!(Moment::parse("@12").map(Moment::unix_ms), Ok(12_000));
+        assert_eq!(Moment::parse("@12.05").map(Moment::unix_ms), Ok(12_050));
         assert_eq!(Moment::parse("2h"), Ok(Moment::In(Duration::from_secs(7200))));
-        for wrong in ["", "@", "@-1", "@1.5", "soon", "12", "@99999999999999999999"] {
+        for wrong in ["", "@", "@-1", "@1.", "@1.2345", "soon", "12", "@99999999999999999999"] {
             assert!(Moment::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,5 +1,7 @@
 //! Placement rules in files: those of `omega-core`, in a stable format.
 
+mod written;
+
 use super::pairs;
 use omega_core::{
     Affinity, LabelSelector, MachineSelector, NamedPort, Near, Operator, Port, Preferred, Protocol,
@@ -7,22 +9,22 @@ use omega_core::{
     TolerationOperator, TopologyLevel, WhenUnsatisfiable,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Machines that meet every requirement; without requirements, none.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SelectorFile {
     /// Requirements on the machine's labels.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     labels: Vec<RequirementFile>,
     /// Requirements on the machine's name; their keys are ignored.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     names: Vec<RequirementFile>,
 }
 
 /// A preference for machines.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PreferredFile {
     /// Weight of a match, 1 to 100.
@@ -32,7 +34,7 @@ pub(super) struct PreferredFile {
 }
 
 /// A requirement on one label.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RequirementFile {
     /// The label's key.
@@ -42,12 +44,12 @@ struct RequirementFile {
     #[serde(default)]
     operator: OperatorFile,
     /// Value to compare with.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     values: Vec<String>,
 }
 
 /// Operator of a requirement on a label's value.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum OperatorFile {
     /// The label has one of the values.
@@ -66,7 +68,7 @@ enum OperatorFile {
 }
 
 /// A tolerated taint.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TolerationFile {
     /// Key of the taint; absent with `exists` means every key.
@@ -82,7 +84,7 @@ pub(super) struct TolerationFile {
 }
 
 /// Operator of a toleration.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TolerationOperatorFile {
     /// The taint's value equals the toleration's.
@@ -93,7 +95,7 @@ enum TolerationOperatorFile {
 }
 
 /// Effect of a taint.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 enum EffectFile {
     /// New tasks are rejected.
     NoSchedule,
@@ -104,7 +106,7 @@ enum EffectFile {
 }
 
 /// A host port of each task.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PortFile {
     /// The number.
@@ -127,7 +129,7 @@ impl PortFile {
 }
 
 /// The protocol of a port.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 enum ProtocolFile {
     /// TCP.
@@ -140,7 +142,7 @@ enum ProtocolFile {
 }
 
 /// Rule that relates a task to other tasks.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum RuleFile {
     /// No selected task runs in the same domain.
@@ -185,7 +187,7 @@ pub(super) enum RuleFile {
 }
 
 /// Selected tasks, and the level of the domains.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NearFile {
     /// The selected tasks.
@@ -197,7 +199,7 @@ pub(super) struct NearFile {
 }
 
 /// An even spread over domains.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SpreadFile {
     /// The counted tasks.
@@ -230,7 +232,7 @@ fn yes() -> bool {
 }
 
 /// Selector of the tasks that a rule counts.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum TasksFile {
     /// Tasks of the group that has the rule.
@@ -249,7 +251,7 @@ enum TasksFile {
 }
 
 /// Tenants whose tasks a rule considers.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TenantsFile {
     /// Tasks of the tenant of the job that has the rule.

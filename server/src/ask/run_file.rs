@@ -1,26 +1,28 @@
 //! The program of a group as a job file describes it.
 
+mod written;
+
 use super::AskError;
 use super::job_file::TimeFile;
 use omega_core::limits::PAYLOAD_BYTES_MAX;
 use omega_core::{EnvVar, HealthCheck, NamedPort, Payload, Probe, RestartPolicy, Run, Text};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
 /// The program that each task runs.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunFile {
     /// Path of the program, or a name that is looked up in PATH.
     command: String,
     /// Its arguments.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     args: Vec<String>,
     /// Environment variables. Names that begin with OMEGA_ are set by the agent.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     env: BTreeMap<String, String>,
     /// Working directory, absolute; without it, a directory of the task's own.
     working_dir: Option<String>,
@@ -33,7 +35,7 @@ pub(super) struct RunFile {
 }
 
 /// Restarts on the same machine; when they are used up, the task has failed.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RestartFile {
     /// Number of restarts in a row. A run of ten minutes ends the row.
@@ -45,7 +47,7 @@ struct RestartFile {
 }
 
 /// A check of a running program, by one of `command`, `tcp` and `http`.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HealthFile {
     /// A program and its arguments, which exits with 0.
@@ -71,7 +73,7 @@ struct HealthFile {
 }
 
 /// A GET request.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HttpFile {
     /// A port of the machine.

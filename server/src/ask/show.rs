@@ -23,6 +23,8 @@ pub(crate) enum Format {
     Json,
     /// One value as YAML.
     Yaml,
+    /// A job as the file that describes it: for `omega job get`.
+    Toml,
 }
 
 /// Alignment of a column's text.
@@ -51,6 +53,7 @@ pub(super) fn print(
             text.expect("the keys are text, and memory takes all that is written") + "\n"
         }
         Format::Yaml => yaml(value),
+        Format::Toml => return Err(AskError::NoToml),
     };
     Ok(output::print(&text)?)
 }
@@ -58,7 +61,7 @@ pub(super) fn print(
 /// One of a stream of values: a line of JSON, or a YAML document.
 pub(super) fn one_of_many(format: Format, value: &impl Serialize) -> Option<String> {
     match format {
-        Format::Table | Format::Wide | Format::Name => None,
+        Format::Table | Format::Wide | Format::Name | Format::Toml => None,
         Format::Json => {
             let text = serde_json::to_string(value);
             Some(text.expect("the keys are text, and memory takes all that is written") + "\n")

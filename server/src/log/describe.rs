@@ -21,6 +21,7 @@ pub(super) fn command(command: &Command) -> String {
             format!("resize group {} of job {job} to {count}", clean(group))
         }
         Command::KillJob { job } => format!("kill job {job}"),
+        Command::DeleteJob { job } => format!("delete job {job}"),
         Command::ReportTask { task, machine, report } => {
             format!("task {task} {} on machine {machine}", reported(*report))
         }

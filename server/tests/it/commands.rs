@@ -510,6 +510,7 @@ const VERBS: &[&str] = &[
     "job submit",
     "job resize",
     "job kill",
+    "job delete",
     "job watch",
     "job history",
     "job explain",

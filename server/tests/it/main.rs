@@ -2,6 +2,7 @@
 //!
 //! - `commands.rs`: commands for a served cell; `quickstart.rs`: the commands of the quickstart
 //!   page.
+//! - `apply.rs`: jobs as files, and services that are updated from one version to the next.
 //! - `runs.rs`: every kind of input and run, and the invariants of each result.
 //! - `traces.rs`: the published traces; skipped if they are not on this machine.
 //! - `bad_input.rs`: one-line errors for bad input, without changed files.
@@ -48,6 +49,7 @@
 
 mod agents;
 mod application;
+mod apply;
 mod audit;
 mod backups;
 mod bad_choices;

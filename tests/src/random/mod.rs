@@ -14,6 +14,7 @@ mod peaks;
 mod programs;
 mod reservations;
 mod transactions;
+mod updates;
 
 pub use dice::Dice;
 
@@ -53,6 +54,8 @@ pub struct Generator {
     licences: Option<Dice>,
     /// Separate generator for peak calendars.
     peaks: Option<Dice>,
+    /// Separate generator for deletions and updates of jobs.
+    updates: Option<Dice>,
 }
 
 impl Generator {
@@ -79,6 +82,7 @@ impl Generator {
             cores: None,
             licences: None,
             peaks: None,
+            updates: None,
         }
     }
 
@@ -126,6 +130,9 @@ impl Generator {
             return command;
         }
         if let Some(command) = self.peak(reference) {
+            return command;
+        }
+        if let Some(command) = self.update(reference) {
             return command;
         }
         let machines = reference.rows().iter().filter(|row| row.machine.is_some()).count();

@@ -115,6 +115,14 @@ impl Reference {
         Ok(self.done())
     }
 
+    pub(super) fn delete_job(&mut self, id: JobId) -> Result<Outcome, Rejection> {
+        let before = self.version;
+        self.kill_job(id)?;
+        self.jobs.remove(&id);
+        self.over.retain(|(known, _)| *known != id);
+        Ok(if self.version == before { self.done() } else { Outcome::Done(self.version) })
+    }
+
     pub(super) fn report_task(
         &mut self,
         id: TaskId,

@@ -2802,6 +2802,16 @@ pub struct KillJobResponse {
     pub version: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteJobRequest {
+    #[prost(message, optional, tag = "1")]
+    pub job: ::core::option::Option<JobRef>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteJobResponse {
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetJobRequest {
     #[prost(message, optional, tag = "1")]
     pub job: ::core::option::Option<JobRef>,
@@ -4079,6 +4089,32 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "KillJob"));
             self.inner.unary(req, path, codec).await
         }
+        /// Ends a job and all its tasks, and forgets it: its name is free at once. Deleting a job by its id again is answered
+        /// as the first time.
+        pub async fn delete_job(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeleteJobRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteJobResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/omega.v1.JobService/DeleteJob",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("omega.v1.JobService", "DeleteJob"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn get_job(
             &mut self,
             request: impl tonic::IntoRequest<super::GetJobRequest>,
@@ -4263,6 +4299,15 @@ pub mod job_service_server {
             &self,
             request: tonic::Request<super::KillJobRequest>,
         ) -> std::result::Result<tonic::Response<super::KillJobResponse>, tonic::Status>;
+        /// Ends a job and all its tasks, and forgets it: its name is free at once. Deleting a job by its id again is answered
+        /// as the first time.
+        async fn delete_job(
+            &self,
+            request: tonic::Request<super::DeleteJobRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteJobResponse>,
+            tonic::Status,
+        >;
         async fn get_job(
             &self,
             request: tonic::Request<super::GetJobRequest>,
@@ -4512,6 +4557,51 @@ pub mod job_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = KillJobSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/omega.v1.JobService/DeleteJob" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteJobSvc<T: JobService>(pub Arc<T>);
+                    impl<
+                        T: JobService,
+                    > tonic::server::UnaryService<super::DeleteJobRequest>
+                    for DeleteJobSvc<T> {
+                        type Response = super::DeleteJobResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeleteJobRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as JobService>::delete_job(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteJobSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

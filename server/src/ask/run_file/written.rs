@@ -1,0 +1,49 @@
+//! The program of a group as a file describes it.
+
+use super::{HealthFile, HttpFile, RestartFile, RunFile};
+use crate::ask::job_file::TimeFile;
+use omega_core::{HealthCheck, Probe, RestartPolicy, Run, Text};
+
+fn strings(list: &[Text]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
+}
+
+impl From<&Run> for RunFile {
+    fn from(run: &Run) -> RunFile {
+        let optional = |text: &Option<Text>| text.as_ref().map(ToString::to_string);
+        let RestartPolicy { attempts, delay_ms } = run.restart;
+        let restart = RestartFile { attempts, delay: TimeFile::from_millis(delay_ms.into()) };
+        RunFile {
+            command: run.command.to_string(),
+            args: strings(&run.args),
+            env: run.env.iter().map(|one| (one.name.to_string(), one.value.to_string())).collect(),
+            working_dir: optional(&run.working_dir),
+            user: optional(&run.user),
+            health: run.health.as_ref().map(Into::into),
+            restart: (run.restart != RestartPolicy::default()).then_some(restart),
+        }
+    }
+}
+
+impl From<&HealthCheck> for HealthFile {
+    fn from(check: &HealthCheck) -> HealthFile {
+        let time = |ms: u32| TimeFile::from_millis(ms.into());
+        let (mut command, mut tcp, mut http) = (None, None, None);
+        match &check.probe {
+            Probe::Command(words) => command = Some(strings(words)),
+            Probe::Tcp(port) => tcp = Some(*port),
+            Probe::Http { port, path } => {
+                http = Some(HttpFile { port: *port, path: path.to_string() });
+            }
+        }
+        HealthFile {
+            command,
+            tcp,
+            http,
+            interval: time(check.interval_ms),
+            timeout: time(check.timeout_ms),
+            failures: check.failures,
+            start_period: (check.start_period_ms > 0).then(|| time(check.start_period_ms)),
+        }
+    }
+}
