@@ -41,7 +41,7 @@ use crate::queue::{Nanos, Queue, Verdict};
 use crate::refusals::Refusers;
 use crate::search::tasks;
 use crate::waiting::Waiting;
-use decided::Decided;
+use decided::{Decided, Turns};
 use fault::Fault;
 use flight::Flight;
 use omega_cellstate::{CellHandle, GroupRef, HandleError, View};
@@ -95,7 +95,7 @@ pub struct Scheduler {
     late: bool,
     /// Number of claims until the next sync, in rounds without a pause.
     claims_left: usize,
-    decided: Vec<Decided>,
+    decided: Turns,
     /// Jobs without room because of claims of open and in-flight transactions.
     missed: Vec<JobId>,
     crowding: Crowding,
@@ -144,7 +144,7 @@ impl Scheduler {
             returned: false,
             late: false,
             claims_left: 0,
-            decided: Vec::new(),
+            decided: Turns::new(),
             missed: Vec::new(),
             crowding: Crowding::default(),
             failures: Failures::default(),

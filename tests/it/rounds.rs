@@ -70,7 +70,7 @@ fn a_busy_scheduler_syncs_once_for_many_small_transactions() {
         (0..640).map(|i| submit(&cell.cell, job(&format!("j{i}"), 1, 1))).collect();
     let mut scheduler = scheduler(&cell, Profile::batch());
     let (sums, rounds) = go_on(&mut scheduler, &cell);
-    assert_eq!((sums.placed, sums.conflicts, rounds), (640, 0, 640));
+    assert_eq!((sums.placed, sums.conflicts, rounds), (640, 0, 640 / 8), "eight in a round");
     assert!(jobs.iter().all(|job| placed(&cell.cell, *job) == 1));
     // One for 32 transactions, and that before it found nothing more to do.
     assert_eq!(cell.syncs(), 640 / 32 + 1);
@@ -78,19 +78,19 @@ fn a_busy_scheduler_syncs_once_for_many_small_transactions() {
 
 #[test]
 fn a_conflict_is_followed_by_a_sync() {
-    let cell = Counted::new(1, 8);
-    (0..8).for_each(|i| _ = submit(&cell.cell, job(&format!("j{i}"), 1, 1)));
+    let cell = Counted::new(1, 16);
+    (0..16).for_each(|i| _ = submit(&cell.cell, job(&format!("j{i}"), 1, 1)));
     let mut mine = scheduler(&cell, Profile::batch());
-    assert_eq!(mine.go_on(&cell, 0, &mut Unobserved).unwrap().placed, 1);
+    assert_eq!(mine.go_on(&cell, 0, &mut Unobserved).unwrap().placed, 8);
     // Another scheduler fills the machine, which this one does not see before it tries.
     let other = Counted { cell: cell.cell.clone(), syncs: AtomicUsize::new(0) };
-    let large = submit(&cell.cell, omega_core::Job { scheduler: "other".into(), ..job("l", 7, 1) });
+    let large = submit(&cell.cell, omega_core::Job { scheduler: "other".into(), ..job("l", 8, 1) });
     let mut others = Scheduler::new(&other, Profile::batch(), Settings::new("other")).unwrap();
     others.step(&other, 0, &mut Unobserved).unwrap();
-    assert_eq!(placed(&cell.cell, large), 7);
+    assert_eq!(placed(&cell.cell, large), 8);
     let before = cell.syncs();
     let step = mine.go_on(&cell, 1, &mut Unobserved).unwrap();
-    assert_eq!((step.placed, step.conflicts, cell.syncs()), (0, 1, before));
+    assert_eq!((step.placed, step.conflicts, cell.syncs()), (0, 8, before));
     let (sums, _) = go_on(&mut mine, &cell);
     assert!(cell.syncs() > before);
     assert_eq!((sums.placed, sums.conflicts), (0, 0), "it has seen that there is no room");
@@ -106,11 +106,11 @@ fn jobs_that_come_while_it_is_busy_are_placed_in_their_order() {
     urgent.precedence = omega_core::Precedence(9);
     let urgent = submit(&cell.cell, urgent);
     // At the next sync at the latest it goes before all others.
-    for round in 1..=32 {
+    for round in 1..=32 / 8 {
         scheduler.go_on(&cell, round, &mut Unobserved).unwrap();
     }
     assert_eq!(placed(&cell.cell, urgent), 1);
-    assert_eq!(scheduler.queue().pending_tasks(), 100 - 32);
+    assert_eq!(scheduler.queue().pending_tasks(), 101 - (32 + 8));
 }
 
 #[test]

@@ -40,10 +40,14 @@ struct Walls {
     four: Vec<f64>,
 }
 
+/// Tasks that are submitted at once. Threads that wake are moved to other processors only after a while, so short waves
+/// would measure that.
+const WAVE: usize = 50_000;
+
 impl Walls {
     fn measure(options: &Options, made: &Made, claims: usize) -> Walls {
         let wall = |workers| {
-            let load = Load::sampled(options.work(100_000), workers, claims);
+            let load = Load { wave: WAVE, ..Load::sampled(options.work(100_000), workers, claims) };
             whole::run(made, &load, scan::profile).each().wall
         };
         let mut walls = Walls { one: Vec::new(), two: Vec::new(), four: Vec::new() };

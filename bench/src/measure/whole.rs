@@ -22,7 +22,7 @@ pub(crate) const WORKLOAD: &str =
 pub(crate) const FEASIBLE: u32 = 64;
 
 /// Tasks of one wave: several thousand decisions, and few relative to the changes kept in the cell.
-const WAVE: usize = 10_000;
+pub(crate) const WAVE: usize = 10_000;
 
 /// Load of a run.
 #[derive(Clone)]
@@ -31,6 +31,8 @@ pub(crate) struct Load {
     pub(crate) tasks: usize,
     /// Tasks of each job.
     pub(crate) job_tasks: usize,
+    /// Tasks that are submitted at once, before the workers start.
+    pub(crate) wave: usize,
     /// Settings of each worker.
     pub(crate) workers: Vec<Settings>,
 }
@@ -44,7 +46,8 @@ impl Load {
                 .with_search(Search::Sampled { feasible: FEASIBLE })
                 .with_seed(SEED)
         };
-        Load { tasks, job_tasks: claims, workers: (0..workers as u32).map(settings).collect() }
+        let workers = (0..workers as u32).map(settings).collect();
+        Load { tasks, job_tasks: claims, wave: WAVE, workers }
     }
 }
 
@@ -90,7 +93,7 @@ pub(crate) fn run(made: &Made, load: &Load, profile: fn() -> Profile) -> Done {
 /// Runs on handles of one cell; the workers are spread over them.
 pub(crate) fn run_on(cells: &[impl Submit], load: &Load, profile: fn() -> Profile) -> Done {
     let start = Barrier::new(load.workers.len() + 1);
-    let waves = load.tasks.div_ceil(WAVE);
+    let waves = load.tasks.div_ceil(load.wave);
     let wave_tasks = load.tasks / waves / load.job_tasks * load.job_tasks;
     std::thread::scope(|scope| {
         let work = |(i, settings): (usize, Settings)| {

@@ -66,7 +66,7 @@ fn percent(conflicts: usize, placed: usize) -> f64 {
 }
 
 fn refused_freely(made: &Made, tasks: usize, run: u64, profile: fn() -> Profile) -> f64 {
-    let load = Load { tasks, job_tasks: 1, workers: settings(run) };
+    let load = Load { tasks, job_tasks: 1, wave: whole::WAVE, workers: settings(run) };
     let done = whole::run(made, &load, profile);
     percent(done.conflicts, done.placed)
 }
@@ -142,7 +142,8 @@ fn speed_up(options: &Options, made: &Made) -> Row {
             Settings { claims_max: 1, ..settings }
         };
         let workers = (0..workers).map(settings).collect();
-        let load = Load { tasks: options.work(20_000), job_tasks: 1, workers };
+        let tasks = options.work(20_000);
+        let load = Load { tasks, job_tasks: 1, wave: whole::WAVE, workers };
         whole::run(made, &load, Profile::batch).each()
     };
     let runs: Vec<(Figure, Figure)> = (0..options.runs()).map(|_| (wall(1), wall(4))).collect();

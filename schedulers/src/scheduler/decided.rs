@@ -3,6 +3,10 @@
 use crate::queue::Verdict;
 use crate::refusals::Refusers;
 use omega_core::JobId;
+use smallvec::SmallVec;
+
+/// The jobs of a transaction. A small transaction has one, without an allocation.
+pub(super) type Turns = SmallVec<[Decided; 1]>;
 
 /// A job's part of the open transaction.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,9 @@
 //!   sync ─▶ decide 1 ─▶ decide 2 ─▶ ... ─▶ submit all ─▶ answer 1 ─▶ answer 2 ─▶ ... ─▶ sync
 //! ```
 //!
-//! They are submitted together because a durable cell then writes all of them with one disk sync.
-//! Otherwise the first would have its own disk sync, and the others would wait for it.
+//! They are submitted together because a cell in memory then locks once for all of them, and a durable
+//! cell writes all of them with one disk sync. Otherwise the first would have its own disk sync, and the
+//! others would wait for it.
 //!
 //! Each is decided with the earlier claims on the view, so no two of them claim the same room. All
 //! answers are settled before the next sync, whose changes are later than the answers. If one is
@@ -16,7 +17,8 @@
 //! If plugins evict or reserve, there is only one in-flight transaction, because a rejection would
 //! invalidate what the plugins did for later ones.
 
-use super::{Decided, Observer, Scheduler, Step};
+use super::decided::Turns;
+use super::{Observer, Scheduler, Step};
 use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, HandleError};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
@@ -27,7 +29,7 @@ use smallvec::{SmallVec, smallvec};
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) txn: Transaction,
-    decided: Vec<Decided>,
+    decided: Turns,
     missed: Vec<JobId>,
     resumed: bool,
 }
@@ -50,19 +52,23 @@ fn submit(
 }
 
 impl Scheduler {
-    /// Decides and submits transactions up to the limit of unanswered ones, and settles their
-    /// answers.
+    /// Number of transactions of a step: one where a rejection would invalidate what plugins did for later ones.
+    pub(super) fn in_flight(&self) -> usize {
+        let chain = &self.profile.chain;
+        match chain.guards() || !chain.post_filter.is_empty() {
+            true => 1,
+            false => self.settings.commits_in_flight.max(1),
+        }
+    }
+
+    /// Decides and submits up to `most` transactions, and settles their answers.
     pub(super) fn fly(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
+        most: usize,
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        let chain = &self.profile.chain;
-        let most = match chain.guards() || !chain.post_filter.is_empty() {
-            true => 1,
-            false => self.settings.commits_in_flight.max(1),
-        };
         let mut flights = Flights::new();
         while flights.len() < most {
             self.flying = flights.len();

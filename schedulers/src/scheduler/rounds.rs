@@ -8,6 +8,10 @@ use omega_cellstate::{CellHandle, HandleError, Wake};
 /// compared with the machines of a cell, so claims of several schedulers seldom conflict.
 pub(super) const CLAIMS_PER_SYNC: usize = 32;
 
+/// Number of small transactions that are submitted together, in rounds without a pause: they take the cell's lock once. They
+/// are few, because other schedulers see none of their claims before the last is decided.
+const SMALL_TOGETHER: usize = 8;
+
 impl Scheduler {
     /// Has a cell wake this scheduler when a round may have something to do. Returns whether that
     /// and [`Step::until`] suffice. They do not if the handle cannot wake schedulers, or if permits
@@ -43,12 +47,12 @@ impl Scheduler {
         self.act(cell, now, observer)
     }
 
-    /// One of several rounds without a pause between them. In contrast to [`Scheduler::step`], it syncs the view only after
-    /// 32 claims, a conflict, or a round without work. So a scheduler with small transactions takes the cell's lock once
-    /// for each of them, and reads several changes at once.
+    /// One of several rounds without a pause between them. In contrast to [`Scheduler::step`], it submits up to eight small
+    /// transactions together, and syncs the view only after 32 claims, a conflict, or a round without work. So a scheduler
+    /// with small transactions takes the cell's lock seldom, and reads several changes at once.
     ///
-    /// Where a plugin evicts, reserves or permits, and under fair shares, delay scheduling and backfill, each round syncs,
-    /// because decisions depend on the latest claims of others.
+    /// Where a plugin evicts, reserves or permits, and under fair shares, delay scheduling and backfill, each round is a
+    /// [`Scheduler::step`], because decisions depend on the latest claims of others.
     ///
     /// # Errors
     ///
@@ -59,13 +63,23 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        if self.claims_left > 0 && !self.reads_each_change() {
-            let step = self.act(cell, now, observer)?;
+        if self.reads_each_change() {
+            return self.step(cell, now, observer);
+        }
+        if self.claims_left > 0 {
+            let step = self.act_on(self.together(self.claims_left), cell, now, observer)?;
             if !step.idle {
                 return Ok(step);
             }
         }
-        self.step(cell, now, observer)
+        self.refresh(cell, now, observer)?;
+        self.act_on(self.together(CLAIMS_PER_SYNC), cell, now, observer)
+    }
+
+    /// Number of transactions that are submitted together in rounds without a pause, with about `claims` claims.
+    fn together(&self, claims: usize) -> usize {
+        let small = claims.div_ceil(self.settings.claims_max.max(1)).min(SMALL_TOGETHER);
+        small.max(self.in_flight())
     }
 
     /// Whether decisions depend on the latest claims of others, so that each round syncs.
@@ -114,9 +128,20 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
+        self.act_on(self.in_flight(), cell, now, observer)
+    }
+
+    /// Resends the first transaction with an unknown outcome, or decides and commits up to `most` transactions.
+    fn act_on(
+        &mut self,
+        most: usize,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<Step, HandleError> {
         match self.unknown.pop_front() {
             Some(flight) => self.ask_again(flight, cell, now, observer),
-            None => self.fly(cell, now, observer),
+            None => self.fly(cell, most, now, observer),
         }
     }
 }
