@@ -49,7 +49,7 @@ pub(crate) struct Context {
     pub(crate) tls_key: Option<PathBuf>,
 }
 
-/// Why a context cannot be used or kept. One line for the user.
+/// Error in the file of contexts, or in one context.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ContextError {
     /// Correct the file.

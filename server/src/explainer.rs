@@ -12,7 +12,7 @@ use omega_schedulers::config::{Profiles, Registry};
 use omega_service::{Explainer, Onlooker, Question, Words};
 use omega_workload::words::plural;
 
-/// Explainers by scheduler; see the head of the file.
+/// Explains jobs with the decision code of schedulers, as the head of this file says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByScheduler;
 

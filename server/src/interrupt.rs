@@ -8,7 +8,7 @@ use signal_hook::flag;
 /// The exit code of a process that was interrupted, as shells have it: 128 and the signal's number.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Returns the request that Ctrl-C makes from now on.
+/// Installs the handlers of Ctrl-C. The returned request is set by the first one.
 ///
 /// # Errors
 /// If the system allows no handler.

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &KeepArgs) -> Result<(), SchedulerError> {
     kept
 }
 
-/// Approximate time after which the effect of a step is visible.
+/// Wait before the next pass while the controller's copy of the cell lags behind its own commits.
 const BEHIND: Duration = Duration::from_millis(20);
 
 fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), SchedulerError> {

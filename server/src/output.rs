@@ -70,13 +70,13 @@ pub(crate) fn print(text: &str) -> Result<(), OutputError> {
 
 /// Whether two paths lead to one regular file.
 fn is_same(a: &Path, b: &Path) -> bool {
-    // Not `fs::metadata` of the inode: a file that is not there yet has none.
+    // Compares paths, not inodes: a file that does not exist yet has none.
     let whole = |file: &Path| fs::canonicalize(file).or_else(|_| std::path::absolute(file));
     let is_special = fs::metadata(a).is_ok_and(|found| !found.is_file());
     !is_special && matches!((whole(a), whole(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Opens a file for writing and leaves all as it was.
+/// Checks that a file can be opened for writing, without a change to it.
 fn try_open(file: &Path) -> io::Result<()> {
     match fs::metadata(file) {
         // A pipe or a device: opening it may block, and closing it signals the end to its reader.

@@ -318,7 +318,7 @@ fn of_workload(args: &RebalanceArgs) -> Result<RebalanceReport, Error> {
     Ok(RebalanceReport { notes, ..tried(args, cell, name, settings)? })
 }
 
-/// Plans on a copy, and carries all of it out there.
+/// Plans on a copy in this process, and makes all moves there.
 fn tried(
     args: &RebalanceArgs,
     cell: Cell,
@@ -336,7 +336,7 @@ fn tried(
 /// Time of a search if none is given.
 const TIME: Duration = Duration::from_secs(30);
 
-/// Parts of the time for annealing, and for all.
+/// Parts of the time: the end of annealing, and the end of the whole search.
 const ANNEALING: f64 = 0.8;
 const ALL: f64 = 1.0;
 
@@ -348,7 +348,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Spent part of a part of the time.
+    /// How much of `part` of the time is spent, from 0 to 1; after Ctrl-C, 1.
     fn spent_of(&self, part: f64) -> f64 {
         if self.stop.is_requested() {
             return 1.0;

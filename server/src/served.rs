@@ -1,4 +1,4 @@
-//! The verbs that serve and operate a cell: those of the feature `serve`.
+//! The commands that serve and operate a cell: those of the feature `serve`.
 
 use crate::{agent, ask, audit, cert, dev, keep, log, manual, restore, scheduler, serve};
 use clap::Subcommand;

@@ -3,7 +3,7 @@
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT. From when this is made, they no longer end the process by themselves.
+/// SIGTERM and SIGINT. As soon as this value exists, they no longer end the process by themselves.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,

@@ -103,7 +103,7 @@ fn take(args: &BackupArgs) -> Result<BackupContent, AskError> {
                 caller.runtime().block_on(caller.go_on());
             }
             Err(error) => {
-                // It is no backup, and has a temporary name.
+                // An incomplete file is no backup. Its name is temporary.
                 let _ = fs::remove_file(&partial);
                 return Err(error);
             }

@@ -195,7 +195,8 @@ impl Caller {
     }
 }
 
-/// A refusal, and whether it may be that of a call which the try before it has done.
+/// Adds to an error "unknown machine" or "unknown job" that an earlier attempt, which was not answered, may have
+/// removed it.
 fn after(mut why: ApiError, may_be_done: bool) -> ApiError {
     let is_gone = matches!(why.code, ErrorCode::UnknownMachine | ErrorCode::UnknownJob);
     if is_gone && may_be_done {

@@ -337,7 +337,7 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
     text
 }
 
-/// A job that was submitted, now or before.
+/// A job that was submitted, by this call or an earlier one.
 #[derive(Debug, Serialize)]
 struct SubmittedShape {
     name: String,

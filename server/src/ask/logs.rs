@@ -10,7 +10,7 @@ use omega_core::text::is_hidden;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-/// Time between two looks at a log that is followed and had nothing new.
+/// Interval at which `--follow` requests more output after an empty reply.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Which task, and how much of its output.
@@ -46,7 +46,7 @@ pub(super) fn run(args: &LogsArgs) -> Result<(), AskError> {
         let is_empty = part.data.is_empty();
         let next = part.from + part.data.len() as u64;
         let printed = out.write_all(&shown.text(part.data)).and_then(|()| out.flush());
-        // A reader that has gone has seen enough.
+        // Standard output is closed, as by `head`: that is no error.
         let is_done = is_empty && (!args.follow || !part.running);
         if printed.is_err() || is_done {
             return Ok(());
@@ -76,8 +76,8 @@ fn read(
     })
 }
 
-/// Output as it is printed: as it is, or for a terminal, which would follow what control characters tell it. The bytes
-/// are the beginning of a character that is not complete.
+/// Log output as printed: raw for a file or a pipe; for a terminal, with control characters replaced. `Safe` keeps the
+/// bytes of a UTF-8 character of which the rest has not arrived.
 enum Shown {
     Raw,
     Safe(Vec<u8>),

@@ -138,10 +138,10 @@ pub(crate) enum AskError {
     /// Correct the environment.
     #[error("{0}")]
     Environment(String),
-    /// Name one.
+    /// Give at least one amount.
     #[error("give the new amounts, such as --cpu 4; kinds that are not named stay as they are")]
     NoAmount,
-    /// Name the limited kinds.
+    /// Give the amount of at least one kind.
     #[error("give the limited amounts, such as --cpu 100; omega quota clear removes all limits")]
     NoLimit,
     /// Choose a number near the next one, so that earlier results are kept.
@@ -164,7 +164,7 @@ pub(crate) enum AskError {
         /// Number of items.
         items: usize,
     },
-    /// Drain it and wait, or insist.
+    /// Drain the machine and wait, or give `--force`.
     #[error("machine {name} has {tasks}: drain it and wait until it has none, or give --force")]
     HasTasks {
         /// Its name.

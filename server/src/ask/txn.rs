@@ -1,10 +1,9 @@
 //! `omega txn`: results of past transactions, and transactions by hand.
 //!
-//! A transaction by hand is sent under the name of a scheduler that no process owns. If a process
-//! takes the name meanwhile, its numbers jump, and this transaction is fenced. Its bytes depend on
-//! the file, on `--id` and on the ids of the names, so the same file under the same number is the
-//! same transaction. It is sent as a retry, which is never rejected by the pre-check, so its result
-//! is kept even if nothing was committed.
+//! A transaction by hand is sent under the name of a scheduler that no process owns. If a process takes the name
+//! meanwhile, registration skips numbers, so that this transaction is fenced. Its bytes depend on the file, on `--id`
+//! and on the ids of the names, so the same file under the same number is the same transaction. It is sent as a retry,
+//! which is never rejected by the pre-check, so its result is kept even if nothing was committed.
 
 use super::call::{Caller, Page};
 use super::shape::ListShape;
@@ -241,7 +240,7 @@ fn commit(args: &CommitArgs) -> Result<(), AskError> {
     }
 }
 
-/// Sends a transaction by hand. The answer is the cell's.
+/// Sends a transaction by hand, and returns the cell's result.
 pub(super) fn send(caller: &Caller, txn: &Transaction) -> Result<Commit, AskError> {
     let request = proto::CommitRequest { retry: true, ..txn.into() };
     let answer = caller.call(&request, |channel, request| async move {

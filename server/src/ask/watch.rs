@@ -70,7 +70,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Follows one stream. The answer is whether that is all.
+    /// Follows one stream. Returns whether the watch is over; otherwise the stream must be opened again.
     async fn follow(&mut self, caller: &Caller) -> Result<bool, AskError> {
         let request = proto::WatchJobRequest { job: by_name(&self.args.name) };
         let mut changes = caller

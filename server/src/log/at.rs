@@ -40,7 +40,7 @@ pub(crate) struct AtArgs {
     all: bool,
 }
 
-/// Number of machines, jobs and tenants the table has; the JSON file has all.
+/// Maximum number of machines, jobs and tenants in the table; the JSON file has all.
 const LINES_MAX: usize = 20;
 
 /// All of a cell that is shown.
@@ -212,7 +212,7 @@ fn table(cell: &Cell, shown: &Shown) -> String {
     out + &section("tenants", tenants.collect())
 }
 
-/// Lines under a title, as many as a reader reads.
+/// A title and at most [`LINES_MAX`] lines, with the number of the others.
 fn section(title: &str, lines: Vec<String>) -> String {
     if lines.is_empty() {
         return String::new();

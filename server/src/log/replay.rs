@@ -55,7 +55,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<(), Error> {
     Ok(output::print(&text)?)
 }
 
-/// Number of tasks of known jobs are in which state.
+/// Number of tasks in each state.
 #[derive(Debug, Default)]
 pub(super) struct TaskStates {
     pub(super) pending: usize,

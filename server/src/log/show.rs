@@ -124,7 +124,7 @@ fn head(history: &History) -> Result<Shown, HistoryError> {
     })
 }
 
-/// The versions that entries lead to, as far as a snapshot leads up to them.
+/// The cell's version after each entry. It is known only after a snapshot.
 struct Versions {
     replay: Option<Replay>,
 }
@@ -134,7 +134,7 @@ impl Versions {
         let replay = self.replay.as_mut()?;
         let at = replay.position().index;
         if entry.position.index == at.next() {
-            // Whatever is wrong with it, `omega log replay` tells.
+            // `omega log replay` reports the error.
             if replay.apply(entry).is_err() {
                 self.replay = None;
                 return None;

@@ -49,19 +49,19 @@ struct Counts {
     conflicted: u64,
     claims: u64,
     placements: u64,
-    /// Versions between the view of a decision and its result.
+    /// Sum of the versions between the view of a decision and its result.
     behind: u64,
     conflicts: BTreeMap<&'static str, u64>,
     pending_tasks: usize,
     active_jobs: usize,
-    /// Of jobs that wait for machines that they prefer.
+    /// Waits of jobs for machines that they prefer.
     waits: WaitFigures,
     /// Counters of backfill.
     backfill: BackfillFigures,
 }
 
 impl SchedulerFigures {
-    /// Further measurements of a worker.
+    /// The measurements of one more worker.
     pub(super) fn worker(&self, name: &str) -> WorkerMeter {
         let counted = Arc::new(Counted::default());
         self.workers.lock().push((name.to_owned(), counted.clone()));
@@ -82,7 +82,7 @@ impl SchedulerFigures {
     }
 }
 
-/// Decision and not answered yet.
+/// A decision whose claims have no result yet: its time, and the number of these claims.
 #[derive(Debug, Default)]
 struct Open {
     took: Duration,
@@ -90,7 +90,7 @@ struct Open {
 }
 
 impl Open {
-    /// The share of the time for this many of the claims.
+    /// Takes the share of the time for this many of the claims.
     fn take(&mut self, claims: usize) -> Duration {
         let share = claims as f64 / self.claims.max(claims).max(1) as f64;
         let took = self.took.mul_f64(share);

@@ -66,8 +66,7 @@ impl Meter for PluginTimes {
         self.began.elapsed().as_nanos() as Nanos
     }
 
-    /// Searches are distinguished by the number begun. With several workers, some are counted as
-    /// one.
+    /// Searches are told apart by the number of searches begun so far. With several workers, some are counted as one.
     fn refused(&self, filter: &'static str, machines: u32) {
         let search = self.searches.load(Ordering::Relaxed).div_ceil(EVERY);
         let mut refusals = self.refusals.lock();

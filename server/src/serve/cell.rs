@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// Error of serving a cell: one line for the user; nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CellError {
-    /// State how a new replica begins.
+    /// Choose `--bootstrap` or `--join`.
     #[error(
         "{}: holds no replica yet: start all replicas of a new cell with --bootstrap, once; or this \
          one with --join and an id that was never used; after a lost disk, join", .0.display()
@@ -180,7 +180,7 @@ fn run(
 /// A random number.
 pub(crate) fn rand_id() -> u128 {
     use std::hash::{BuildHasher, RandomState};
-    // The standard library's keys come from the system's source of chance.
+    // The keys of the standard library's hash maps are random numbers of the system.
     let half = |salt: u32| u128::from(RandomState::new().hash_one((std::process::id(), salt)));
     half(0) << 64 | half(1)
 }

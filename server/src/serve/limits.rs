@@ -91,21 +91,21 @@ pub(super) struct GivenLimits {
 /// Mistake with limits. One line for the user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LimitsError {
-    /// Raise the one or lower the other.
+    /// Raise the total or lower its part.
     #[error(
         "limits: {part} ({given}) is more than {whole} ({max}): raise {whole}, or lower {part}"
     )]
     PartAboveWhole {
         /// The smaller limit.
         part: &'static str,
-        /// Amount of it there is.
+        /// Its value.
         given: u64,
         /// The limit that bounds it.
         whole: &'static str,
-        /// Amount of that there is.
+        /// The value of that one.
         max: u64,
     },
-    /// Choose one in between.
+    /// Choose a value within the bounds.
     #[error("limits: {name} ({given}) must be from {min} to {max}")]
     OutOfRange {
         /// Name of the limit.
@@ -142,7 +142,7 @@ impl GivenLimits {
         }
     }
 
-    /// The limits that are meant.
+    /// The given limits, with defaults for the others.
     ///
     /// # Errors
     /// If one contradicts another, or makes no sense.
@@ -152,7 +152,7 @@ impl GivenLimits {
         let seconds = |given: Option<NonZeroU32>, usual: Duration| {
             given.map_or(usual, |seconds| Duration::from_secs(seconds.get().into()))
         };
-        // A whole that was lowered takes its usual part with it.
+        // If a total is below the default of its part, the part is lowered with it.
         let streams = of(self.streams, usual.streams);
         let connections = of(self.connections, usual.connections);
         let max = seconds(self.call_seconds_max, usual.deadlines.max);

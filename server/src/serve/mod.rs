@@ -87,7 +87,7 @@ pub(crate) enum ServeError {
     /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The replica stopped by itself: see why.
+    /// The replica stopped by itself; `remedy` has what to do.
     #[error("the replica has stopped: {why}")]
     Stopped {
         /// The reason.
@@ -148,7 +148,7 @@ async fn run(
     let traces = traces.transpose()?;
     let (end, ended) = watch::channel(false);
     let until = |mut ended: watch::Receiver<bool>| async move {
-        // It fails only where the server is gone.
+        // An error means that the sender, and so the server, is gone.
         let _ = ended.wait_for(|ended| *ended).await;
     };
     let mut tasks = Vec::new();
@@ -172,7 +172,7 @@ async fn run(
     if let Some((peers, at)) = peers {
         peers.listens_to_clients(advertised(settings, address));
         let listener = listen(&at).await?;
-        // Replicas are few, and no setting for clients may keep them from hearing each other.
+        // Limits set for clients do not apply to peers: replicas are few, and must hear each other.
         let limits = Limits::default();
         let entrance =
             Entrance { listener, door: doors.peers.clone(), audit: audit.clone(), limits };
@@ -186,18 +186,18 @@ async fn run(
     };
     end.send_replace(true);
     for task in tasks {
-        // Connections that do not end by themselves are cut after a moment.
+        // Connections still open after two seconds are cut.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(2), task).await;
     }
     if let Some(traces) = traces {
-        // It waits for the last spans, for a moment.
+        // It waits a moment for the last spans to be sent.
         let _ = tokio::task::spawn_blocking(move || traces.end()).await;
     }
     stopped.map_or(Ok(()), |(why, remedy)| Err(ServeError::Stopped { why, remedy }))
 }
 
-/// Where clients are told to reach a replica that listens to them at `address`. Where that is every address of its host,
-/// it is the one that its peers use, on the clients' port.
+/// The address that clients get for this replica: `--advertise`, or else `address`, where it listens. If that is every
+/// address of its host, the host that its peers use, with the clients' port.
 fn advertised(settings: &Settings, address: SocketAddr) -> String {
     let of_peers = match &settings.kept {
         Kept::Replica(of) if address.ip().is_unspecified() => of.address.rsplit_once(':'),

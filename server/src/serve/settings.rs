@@ -176,7 +176,7 @@ impl TryFrom<String> for Peer {
 #[serde(try_from = "String")]
 pub(crate) struct KindName(ResourceKind);
 
-/// The local address of a text: of a name with several, an IPv4 address.
+/// Resolves `host:port` for a listener. If a name has several addresses, IPv4 goes first.
 fn resolved(text: &str) -> Result<SocketAddr, String> {
     let all: Vec<SocketAddr> = match text.to_socket_addrs() {
         Ok(all) => all.collect(),
@@ -190,7 +190,7 @@ fn resolved_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketA
     resolved(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
 
-/// An address that others are told.
+/// Checks an address that other processes will connect to.
 fn address(text: &str) -> Result<String, String> {
     if is_address(text) {
         Ok(text.to_owned())
@@ -235,12 +235,12 @@ fn kinds_with(more: Option<Vec<KindName>>) -> Result<Kinds, KindsError> {
     Kinds::new(standard.iter().map(|(_, kind)| kind.clone()).chain(more).collect())
 }
 
-/// Actions of a server.
+/// Settings of a server, complete and checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Address for clients.
     pub(crate) listen: SocketAddr,
-    /// Address that clients get, if it is not the one for clients.
+    /// Address that clients get for this replica, if it is not `listen`.
     pub(crate) advertise: Option<String>,
     /// Address of metrics and probes, if any.
     pub(crate) web: Option<SocketAddr>,
@@ -248,7 +248,7 @@ pub(crate) struct Settings {
     pub(crate) kept: Kept,
     /// Its resource kinds, if it is a new one.
     pub(crate) kinds: Kinds,
-    /// The certificates, if callers must have some, too.
+    /// The certificates, if there are some; callers need one, too.
     pub(crate) tls: Option<Files>,
     /// File for changes and denials, if any.
     pub(crate) audit_log: Option<PathBuf>,

@@ -102,16 +102,16 @@ fn is_local(address: &str) -> bool {
     }
 }
 
-/// Callers that may come in at each listener.
+/// The callers that each listener accepts.
 #[derive(Clone, Debug)]
 pub(crate) struct Doors {
-    /// Of clients.
+    /// The listener for clients.
     pub(crate) clients: Door,
-    /// Of peers.
+    /// The listener for peers.
     pub(crate) peers: Door,
 }
 
-/// Reads and checks the certificates, and keeps looking whether they change.
+/// Reads and checks the certificates, and starts to watch them for changes.
 ///
 /// # Errors
 /// If they cannot be used.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// Standard OTLP environment variables, as one setting for all programs.
 const COMMON: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// One transaction of a hundred: enough to see where the time goes, at a cost that nobody sees.
+/// Default fraction: one transaction in a hundred, enough to see where the time goes at no noticeable cost.
 const FRACTION: f64 = 0.01;
 
 /// Address of a collector.

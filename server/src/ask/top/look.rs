@@ -22,7 +22,7 @@ pub(super) struct Watched {
     each: Vec<(String, Caller)>,
 }
 
-/// Observations.
+/// A sample of the cell: totals, and the statistics of each replica.
 #[derive(Debug)]
 pub(super) struct Look {
     /// Totals of the cell.
@@ -38,7 +38,7 @@ pub(super) struct Look {
 }
 
 impl Watched {
-    /// Prepares to look.
+    /// Prepares a connection to the whole cell, and one to each replica alone.
     ///
     /// # Errors
     /// If the address is none.

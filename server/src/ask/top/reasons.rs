@@ -19,7 +19,7 @@ const KEPT_MAX: usize = 256;
 
 type Known = BTreeMap<String, (Instant, Option<String>)>;
 
-/// The explainer, and its last output.
+/// The background thread that explains jobs, and the reasons that it found.
 #[derive(Debug)]
 pub(super) struct Reasons {
     /// Locked for one look-up.

@@ -19,7 +19,7 @@ fn short(name: &str) -> String {
     }
 }
 
-/// All of it.
+/// The whole page.
 pub(super) fn text(kinds: &Kinds, top: &TopShape) -> String {
     let mut text = facts(&[
         ("cell", top.cell.clone()),
@@ -41,7 +41,7 @@ pub(super) fn text(kinds: &Kinds, top: &TopShape) -> String {
     text
 }
 
-/// The last page, with why there is no newer one.
+/// The last page, under a line with the error for which there is no newer one.
 pub(super) fn with_trouble(page: &str, why: &str) -> String {
     const MARK: &str = "! ";
     let page = match page.strip_prefix(MARK) {

@@ -126,7 +126,7 @@ fn per_second(count: u64, ms: u64) -> f64 {
     (count * 1000).checked_div(ms).map_or(0.0, |_| count as f64 * 1000.0 / ms as f64)
 }
 
-/// Amount of time has passed by the clock of a replica that answered twice.
+/// Time between the two samples, by the clock of a replica that answered both.
 fn elapsed_ms(before: &Look, after: &Look) -> u64 {
     let passed = after.statistics.iter().filter_map(|(at, now)| {
         let then = before.statistics.get(at).filter(|then| then.started == now.started)?;
