@@ -94,7 +94,7 @@ impl Pair {
         }
     }
 
-    /// The next action, and the number of its transaction.
+    /// The next request of the client, and the number of its transaction.
     fn wish(&self) -> (Ask, u64) {
         let leader = &self.up[0].replica;
         let state = leader.applied().lock();
@@ -196,7 +196,7 @@ fn at_each_failpoint_nothing_acknowledged_is_lost() {
     for point in FAILPOINTS {
         let reached = hits.lock().unwrap().get(point).copied().unwrap_or(0);
         let mut restarts = Vec::new();
-        // At once, and when half of what a run does there is done.
+        // At the first time that the run reaches the failpoint, and after half of the times.
         for before in [0, reached / 2] {
             for action in ["panic", "return"] {
                 if action == "return" && FAILPOINTS_WITHOUT_ANSWER.contains(&point) {
@@ -240,7 +240,7 @@ fn run_three(struck: usize, switch_on: impl FnOnce()) -> u64 {
     assert!(trio.next > 100, "{} transactions", trio.next);
     let struck_so_often = trio.restarts;
     trio.agree();
-    // What they agree on is on their disks.
+    // After a restart from their disks they must agree again.
     (0..3).for_each(|at| trio.restart(at));
     trio.agree();
     set_failpoints(true);
@@ -265,15 +265,16 @@ fn at_each_failpoint_two_others_go_on_and_the_struck_one_comes_back() {
             println!("{point:<18} {:>7} {reached:>9} {restarts:>9?}", struck + 1);
         }
     }
-    // These three stay who they are; the pair above has a new member.
+    // No membership changes here, so this failpoint is not reached; the test of a pair adds a member.
     by_point.remove("membership");
     assert!(by_point.values().all(|reached| *reached > 0), "never reached: {by_point:?}");
 }
 
-/// Strikes one replica at the first time it gets to a failpoint, and at half of the times.
+/// Switches a failpoint on in one replica, at the first time that it is reached, and after half of the times. Returns
+/// the number of restarts of each run.
 fn strike(point: &str, struck: usize, reached: u64) -> Vec<u64> {
     let mut restarts = Vec::new();
-    // Up to the strike a run is as the one that counted, so the strike happens.
+    // Until then a run equals the one that counted, so the failpoint is reached as often.
     for before in [0, reached / 2].into_iter().filter(|_| reached > 0) {
         for action in ["panic", "return"] {
             if action == "return" && FAILPOINTS_WITHOUT_ANSWER.contains(&point) {

@@ -121,8 +121,8 @@ fn only_those_go_whose_hours_are_wanted() {
     assert_eq!(victims(&[day, night], &[4]), [JobId(1)]);
 }
 
-/// A load report is stored with the machine's claims at that time. For two services with different peak hours these are
-/// less than the sum of their requests.
+/// A load report is stored with the claims of the machine at that time. For two services with different peak hours,
+/// these are less than the sum of their requests.
 #[test]
 fn what_was_claimed_when_a_load_came_is_what_the_highest_hour_claims() {
     let mut cells = Trio::new(&Kinds::standard());

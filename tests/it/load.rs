@@ -53,7 +53,8 @@ fn naive_limit(tasks: &Tasks<'_>, row: usize) -> bool {
     request == 0 || 100 * (naive_use(tasks.view, row, KindId::CPU) + request) <= percent * capacity
 }
 
-/// Some machines report, others place and lose tasks, and time passes.
+/// A random world in which machines report load, tasks come and go, and time passes; after each step, the columns are
+/// compared.
 fn check(seed: u64, machines: usize) {
     let mut world = World::new(seed, machines);
     let half_life = HalfLife::seconds(HALF_LIFE);

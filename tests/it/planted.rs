@@ -23,9 +23,9 @@ fn row(bug: Bug, proof: &Proof) -> String {
     format!("{:24} {found}{without}", format!("{bug:?}"))
 }
 
-/// Bugs that no small number of seeds reveals: the first since a replica in doubt states the entries that it may have
-/// lost, the second since other replicas tell a removed one of its removal. They have tests of their own, with and
-/// without the bug: `log_rot.rs`, `damage_inside_a_log_is_no_torn_end`; `elections.rs`,
+/// Bugs that a small number of seeds does not reveal: the first, because a replica in doubt tells which entries it may
+/// have lost; the second, because other replicas tell a removed one of its removal. They have tests of their own, with
+/// and without the bug: `log_rot.rs`, `damage_inside_a_log_is_no_torn_end`; `elections.rs`,
 /// `a_leader_that_commits_its_own_removal_steps_down`.
 const RARE: [Bug; 2] = [Bug::CorruptMiddleCut, Bug::RemovedLeaderStays];
 

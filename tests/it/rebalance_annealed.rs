@@ -46,7 +46,7 @@ fn packed(dice: &mut Dice) -> SharedCell {
     cell
 }
 
-/// A plan with annealing in so many steps, carried out on a copy of the cell; what was planned is what comes of it.
+/// A plan by annealing with this number of steps. It is applied on a copy of the cell, which must then be as planned.
 fn annealed(cell: &SharedCell, settings: Settings, steps: u64) -> Plan {
     let cell = SharedCell::new(cell.read(Cell::clone));
     let objectives = settings.objectives.clone();

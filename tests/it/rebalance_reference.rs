@@ -65,7 +65,7 @@ fn uses(cell: &Cell) -> Vec<Use<'_>> {
     cell.machines().map(of).collect()
 }
 
-/// A million is the mean over the machines that have the kind.
+/// The claimable mean over the machines that have the kind; [`parts`] expresses amounts as millionths of it.
 fn mean(uses: &[Use<'_>], kind: usize) -> i128 {
     let some: Vec<i128> = uses.iter().map(|u| u.claimable[kind]).filter(|c| *c > 0).collect();
     if some.is_empty() { 1 } else { (some.iter().sum::<i128>() / some.len() as i128).max(1) }

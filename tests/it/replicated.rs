@@ -103,7 +103,7 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// The leader advances this cell's time by commands of its own.
+/// With an eviction limit, the leader advances the cell's time by commands of its own.
 #[test]
 fn where_a_policy_goes_by_the_time_commands_are_applied_at_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,7 +199,8 @@ fn change(cell: &ReplicatedCell, step: MemberStep) {
     }
 }
 
-/// It runs on, hears from nobody, and once went on sending what it was asked to the leader.
+/// A removed replica still runs, but nobody sends it anything. It must reject requests; once it forwarded them to the
+/// leader.
 #[test]
 fn a_replica_that_was_removed_takes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -219,7 +220,7 @@ fn a_replica_that_was_removed_takes_nothing() {
     assert!(!taken);
 }
 
-/// It asks for no votes, and the leader sends it nothing: so it asks the others whether it was removed.
+/// A removed learner requests no votes, and the leader sends it nothing: so it asks the others whether it was removed.
 #[test]
 fn a_learner_that_was_removed_while_it_was_down_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,7 +240,8 @@ fn a_learner_that_was_removed_while_it_was_down_is_told() {
     while own.catch_up_with_all() != Err(AskError::Unavailable(Again::Removed)) {}
 }
 
-/// Its log says so: it has no vote to ask for, so nobody else hears from it and tells it.
+/// A replica whose log contains its removal requests no votes, so no other replica tells it; it must find out by
+/// itself.
 #[test]
 fn a_replica_that_finds_its_removal_in_its_log_takes_nothing() {
     let mut host = Host::new(ReplicaId(1), 1, 8 << 10);

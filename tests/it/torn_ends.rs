@@ -1,5 +1,6 @@
-//! Starts on a log that may have lost its end: a replica that no other voter can help refuses, and every other one goes on
-//! in doubt. Who votes is decided by the committed changes of the log, not by the members of the snapshot before it.
+//! Starts of a replica whose log may have lost its end. If no other voter can tell it what is missing, it refuses to
+//! start; otherwise it starts in doubt. The committed membership changes in the log decide who votes, not the older
+//! snapshot.
 
 use crate::log_rot::lose_markers;
 use omega_core::Kinds;

@@ -66,7 +66,7 @@ fn run(directory: Directory, work: impl FnOnce(&ReplicatedCell)) {
     running.end();
 }
 
-/// A random history on a disk: snapshots, segments before and behind them, a backup.
+/// Writes a random history to a disk: snapshots, segments before and behind them, and a backup.
 fn make(place: &Path) {
     let (kinds, commands) = commands(5, 160);
     let origin = Origin { cell: CellId(0xCE11), kinds };

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     cell.catch_up_with_all()?;
     if cell.read(|cell| cell.version().0) < BEFORE {
         for command in setup() {
-            // An earlier run may have done it already.
+            // It is rejected if an earlier run has done it.
             let _ = cell.apply(command);
         }
     }

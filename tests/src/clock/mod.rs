@@ -1,4 +1,4 @@
-//! Clocks of real processes that are wrong and jump: no rights of root are needed.
+//! Clocks of real processes, which a test sets wrong and makes jump. It needs no root rights.
 //!
 //! A library between the process and the system (`wrong_clock.c`, compiled by the test) shifts the time of day by an amount
 //! that the test sets at any moment, as an operator or a time server sets a clock. Monotonic time is left alone.
@@ -12,7 +12,7 @@ use std::process::Command;
 
 const NANOS: i64 = 1_000_000_000;
 
-/// A clock for processes. See the head of the file.
+/// A clock for processes; see the head of the file.
 #[derive(Debug)]
 pub struct WrongClock {
     ahead: File,
@@ -34,12 +34,12 @@ impl WrongClock {
         Ok(clock)
     }
 
-    /// Has a process use this clock.
+    /// Makes a process use this clock, once it is started.
     pub fn give_to(&self, process: &mut Command) {
         process.env("LD_PRELOAD", &self.library).env("OMEGA_WRONG_CLOCK", &self.path);
     }
 
-    /// Sets it, by so much ahead of the machine's clock, or behind it.
+    /// Sets the clock to this many seconds ahead of the machine's clock; behind it, if negative.
     ///
     /// # Errors
     /// If its state cannot be written.

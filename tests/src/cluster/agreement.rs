@@ -85,8 +85,8 @@ impl World {
         })
     }
 
-    /// Whether all faults are over and recovered from: every member has the same state, with all
-    /// agreed commands, and no client waits.
+    /// Whether all members have applied all agreed commands, after the operator is done and clients have made enough
+    /// calls.
     pub(super) fn agree(&self) -> bool {
         let members = self.members();
         let last = self.truth.last();

@@ -33,27 +33,27 @@ pub enum Fate {
     Answered(Result<Outcome, Rejection>),
 }
 
-/// A command that a client asked for, once or again and again.
+/// A command that a client sent, once or several times.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The command.
     pub command: Command,
-    /// When it was first asked for.
+    /// Time of the first request.
     pub invoked: u64,
-    /// When the client learned its fate.
+    /// Time at which the client learned the result.
     pub completed: u64,
-    /// Its fate.
+    /// The result.
     pub fate: Fate,
 }
 
 /// A read, and everything answered before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
-    /// When it was asked for.
+    /// Time of the request.
     pub invoked: u64,
-    /// When it was answered.
+    /// Time of the answer.
     pub completed: u64,
-    /// The version that it may be answered with.
+    /// The version in the answer.
     pub version: Version,
 }
 
@@ -124,7 +124,7 @@ fn replay(done: &[Done], kinds: &Kinds) -> Result<Places, String> {
     Ok(places)
 }
 
-/// Whether an answer is not that the first one is forgotten.
+/// Whether the first answer of the transaction is still known to the cell.
 fn is_recent(one: &Done) -> bool {
     !matches!(one.outcome, Err(Rejection::Transaction(_)))
 }
@@ -187,7 +187,7 @@ fn place_of(
     }
 }
 
-/// Whether each refusal is true of the version that it names.
+/// Checks that the cell at the version in each rejection rejects the same.
 fn check_refusals(
     refusals: &[(&Asked, Commit)],
     done: &[Done],
@@ -230,7 +230,7 @@ fn check_refusal(cell: &mut Cell, txn: &Transaction, commit: &Commit) -> Result<
     }
 }
 
-/// Whether commands sent after another one's answer come after it.
+/// Checks that a command sent after another one's answer comes after it in the log.
 fn check_order(placed: &[(&Asked, usize)]) -> Result<(), String> {
     let mut by_start: Vec<_> = placed.to_vec();
     by_start.sort_by_key(|(asked, _)| asked.invoked);
@@ -254,7 +254,7 @@ fn check_order(placed: &[(&Asked, usize)]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether each read includes everything answered before it was sent.
+/// Checks that each read includes everything answered before it was sent.
 fn check_reads(reads: &[Read], placed: &[(&Asked, usize)], done: &[Done]) -> Result<(), String> {
     let mut by_start = reads.to_vec();
     by_start.sort_by_key(|read| read.invoked);
@@ -278,7 +278,7 @@ fn check_reads(reads: &[Read], placed: &[(&Asked, usize)], done: &[Done]) -> Res
     Ok(())
 }
 
-/// Whether a client has sent each agreed command.
+/// Checks that a client has sent each agreed command, equally often.
 fn check_asked(history: &History, done: &[Done]) -> Result<(), String> {
     let mut asked: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
     for one in history.asked.iter().filter(|one| one.fate != Fate::NotDone) {
@@ -313,7 +313,7 @@ fn name_of(command: &Command) -> Result<Vec<u8>, String> {
     Ok(name)
 }
 
-/// Whether no answer has a version with commands that were sent only later.
+/// Checks that no answer has a version with commands that were sent only later.
 fn check_future(
     history: &History,
     refusals: &[(&Asked, Commit)],

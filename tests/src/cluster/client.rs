@@ -23,17 +23,17 @@ const TRIES: [usize; 4] = [1, 3, 12, 12];
 pub struct Pending {
     /// Request; `None` for a read.
     pub command: Option<Command>,
-    /// When it began.
+    /// Time of the first request.
     pub invoked: Micros,
-    /// Where it asked last, in which life of the replica, and under which id.
+    /// The last request: the replica, the number of its start, and the id.
     pub at: Option<(ReplicaId, u64, AskId)>,
-    /// Whether it may have been done.
+    /// Whether an earlier request may have been executed.
     doubt: bool,
     /// Number of requests that it will send.
     tries: usize,
 }
 
-/// A client. See the head of the file.
+/// A client; see the head of the file.
 #[derive(Debug)]
 pub struct Client {
     name: Text,
@@ -44,12 +44,12 @@ pub struct Client {
     generator: Generator,
     /// The replica to which it sends calls.
     pub home: ReplicaId,
-    /// Its view of that replica, in that life.
+    /// Its view, and the replica and start from which it was synced.
     view: Option<(ReplicaId, u64, View)>,
 }
 
 impl Client {
-    /// A client that has not asked for anything yet.
+    /// A client without calls so far.
     #[must_use]
     pub fn new(number: usize, generator: Generator, home: ReplicaId) -> Client {
         Client {

@@ -1,16 +1,18 @@
-//! Clocks of replicas that go wrong: too fast or slow, and put forward and back.
+//! Wrong clocks of replicas: too fast or slow, and set forward or back.
 //!
-//! A replica has two: one counts ticks, and never goes back, as the system's monotonic clock; the other gives the
-//! cell's time, and does both. A jump of the first is many ticks at once, as after a suspended machine.
+//! A replica has two clocks. One counts ticks, and never goes back, like the system's monotonic clock; it can jump
+//! forward by many ticks, as after a suspended machine. The other gives the cell's time, and can be set forward and
+//! back.
 
 use super::plan::{Clocks, Micros};
 use super::{Event, TICK, World};
 use crate::random::Dice;
 
-/// Reading of all clocks when a run begins, in milliseconds: so a clock that is put back by an hour has a time.
+/// Reading of all clocks at the start of a run, in milliseconds. It is large enough for a clock that is set back by an
+/// hour.
 const BEGIN_MS: u64 = 10_000_000_000;
 
-/// The furthest that a clock of the cell's time is put, in milliseconds.
+/// Maximum by which a clock of the cell's time is set forward or back, in milliseconds.
 const JUMP_MS_MAX: usize = 3_600_000;
 
 /// Maximum number of ticks at once: several election timeouts.
@@ -21,7 +23,7 @@ const TICKS_AT_ONCE_MAX: usize = 60;
 pub struct Clock {
     /// The time between two ticks.
     pub tick: Micros,
-    /// Difference of the cell's time, in milliseconds.
+    /// Offset of the cell's time from the right one, in milliseconds.
     offset_ms: i64,
 }
 
@@ -52,7 +54,7 @@ impl Clock {
 }
 
 impl World {
-    /// Sets the clocks, and makes the first of them jump some time later.
+    /// Gives each host a wrong clock, if the plan has them, and schedules the first jump.
     pub(super) fn wind_clocks(&mut self) {
         if let Clocks::Wrong(every) = self.plan.clocks {
             self.hosts
@@ -62,7 +64,7 @@ impl World {
         }
     }
 
-    /// A clock jumps.
+    /// Makes one clock jump, and schedules the next jump.
     pub(super) fn clock(&mut self) -> Result<(), String> {
         let Clocks::Wrong(every) = self.plan.clocks else { return Ok(()) };
         if self.calm {
@@ -80,7 +82,7 @@ impl World {
         self.with(host, |running| (0..ticks).for_each(|_| running.replica.tick()))
     }
 
-    /// Faults are over: all clocks go right again, as far as clocks may be put back.
+    /// Restores the rate of all clocks, after the faults. Their offsets stay.
     pub(super) fn set_clocks_right(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.clock.tick = TICK);
     }

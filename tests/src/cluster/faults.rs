@@ -10,7 +10,7 @@ use omega_store::replica::{Ask, AskId};
 use std::path::PathBuf;
 
 impl World {
-    /// Something goes wrong.
+    /// Injects a random fault of the plan, and schedules the next.
     pub(super) fn fault(&mut self) -> Result<(), String> {
         if self.calm {
             return Ok(());
@@ -108,7 +108,7 @@ impl World {
         Some(Ok(()))
     }
 
-    /// Damages the disk of one replica, where the others can do without it.
+    /// Damages the disk of one replica, if the others can continue without it.
     fn rot(&mut self, host: usize) -> Option<Result<(), String>> {
         let all_well = self.hosts.iter().all(|one| one.gone || one.is_up(self.now) && !one.rotten);
         let members = self.members();
@@ -161,7 +161,7 @@ impl World {
         Some(Ok(()))
     }
 
-    /// A replica has stopped by itself.
+    /// Handles a replica that has stopped by itself.
     pub(super) fn stopped(&mut self, host: usize, of_disk: bool, why: &str) -> Result<(), String> {
         let one = &mut self.hosts[host];
         if one.rotten {
@@ -182,7 +182,7 @@ impl World {
         Ok(())
     }
 
-    /// The operator has its turn.
+    /// Lets the operator send a request, or wait for the result of the last.
     pub(super) fn operate(&mut self) -> Result<(), String> {
         self.after(2 * TICK, Event::Operator);
         for id in std::mem::take(&mut self.operator.to_make) {
@@ -216,7 +216,7 @@ impl World {
         self.with(host, |_| {})
     }
 
-    /// All faults are over: the network is whole, disks have room, and all hosts have power.
+    /// Ends all faults: the network is whole, disks have room, and all hosts have power.
     pub(super) fn make_calm(&mut self) -> Result<(), String> {
         self.calm = true;
         self.well_since = self.now;

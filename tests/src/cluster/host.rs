@@ -1,4 +1,4 @@
-//! One computer of the run: a disk, and a replica while the computer has power.
+//! One host of a run: a disk, and a replica while the host has power.
 
 use super::clock::Clock;
 use super::plan::Micros;
@@ -21,12 +21,12 @@ pub const CELL: CellId = CellId(0xCE11);
 
 const FOLDER: &str = "/replica";
 
-/// Why a replica does not start.
+/// Reason for which a replica does not start.
 #[derive(Debug)]
 pub enum Refused {
     /// Its directory cannot be opened.
     Directory(OpenDirectoryError),
-    /// Promises are missing on its disk.
+    /// The replica refuses its disk, for example because acknowledged entries are missing.
     Start(StartError),
 }
 
@@ -54,7 +54,7 @@ impl From<StartError> for Refused {
     }
 }
 
-/// One computer. See the head of the file.
+/// One host; see the head of the file.
 #[derive(Debug)]
 pub struct Host {
     /// Id of its replica.
@@ -89,12 +89,12 @@ pub struct Host {
     pub segments: SegmentOptions,
     /// Index up to which its entries were compared.
     pub checked: LogIndex,
-    /// Its clock.
+    /// The clock of the host.
     pub clock: Clock,
 }
 
 impl Host {
-    /// A computer with an empty disk.
+    /// A host with an empty disk.
     #[must_use]
     pub fn new(id: ReplicaId, seed: u64, segment_bytes: u64) -> Host {
         Host {

@@ -71,10 +71,10 @@ const CALM_THINK_MAX: Micros = 20_000;
 /// Maximum time until the replicas agree once all faults are over.
 const CALM_MAX: Micros = 20_000_000;
 
-/// Events between two looks whether they agree.
+/// Number of events between two checks whether the replicas agree.
 const EVENTS_BETWEEN: usize = 20;
 
-/// Something that happens at its time.
+/// An event of the run, which happens at its time.
 #[derive(Debug)]
 enum Event {
     Tick(usize, u64),
@@ -92,12 +92,12 @@ enum Event {
     Fault,
 }
 
-/// A whole cell. See the head of the file.
+/// A whole cell; see the head of the file.
 #[derive(Debug)]
 pub struct World {
     plan: Plan,
     dice: Dice,
-    /// The chance of clocks: apart, so that runs with right clocks are as they were.
+    /// Separate random generator for clocks, so that runs with right clocks stay the same for each seed.
     clock_dice: Dice,
     now: Micros,
     events: BTreeMap<(Micros, u64), Event>,
@@ -112,7 +112,7 @@ pub struct World {
     promises: Promises,
     settings: Settings,
     calm: bool,
-    /// Since when nothing is wrong any more, and all replicas have power.
+    /// Time since which there are no faults, and all replicas have power.
     well_since: Micros,
     digest: Digest,
     report: Report,
@@ -149,7 +149,7 @@ pub fn run_with_plan(
     seed: u64,
     adjust: impl FnOnce(&mut Plan),
 ) -> Result<(Report, History, Truth), Violation> {
-    // No test switches one on here, and each costs a look-up.
+    // Failpoints are not used here, and each costs a look-up.
     omega_store::set_failpoints(false);
     let mut world = World::new(seed, adjust);
     let run = std::panic::AssertUnwindSafe(|| world.run());
@@ -254,7 +254,7 @@ impl World {
         self.next_event += 1;
     }
 
-    /// Lets the next thing happen.
+    /// Executes the earliest event.
     fn next(&mut self) -> Result<(), String> {
         let ((now, _), event) = self.events.pop_first().expect("somebody always ticks");
         self.now = now;
@@ -297,7 +297,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether a host still has the life that something was meant for.
+    /// Whether the start of a replica for which an event was scheduled is still its last one, and it runs.
     fn lives(&self, host: usize, life: u64) -> bool {
         self.hosts[host].life == life && self.hosts[host].running.is_some()
     }
@@ -535,13 +535,13 @@ impl World {
         self.after(delay, Event::Client(client));
     }
 
-    /// A client has its turn.
+    /// Lets a client send a new call, or repeat the open one.
     fn client(&mut self, client: usize) -> Result<(), String> {
         let done =
             self.history.asked.len() >= self.operator.asked_before_calm + 3 * self.clients.len();
         let one = &mut self.clients[client];
         if self.calm && one.pending.is_none() && done {
-            // Enough is enough: now they shall agree.
+            // The client has made enough calls; without new ones the replicas can agree.
             return Ok(());
         }
         let up: Vec<usize> =
@@ -575,7 +575,7 @@ impl World {
         self.with(host, |_| {})
     }
 
-    /// A client has waited for an answer for long enough.
+    /// Handles the timeout of a client's request.
     fn give_up(&mut self, client: usize, id: AskId) {
         let one = &mut self.clients[client];
         let waits = one.pending.as_ref().and_then(|pending| pending.at);

@@ -1,4 +1,4 @@
-//! A network that loses, delays, doubles and reorders, and that can be cut.
+//! A simulated network that loses, delays, duplicates and reorders messages, and that can be partitioned.
 
 use super::plan::{Micros, Plan};
 use crate::random::Dice;
@@ -38,7 +38,7 @@ impl Network {
         delays
     }
 
-    /// Cuts some replicas off the others.
+    /// Partitions some replicas from the others, in both directions or one.
     pub fn partition(&mut self, replicas: &[ReplicaId], dice: &mut Dice) {
         let one_way = dice.chance(30);
         let side: Vec<bool> = replicas.iter().map(|_| dice.chance(50)).collect();
@@ -51,7 +51,7 @@ impl Network {
         }
     }
 
-    /// All reach all.
+    /// Ends all partitions.
     pub fn heal(&mut self) {
         self.cuts.clear();
     }

@@ -107,7 +107,7 @@ impl Operator {
         Some(next)
     }
 
-    /// The called replica is down, so there will be no answer.
+    /// Handles that the called replica is down, so that no answer will come.
     pub fn cut_off(&mut self) {
         self.waiting = None;
     }
@@ -131,7 +131,7 @@ impl Operator {
                 let first = self.todo.pop_front();
                 self.todo.extend(first);
             }
-            // The leader cannot remove itself: any other one may.
+            // A leader does not remove itself: another replica must lead first.
             Answer::Changed(Err(ChangeError::Leads(id))) => self.leads = Some(*id),
             _ => {}
         }

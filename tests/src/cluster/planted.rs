@@ -1,7 +1,6 @@
 //! Injected bugs: the faults under which each is visible, and how soon it is found.
 //!
-//! A bug is found if one of a few seeds fails with it. That the same seed passes without the bug is
-//! part of the proof.
+//! A bug is found if one of a few seeds fails with it. The same seed must pass without the bug.
 
 pub use on::{Proof, plan_for, prove, run_with, seeds_of};
 
@@ -63,7 +62,7 @@ mod on {
         Proof { passed: seeds_of(bug).count() as u64, found: None, without: None }
     }
 
-    /// Favours the faults under which a bug is visible. Most are visible under any.
+    /// Adjusts a plan to the faults under which a bug is visible. Most bugs are visible under any.
     pub fn plan_for(bug: Bug, plan: &mut Plan) {
         match bug {
             Bug::FreedEarly | Bug::TornTailKept | Bug::SealNotSynced => writes(plan),
@@ -105,7 +104,7 @@ mod on {
         }
     }
 
-    /// Logs that are written and compacted all the time, and power that goes meanwhile.
+    /// Frequent writes and compactions of logs, and power failures meanwhile.
     fn writes(plan: &mut Plan) {
         plan.weights.iter_mut().for_each(|(_, weight)| *weight = 0);
         plan.set_weight(Fault::CrashInWrite, 20);
@@ -117,7 +116,7 @@ mod on {
         plan.faulty_for = 12_000_000;
     }
 
-    /// Disks that rot.
+    /// Bit rot on disks.
     fn rot(plan: &mut Plan) {
         plan.weights.iter_mut().for_each(|(_, weight)| *weight = 0);
         plan.set_weight(Fault::Rot, 20);
@@ -127,7 +126,7 @@ mod on {
         plan.fault_every = 100_000;
     }
 
-    /// Members that join and leave, and leaders that change meanwhile.
+    /// Membership changes, with changes of the leader meanwhile.
     fn changes(plan: &mut Plan) {
         plan.set_weight(Fault::Change, 60);
         plan.set_weight(Fault::Partition, 10);
@@ -137,7 +136,7 @@ mod on {
         plan.faulty_for = 12_000_000;
     }
 
-    /// Leaders that are cut off.
+    /// Partitioned leaders.
     fn elections(plan: &mut Plan) {
         plan.weights.iter_mut().for_each(|(_, weight)| *weight = 0);
         plan.set_weight(Fault::Partition, 20);

@@ -18,7 +18,7 @@ pub(super) struct Promise {
     index: LogIndex,
 }
 
-/// Which promises a replica must remember.
+/// The promises that a replica must have kept after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
     /// All promises.
@@ -38,7 +38,7 @@ pub(super) struct Promises {
 }
 
 impl Promises {
-    /// A replica considers this one the leader.
+    /// Records that a replica considers this one the leader of a term, and checks that there is no other.
     pub(super) fn leads(&mut self, id: ReplicaId, now: Leadership) -> Result<(), String> {
         if !now.is_leader {
             return Ok(());

@@ -49,7 +49,7 @@ pub struct Truth {
 }
 
 impl Truth {
-    /// Nothing is agreed on but the empty cell.
+    /// An empty log, and an empty cell.
     #[must_use]
     pub fn new(kinds: &Kinds) -> Truth {
         Truth::sampled(kinds, 1)
@@ -163,7 +163,7 @@ impl Truth {
         }
     }
 
-    /// A replica has this fingerprint of all outcomes after an entry, and this state.
+    /// Compares a replica's fingerprint of all outcomes, and its state, after an entry.
     ///
     /// # Errors
     /// If it should have another.
@@ -187,7 +187,7 @@ impl Truth {
         }
     }
 
-    /// A replica that has applied all entries has this state. To be called when nothing changes any more.
+    /// Compares the state of a replica that has applied all entries. To be called when no more are written.
     ///
     /// # Errors
     /// If it should have another.

@@ -13,11 +13,11 @@ enum Change {
         offset: usize,
         bytes: Vec<u8>,
     },
-    /// Made longer with zeros, or cut.
+    /// The file was extended with zeros, or truncated to this length.
     Length(usize),
 }
 
-/// The bytes of a file.
+/// The contents of a file: present ones, ones that survive a loss of power, and the changes since.
 ///
 /// Invariant: unless a sync failed, `present` is `safe` with all of `changes` done to it.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +67,7 @@ impl Content {
         self.present.clone_from(&self.safe);
     }
 
-    /// Changes durable bytes, as rot or a tester would.
+    /// Changes durable bytes, as bit rot or a test does.
     pub(super) fn damage(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
         self.sync();
         change(&mut self.present);
@@ -90,7 +90,8 @@ impl Content {
         }
     }
 
-    /// Kept, lost, cut off anywhere, or some sectors of it. Of a lost write the length may be left.
+    /// Keeps an unsynced write, loses it, cuts it off anywhere, or keeps some of its sectors. The length of a lost one
+    /// may remain.
     fn settle_write(&mut self, offset: usize, bytes: &[u8], dice: &mut Dice) {
         match dice.below(6) {
             0 | 1 => write_to(&mut self.safe, offset, bytes),

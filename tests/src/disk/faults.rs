@@ -2,16 +2,16 @@
 
 use std::io;
 
-/// Request of a disk since it was made.
+/// Numbers of operations since the disk was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of reads.
     pub reads: u64,
-    /// Writes, cuts and allocations.
+    /// Writes, truncations and allocations.
     pub writes: u64,
     /// Syncs of files.
     pub syncs: u64,
-    /// Files and folders made, renamed and removed.
+    /// Files and folders created, renamed and removed.
     pub names: u64,
     /// Syncs of folders.
     pub folder_syncs: u64,
@@ -19,19 +19,19 @@ pub struct Counts {
     pub bytes_written: u64,
 }
 
-/// Which operation a fault is for.
+/// The kind of operation that a fault affects, and its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A read.
+    /// A read fails.
     Read,
-    /// A write, a cut or an allocation: any part of it may be done.
+    /// A write, truncation or allocation fails: any part of it may be done.
     Write,
     /// A sync of a file fails: any part of the unsynced changes may be durable, and no later sync
     /// repairs this.
     Sync,
-    /// A file or folder that is made, renamed or removed: nothing is done.
+    /// Creation, rename or removal of a file or folder fails: nothing is done.
     Name,
-    /// A sync of a folder: nothing is done.
+    /// A sync of a folder fails: nothing is done.
     FolderSync,
     /// Any operation except a read begins, and then the power fails. Everything fails until
     /// [`super::SimulatedDisk::crash`].

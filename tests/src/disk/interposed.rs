@@ -1,4 +1,4 @@
-//! A real disk below real processes that fails on demand and loses its power: no rights of root are needed.
+//! A folder on a real disk, which fails on demand and loses unsynced data for real processes. It needs no root rights.
 //!
 //! ```text
 //!   process ──write, sync, rename──▶ interposed.so ──▶ file system
@@ -6,9 +6,10 @@
 //!   kill -9, then cut_power(): of each file's and each folder's changes that were not synced, the last ones are undone
 //! ```
 //!
-//! A killed process alone loses nothing, because the kernel still has what it wrote. So the library (`interposed.c`, compiled
-//! by the test) notes what each change replaces. As POSIX allows and no more: a sync of a file keeps its content, and only
-//! a sync of its folder keeps its name. Of each file the last unsynced writes are lost, the first of them perhaps in part.
+//! Killing a process loses nothing, because the kernel still has its writes. So the library (`interposed.c`, compiled
+//! by the test) records what each change replaces, and [`InterposedDisk::cut_power`] undoes changes as POSIX allows and
+//! no more: a sync of a file keeps its content, and only a sync of its folder keeps its name. Of each file the last
+//! unsynced writes are lost, the first of them perhaps in part.
 
 use crate::random::Dice;
 use std::collections::BTreeMap;
@@ -19,13 +20,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The unit that a disk writes wholly or not at all.
+/// Atomic unit of writing: a write may be torn between two sectors.
 const SECTOR: u64 = 512;
 
 /// Words of a record's head in the journal.
 const WORDS: usize = 8;
 
-/// Failure that the disk is told to give from now on.
+/// Kind of operation that fails from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// None.
@@ -34,16 +35,16 @@ pub enum Mode {
     WritesFail,
     /// Every sync fails with EIO.
     SyncsFail,
-    /// A file that gets longer fails with ENOSPC; what is there can be written again.
+    /// Every write that makes a file longer fails with ENOSPC; existing bytes can be overwritten.
     Full,
 }
 
-/// Number of changes that a loss of power undid, of those that it might.
+/// Numbers of changes at a loss of power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Undone changes.
     pub undone: usize,
-    /// All that were not synced.
+    /// All changes that were not synced, undone or not.
     pub unsynced: usize,
 }
 
@@ -70,12 +71,12 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct Record {
     kind: Kind,
-    /// Of the file, or of the folder of the names.
+    /// The file that was changed, or the folder whose names were.
     inode: u64,
     offset: u64,
     length: u64,
     old_size: u64,
-    /// The process and the number of the file that was kept under another name; 0: none.
+    /// The replaced file, which is kept under another name: a process and a number; 0 for none.
     saved: u64,
     names: [PathBuf; 2],
     kept: Vec<u8>,
@@ -93,13 +94,13 @@ impl InterposedDisk {
         Ok(InterposedDisk { folder: folder.canonicalize()?, state: state.canonicalize()?, library })
     }
 
-    /// Has a process use this disk.
+    /// Makes a process use this disk, once it is started.
     pub fn put_below(&self, process: &mut Command) {
         process.env("LD_PRELOAD", &self.library);
         process.env("OMEGA_FAULTY_DIR", &self.folder).env("OMEGA_FAULTY_STATE", &self.state);
     }
 
-    /// Tells the disk what fails from now on.
+    /// Sets which operations fail from now on.
     ///
     /// # Errors
     /// If its state cannot be written.
@@ -110,15 +111,15 @@ impl InterposedDisk {
             Mode::SyncsFail => "sync",
             Mode::Full => "full",
         };
-        // In one step: the processes read it at any time.
+        // Renamed into place, because processes read it at any time.
         fs::write(self.state.join("mode.new"), word)?;
         fs::rename(self.state.join("mode.new"), self.state.join("mode"))
     }
 
-    /// The power of a disk goes whose processes were killed: changes that were not synced are undone, as the dice say.
+    /// Cuts the power, after the processes were killed: a random part of the unsynced changes is undone.
     ///
     /// # Errors
-    /// If the journal cannot be read, or what it tells of is not there.
+    /// If the journal cannot be read, or a file that it names is missing.
     pub fn cut_power(&self, dice: &mut Dice) -> io::Result<Lost> {
         let journal = self.state.join("journal");
         let records = match fs::read(&journal) {
@@ -153,7 +154,7 @@ impl InterposedDisk {
                 undo_content(&file, &records[*at], torn)?;
             }
         }
-        // In the order of all folders, because a rename may lead from one to another.
+        // In one order for all folders, because a rename may lead from one to another.
         let mut undone: Vec<usize> = Vec::new();
         for changes in names.values() {
             lost.unsynced += changes.len();
@@ -168,7 +169,7 @@ impl InterposedDisk {
         Ok(lost)
     }
 
-    /// Every file of the disk by its inode, those without a name on it, too.
+    /// Every file of the disk by its inode, including removed ones that the library keeps.
     fn files(&self) -> io::Result<BTreeMap<u64, PathBuf>> {
         let (mut files, mut folders) =
             (BTreeMap::new(), vec![self.state.clone(), self.folder.clone()]);
@@ -200,7 +201,7 @@ impl InterposedDisk {
     }
 }
 
-/// Compiles a library for `LD_PRELOAD`, in a folder and under a name.
+/// Compiles a library for `LD_PRELOAD` under this name in a folder.
 ///
 /// # Errors
 /// If the C compiler (`cc`) fails.
@@ -233,7 +234,7 @@ fn undo_content(file: &File, record: &Record, torn: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The records of a journal, whose last one may be cut off by the kill: it was never followed by its change.
+/// The records of a journal. The last one may be cut off by the kill: its change was never made.
 fn read(mut bytes: &[u8]) -> io::Result<Vec<Record>> {
     let mut records = Vec::new();
     while bytes.len() >= WORDS * 8 {

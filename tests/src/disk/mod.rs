@@ -46,7 +46,7 @@ struct State {
     used: u64,
     /// Files without a name, whose removal a crash may still undo.
     unnamed: Vec<FileNumber>,
-    /// Number of times the power went. Handles of an earlier time are dead.
+    /// Number of power cuts. Handles of an earlier time are dead.
     crashes: u64,
 }
 
@@ -54,7 +54,7 @@ struct State {
 struct File {
     content: Content,
     locked: bool,
-    /// It has no name any more, and goes with its last handle.
+    /// The file has no name any more; its bytes are freed when the last handle is closed.
     removed: bool,
 }
 
@@ -87,7 +87,7 @@ impl SimulatedDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another disk with the same on it, and nothing open.
+    /// A separate disk with the same content, and without open files.
     #[must_use]
     pub fn copy(&self) -> SimulatedDisk {
         let mut state = self.state().clone();
@@ -257,8 +257,7 @@ impl State {
         }
     }
 
-    /// Gives back the room of a file that has no name and no handle. A crash may still bring its
-    /// name back, so its bytes stay until that cannot be.
+    /// Frees the space of a file without a name and a handle. While a crash may still restore its name, its bytes stay.
     fn release(&mut self, number: FileNumber) {
         let file = &mut self.files[number];
         if file.removed && !file.locked {

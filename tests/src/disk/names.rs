@@ -4,10 +4,10 @@ use crate::random::Dice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A file, whatever it is called.
+/// Identity of a file, independent of its name.
 pub(super) type FileNumber = usize;
 
-/// A change of names that no sync of its folder has made safe.
+/// A change of names that is not durable yet, because its folder was not synced.
 #[derive(Clone, Debug)]
 enum Change {
     Add { path: PathBuf, file: FileNumber },
@@ -17,7 +17,7 @@ enum Change {
 }
 
 impl Change {
-    /// In which folder it happens.
+    /// The folder whose sync makes the change durable.
     fn folder(&self) -> &Path {
         parent(match self {
             Change::Add { path, .. } | Change::Remove { path } | Change::Folder { path } => path,
@@ -31,7 +31,7 @@ pub(super) fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Names and folders.
+/// The names of files, and the folders, at one moment.
 #[derive(Clone, Debug, Default)]
 struct Tree {
     files: BTreeMap<PathBuf, FileNumber>,
@@ -62,7 +62,7 @@ impl Tree {
     }
 }
 
-/// The names of a disk. The outermost folder is always there.
+/// The names of a disk: present ones, durable ones, and the changes since. The outermost folder always exists.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     present: Tree,

@@ -59,7 +59,7 @@ impl Processes {
         Processes::found_as(program, place, Equipment::default())
     }
 
-    /// Founds a cell with this equipment.
+    /// Bootstraps a cell with this equipment.
     ///
     /// # Errors
     /// If a process does not start, or this system gives nobody a disk or a clock.
@@ -184,7 +184,7 @@ impl Processes {
         self.disks.get(&id).into_iter().for_each(Disk::thaw);
     }
 
-    /// Sets the clock of a replica, by so much ahead of this machine's, or behind it.
+    /// Sets the clock of a replica to this many seconds ahead of this machine's; behind it, if negative.
     ///
     /// # Errors
     /// If it has none of its own.

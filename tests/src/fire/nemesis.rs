@@ -21,7 +21,7 @@ const ANSWERS: u64 = 20;
 /// Duration of a fault in milliseconds: shorter and longer than elections.
 const LASTS_MS: std::ops::Range<u64> = 200..1500;
 
-/// Seconds by which a clock is put forward or back, at most.
+/// Maximum by which a clock is put forward or back, in seconds.
 const JUMP_MAX_S: i64 = 2 * 3600;
 
 /// A fault.
@@ -61,7 +61,7 @@ pub enum Fault {
     StallFollower,
     /// The leader's clock is put forward or back.
     JumpLeader,
-    /// Every clock is, each by another amount, and stays so.
+    /// All clocks are put forward or back, each by another amount, and stay so.
     JumpAll,
 }
 
@@ -91,7 +91,7 @@ impl Fault {
         Fault::KillAll,
     ];
 
-    /// Those that more than three replicas may meet.
+    /// Faults for cells of more than three replicas.
     pub const OF_MANY: [Fault; 6] = [
         Fault::KillMinority,
         Fault::KillLeader,
@@ -101,7 +101,7 @@ impl Fault {
         Fault::KillAll,
     ];
 
-    /// Those that replicas with clocks of their own may meet, with some that they may meet at the same time.
+    /// Faults of replicas with separate clocks, with some others that may occur at the same time.
     pub const OF_CLOCKS: [Fault; 8] = [
         Fault::JumpLeader,
         Fault::JumpAll,

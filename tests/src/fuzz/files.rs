@@ -1,4 +1,4 @@
-//! The files of a replica's directory, made wrong with all checksums right.
+//! Files of a replica's directory with random changes, and with right checksums.
 
 use super::mutate::mutate_part;
 use crate::disk::SimulatedDisk;
@@ -80,7 +80,7 @@ impl Files {
         }
     }
 
-    /// The files of a log with a little of everything.
+    /// The segments of a log with records of every kind.
     pub(super) fn segments(&self) -> Vec<Vec<u8>> {
         let disk = SimulatedDisk::new(2);
         let made = SegmentLog::create(Arc::new(disk.clone()), Path::new("/"), OWNER, SMALL);
@@ -107,7 +107,7 @@ impl Files {
 
     pub(super) fn check_segment(&self, seed: u64, input: &[u8]) -> bool {
         let disk = SimulatedDisk::new(seed);
-        // It is called what its header says, so that the header is not what is refused.
+        // The file name agrees with the header, so that the name is not the reason of an error.
         let sequence = input.get(36..44).and_then(|bytes| bytes.first_chunk());
         let sequence = sequence.map_or(1, |bytes| u64::from_le_bytes(*bytes));
         put(&disk, &PathBuf::from(format!("/{sequence:020}.log")), input);
@@ -183,7 +183,8 @@ pub(super) fn mutate_segment(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
         let head = [&salt.to_le_bytes()[..], &record[..4], &record[8..HEAD]].concat();
         crc32fast::hash(&[&head, &record[HEAD..HEAD + meta]].concat())
     };
-    // A record is sealed up to its data; what follows the last one is of an earlier use of the file.
+    // A record's checksum covers its head and the first `meta` bytes of its body. Bytes after the last record are from
+    // an earlier use of the file.
     let mut records = Vec::new();
     let mut at = HEADER;
     while at + HEAD < bytes.len() {

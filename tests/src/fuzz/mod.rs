@@ -1,13 +1,12 @@
-//! Bytes from anywhere for everything that reads bytes.
+//! Random bytes for every decoder and reader of files.
 //!
 //! ```text
 //!   corpus: what we write ──▶ mutate ──▶ target: read it, use it, write it back
 //!                              dice        never a panic, never much memory
 //! ```
 //!
-//! A round is named by its seed. Each target starts from valid bytes, so that what is tried gets past
-//! the first check; where checksums stand in the way, they are put right again. Whoever calls checks the
-//! memory: the binary `fuzz` does.
+//! The seed of a round determines its input. An input begins as valid bytes, so that it passes the first checks;
+//! checksums are mostly made right again after the change. The caller limits the memory: the binary `fuzz` does.
 
 mod files;
 mod mutate;
@@ -172,7 +171,7 @@ impl Fuzzer {
         Fuzzer { target, corpus, files, readers: workloads::Readers::new() }
     }
 
-    /// The input of a round; empty where the target makes its own from the seed.
+    /// The input of a round; empty if the target makes its own from the seed.
     #[must_use]
     pub fn input(&self, seed: u64) -> Vec<u8> {
         let mut dice = Dice::new(seed);
@@ -260,7 +259,7 @@ fn check_entry(input: &[u8]) -> bool {
 
 fn membership(input: &[u8]) -> bool {
     let Ok(change) = MembershipChange::from_bytes(input) else { return false };
-    // Whether it fits is an answer, not a panic.
+    // A change that does not fit is an error, not a panic.
     let _ = Membership::founding([1, 2, 3].map(ReplicaId)).check(&change);
     true
 }

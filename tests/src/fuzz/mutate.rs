@@ -1,11 +1,11 @@
-//! Valid bytes made a little wrong.
+//! Small random changes of valid bytes.
 
 use crate::random::Dice;
 
-/// Numbers at the edges of what bytes can mean, as they are on a disk.
+/// Extreme integers, written in little-endian order.
 const EDGES: [u64; 8] = [0, 1, 0x7f, 0xffff, u32::MAX as u64, 1 << 40, i64::MAX as u64, u64::MAX];
 
-/// Makes some bytes wrong, or takes a part of other ones.
+/// Changes, removes, repeats or appends some bytes, or replaces the end by that of another input.
 pub(super) fn mutate(mut bytes: Vec<u8>, corpus: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
     for _ in 0..dice.below(6) {
         if bytes.is_empty() {
@@ -16,7 +16,7 @@ pub(super) fn mutate(mut bytes: Vec<u8>, corpus: &[Vec<u8>], dice: &mut Dice) ->
         match dice.below(9) {
             0 => bytes[at] ^= 1 << dice.below(8),
             1 => bytes[at] = dice.below(256) as u8,
-            // Before these bytes bincode puts longer integers.
+            // In bincode these bytes announce a longer integer.
             2 => bytes[at] = 251 + dice.below(5) as u8,
             3 => put_edge(&mut bytes[at..], dice),
             4 => drop(bytes.drain(at..end)),
@@ -37,7 +37,7 @@ pub(super) fn mutate(mut bytes: Vec<u8>, corpus: &[Vec<u8>], dice: &mut Dice) ->
     bytes
 }
 
-/// Makes some bytes of a part wrong, and leaves its length.
+/// Changes some bytes of a part, but not its length.
 pub(super) fn mutate_part(bytes: &mut [u8], dice: &mut Dice) {
     for _ in 0..1 + dice.below(3) {
         let at = dice.below(bytes.len());

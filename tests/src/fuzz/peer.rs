@@ -1,4 +1,4 @@
-//! Messages of a replica that means harm, or of one that went mad.
+//! Random messages of a faulty or hostile replica.
 
 use super::files::Files;
 use crate::random::Dice;
@@ -49,7 +49,7 @@ pub fn random_message(seed: u64) -> PeerMessage {
     any(&mut Dice::new(seed), Term(3), LogIndex(5), &commands)
 }
 
-/// A little of everything, in bytes.
+/// Encoded messages of every kind.
 pub(super) fn corpus() -> Vec<Vec<u8>> {
     let mut dice = Dice::new(7);
     let commands = super::commands();
@@ -102,7 +102,7 @@ pub(super) fn check_replica(files: &Files, seed: u64) {
         let node = started.replica.node();
         let (term, last) = (node.leadership().term, node.last());
         let message = any(&mut dice, term, last, &commands);
-        // What cannot be written cannot come.
+        // Only messages that can be encoded can arrive.
         let message = wire::decode(&bytes_of(&message)).expect("it was written");
         let from = ReplicaId(2 + dice.below(3) as u64);
         started.replica.receive(from, message);
@@ -118,7 +118,7 @@ pub(super) fn check_replica(files: &Files, seed: u64) {
     settle(&mut started);
 }
 
-/// Makes it the leader, with the votes of another one.
+/// Makes the replica the leader, with the vote of another one.
 fn elect(started: &mut Started) {
     (0..30).for_each(|_| started.replica.tick());
     settle(started);
@@ -137,7 +137,7 @@ fn elect(started: &mut Started) {
     assert!(started.replica.node().leads_with_all(), "two of three vote for it");
 }
 
-/// Does all that the replica wants done.
+/// Carries out all effects that the replica requests.
 fn settle(started: &mut Started) {
     for _ in 0..20 {
         let output = started.replica.proceed();

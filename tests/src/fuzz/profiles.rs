@@ -49,11 +49,11 @@ pub(super) fn mutate(bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
     lines.join("\n").into_bytes()
 }
 
-/// Reads a file, and binds what is accepted to a cell.
+/// Reads a file, and binds its profiles to a cell if it is accepted.
 pub(super) fn check(input: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(input) else { return false };
     match Profiles::parse(text, &Registry::built_in()) {
-        // Whether it fits this cell is an answer, not a panic.
+        // A profile that does not fit the cell is an error, not a panic.
         Ok(profiles) => profiles.check(&Kinds::standard()).is_ok(),
         Err(error) => {
             assert!(!error.to_string().is_empty());

@@ -1,8 +1,8 @@
-//! Text as people write it, some words of which are moved, repeated and made extreme.
+//! Random changes of text files: some words are moved, repeated or made extreme.
 
 use crate::random::Dice;
 
-/// Values at the edges of what a word can mean.
+/// Extreme or unexpected values.
 const VALUES: [&str; 16] = [
     "0",
     "-1",
@@ -22,7 +22,7 @@ const VALUES: [&str; 16] = [
     "\"1h\"",
 ];
 
-/// Changes some words of a text, and leaves what divides them. `ends` says of a character whether it ends a word.
+/// Changes some words of a text. `ends` tells whether a character ends a word; such characters stay.
 #[must_use]
 pub fn mutate(text: &str, ends: impl Fn(char) -> bool, dice: &mut Dice) -> String {
     let mut words: Vec<String> = text.split_inclusive(&ends).map(str::to_owned).collect();

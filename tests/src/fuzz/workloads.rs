@@ -35,10 +35,10 @@ const GOOGLE_TASKS: &str = "job,idx,submit_us,user,sched,prio,cpu,mem,disk,diff,
 const LIST: &str = "submit_s,num_tasks,duration_s,cpus_per_task,mem_gb_per_task\n\
     0.0,3,864000.0,0.137339,2.0\n1.5,1,9.0,1,1\n";
 
-/// Divides the files of an input.
+/// Separator of the files of an input.
 const DIVIDER: &str = "\n----\n";
 
-/// Which reader.
+/// The format of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// A table of machines, and one of jobs.
@@ -58,7 +58,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The names of the files that its reader wants in a folder, with what is read.
+    /// Names of the files that the reader of the format needs in a folder, each with a valid content.
     fn files(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Format::Tables => &[("machines.csv", MACHINES), ("jobs.csv", JOBS)],
@@ -79,7 +79,7 @@ impl Format {
         }
     }
 
-    /// An input that is read.
+    /// One valid input: its files, with separators.
     pub(super) fn corpus(self) -> Vec<Vec<u8>> {
         let texts: Vec<&str> = self.files().iter().map(|(_, text)| *text).collect();
         vec![texts.join(DIVIDER).into_bytes()]
@@ -94,7 +94,7 @@ impl Format {
         }
     }
 
-    /// Changes some words of a file, and leaves what divides them.
+    /// Changes some words of the files.
     pub(super) fn mutate(self, bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
         let text = String::from_utf8_lossy(bytes);
         words::mutate(&text, |one| self.ends_word(one), dice).into_bytes()

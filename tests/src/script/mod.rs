@@ -35,7 +35,7 @@
 //! | `a: retry`, `a: retry other` | submits the last one again, or another with its number |
 //! | `show` | prints the machines and their tasks |
 //!
-//! What is refused is printed; a command that is done says nothing.
+//! A rejection is printed; an accepted command prints nothing.
 
 mod parse;
 
