@@ -348,7 +348,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// How much of `part` of the time is spent, from 0 to 1; after Ctrl-C, 1.
+    /// Spent fraction of `part` of the time, from 0 to 1; after Ctrl-C, 1.
     fn spent_of(&self, part: f64) -> f64 {
         if self.stop.is_requested() {
             return 1.0;
