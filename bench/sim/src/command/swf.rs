@@ -6,10 +6,11 @@ use super::SimError;
 use crate::sheet::{Cell, Output, Sheet};
 use crate::swf::conservative::Conservative;
 use crate::swf::figures::Figures;
-use crate::swf::ordered::{Backfill, Order, Ordered};
+use crate::swf::ordered::{Backfill, Order, Ordered, Ties};
 use crate::swf::shipped::{Machines, Shipped};
 use crate::swf::simulate::simulate;
 use crate::swf::trace::Trace;
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -26,6 +27,9 @@ pub struct SwfArgs {
     /// Run times that policies know: user estimates, or the true ones
     #[arg(long, value_enum, default_value = "both")]
     estimates: EstimatesChoice,
+    /// Order of running jobs with equal expected ends, for `easy` and `sjf-easy`
+    #[arg(long, value_name = "ORDER", default_value = "smallest")]
+    ties: TiesChoice,
     /// Number of jobs that have plans with --policy omega: 0 for no backfilling
     #[arg(long, value_name = "N", default_value_t = 1)]
     depth: u16,
@@ -67,7 +71,62 @@ enum EstimatesChoice {
     Both,
 }
 
+/// An order of equal ends, or a row for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TiesChoice {
+    One(Ties),
+    All,
+}
+
+const TIES: [TiesChoice; 6] = [
+    TiesChoice::One(Ties::Smallest),
+    TiesChoice::One(Ties::Largest),
+    TiesChoice::One(Ties::Started),
+    TiesChoice::One(Ties::Submitted),
+    TiesChoice::One(Ties::Together),
+    TiesChoice::All,
+];
+
+impl ValueEnum for TiesChoice {
+    fn value_variants<'a>() -> &'a [TiesChoice] {
+        &TIES
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            TiesChoice::One(ties) => ties.to_possible_value(),
+            TiesChoice::All => Some(PossibleValue::new("all").help("A row for each of them")),
+        }
+    }
+}
+
+impl TiesChoice {
+    fn each(self) -> Vec<Ties> {
+        match self {
+            TiesChoice::One(ties) => vec![ties],
+            TiesChoice::All => Ties::value_variants().to_vec(),
+        }
+    }
+}
+
+/// A policy with its order of equal ends, if that matters to it.
+#[derive(Clone, Copy)]
+struct Variant {
+    policy: PolicyChoice,
+    ties: Option<Ties>,
+}
+
 impl PolicyChoice {
+    fn variants(self, ties: TiesChoice) -> Vec<Variant> {
+        match self {
+            PolicyChoice::Easy | PolicyChoice::SjfEasy => {
+                let with = |ties| Variant { policy: self, ties: Some(ties) };
+                ties.each().into_iter().map(with).collect()
+            }
+            _ => vec![Variant { policy: self, ties: None }],
+        }
+    }
+
     fn each(self) -> Vec<PolicyChoice> {
         use PolicyChoice::{All, Conservative, Easy, Fcfs, SjfEasy};
         if self == All { vec![Fcfs, Easy, Conservative, SjfEasy] } else { vec![self] }
@@ -76,13 +135,16 @@ impl PolicyChoice {
     fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
+}
 
+impl Variant {
     fn starts(self, trace: &Trace, args: &SwfArgs) -> Vec<u64> {
         let (jobs, processors) = (&trace.jobs[..], trace.processors);
+        let ties = self.ties.unwrap_or_default();
         let ordered = |order, backfill| {
-            simulate(jobs, processors, &mut Ordered::new(jobs, processors, order, backfill))
+            simulate(jobs, processors, &mut Ordered::new(jobs, processors, order, backfill, ties))
         };
-        match self {
+        match self.policy {
             PolicyChoice::Fcfs => ordered(Order::Submission, Backfill::None),
             PolicyChoice::Easy | PolicyChoice::All => ordered(Order::Submission, Backfill::Easy),
             PolicyChoice::SjfEasy => ordered(Order::Shortest, Backfill::Easy),
@@ -97,8 +159,9 @@ impl PolicyChoice {
     }
 }
 
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 15] = [
     "policy",
+    "ties",
     "estimates",
     "jobs",
     "wait_mean_min",
@@ -129,13 +192,17 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
     }
     let mut sheet = Sheet::new(&COLUMNS);
     if let Some(figures) = Figures::logged(&trace) {
-        sheet.push(row("logged", "", &trace, figures));
+        sheet.push(row(("logged", ""), "", &trace, figures));
     }
     let perfect = trace.with_perfect_estimates();
-    for policy in args.policy.each() {
+    let variants = args.policy.each().into_iter().flat_map(|policy| policy.variants(args.ties));
+    for variant in variants {
+        let policy = variant.policy;
         let mut push = |estimates: &str, trace: &Trace| {
-            let figures = Figures::of(trace, &policy.starts(trace, args));
-            sheet.push(row(&policy.name(), estimates, trace, figures));
+            let figures = Figures::of(trace, &variant.starts(trace, args));
+            let ties = variant.ties.and_then(|ties| ties.to_possible_value());
+            let ties = ties.as_ref().map_or("", PossibleValue::get_name);
+            sheet.push(row((&policy.name(), ties), estimates, trace, figures));
         };
         if policy == PolicyChoice::Fcfs || policy == PolicyChoice::Omega && args.depth == 0 {
             // It uses no estimates.
@@ -171,10 +238,16 @@ fn tell(trace: &Trace) {
     }
 }
 
-fn row(policy: &str, estimates: &str, trace: &Trace, figures: Figures) -> Vec<Cell> {
+fn row(
+    (policy, ties): (&str, &str),
+    estimates: &str,
+    trace: &Trace,
+    figures: Figures,
+) -> Vec<Cell> {
     let minutes = |seconds: f64| Cell::Number(seconds / 60.0, 1);
     vec![
         policy.into(),
+        ties.into(),
         estimates.into(),
         Cell::Count(figures.jobs as u64),
         minutes(figures.wait_mean_s),

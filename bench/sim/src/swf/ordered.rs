@@ -6,9 +6,9 @@
 //! leave over. So backfilling never delays that reservation, but may delay all other jobs.
 //!
 //! The processors left over are counted as in the programs behind published figures: running jobs are taken in the
-//! order of their expected ends, of equal ones the smallest first, until there are enough processors. Other jobs that
-//! end at that very time are not counted. On logs with round estimates this changes the mean wait by a third, and even
-//! the order of equal ones by two percent: [docs/swf.md] has the measurements.
+//! order of their expected ends until there are enough processors. Other jobs that end at that very time are not
+//! counted. EASY does not define the order of equal ends, and on logs with round estimates it changes the mean wait:
+//! [`Ties`] has the orders, [docs/swf.md] the measurements.
 //!
 //! A job that could not be backfilled cannot be as long as no job ends and the reservation stays, since less time and
 //! fewer processors are left. Then only new jobs are examined, which keeps long queues cheap.
@@ -17,6 +17,7 @@
 
 use super::simulate::{Place, Policy};
 use super::trace::SimJob;
+use clap::ValueEnum;
 use std::collections::BTreeSet;
 
 /// Order of the queue.
@@ -37,6 +38,23 @@ pub enum Backfill {
     Easy,
 }
 
+/// Order of running jobs with equal expected ends, in which a reservation takes their processors until it has enough.
+/// It decides how many are left over for other jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Ties {
+    /// The job with the fewest processors first
+    #[default]
+    Smallest,
+    /// The job with the most processors first
+    Largest,
+    /// The job that started first
+    Started,
+    /// The job that was submitted first
+    Submitted,
+    /// All jobs of that end together, more than are needed: the most processors are left over
+    Together,
+}
+
 /// Reservation of the first job in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
@@ -48,7 +66,7 @@ pub struct Reservation {
     extra: u64,
 }
 
-/// Expected end of a running job, its processors, and its place.
+/// Expected end of a running job, its rank among equal ends, and its place.
 type Due = (u64, u64, Place);
 
 /// An ordered queue.
@@ -56,15 +74,18 @@ pub struct Ordered<'a> {
     jobs: &'a [SimJob],
     order: Order,
     backfill: Backfill,
+    ties: Ties,
     free: u64,
     /// Pending jobs by rank: the time by which they are ordered, and the place.
     waiting: BTreeSet<(u64, Place)>,
     /// Jobs that arrived since the last call of the policy.
     came: Vec<Place>,
-    /// Processors in use, by expected end.
+    /// Running jobs, by expected end.
     back: BTreeSet<Due>,
-    /// Expected end of each started job.
-    deadline_ms: Vec<u64>,
+    /// Entry in `back` of each started job.
+    due: Vec<Due>,
+    /// Number of jobs that have started.
+    started: u64,
     reservation: Option<Reservation>,
     /// Whether any job ended since the last call of the policy.
     has_ended: bool,
@@ -78,16 +99,19 @@ impl<'a> Ordered<'a> {
         processors: u64,
         order: Order,
         backfill: Backfill,
+        ties: Ties,
     ) -> Ordered<'a> {
         Ordered {
             jobs,
             order,
             backfill,
+            ties,
             free: processors,
             waiting: BTreeSet::new(),
             came: Vec::new(),
             back: BTreeSet::new(),
-            deadline_ms: vec![0; jobs.len()],
+            due: vec![(0, 0, 0); jobs.len()],
+            started: 0,
             reservation: None,
             has_ended: false,
         }
@@ -110,8 +134,15 @@ impl<'a> Ordered<'a> {
     fn start_one(&mut self, place: Place, now_ms: u64) {
         let job = &self.jobs[place];
         self.free -= job.processors;
-        self.deadline_ms[place] = now_ms + job.requested_ms;
-        self.back.insert((self.deadline_ms[place], job.processors, place));
+        let rank = match self.ties {
+            Ties::Smallest => job.processors,
+            Ties::Largest => u64::MAX - job.processors,
+            Ties::Started => self.started,
+            Ties::Submitted | Ties::Together => 0,
+        };
+        self.started += 1;
+        self.due[place] = (now_ms + job.requested_ms, rank, place);
+        self.back.insert(self.due[place]);
         self.waiting.remove(&self.rank(place));
     }
 
@@ -119,13 +150,19 @@ impl<'a> Ordered<'a> {
     fn reserve(&self, place: Place) -> Reservation {
         let wanted = self.jobs[place].processors;
         let mut free = self.free;
-        for (shadow_ms, processors, _) in &self.back {
-            free += processors;
+        let mut shadow_ms = None;
+        for (end_ms, _, running) in &self.back {
+            let is_over = shadow_ms.is_some_and(|ms| self.ties != Ties::Together || ms != *end_ms);
+            if is_over {
+                break;
+            }
+            free += self.jobs[*running].processors;
             if free >= wanted {
-                return Reservation { place, shadow_ms: *shadow_ms, extra: free - wanted };
+                shadow_ms = Some(*end_ms);
             }
         }
-        unreachable!("once all have ended there is room for a job that fits the machine")
+        let shadow_ms = shadow_ms.expect("a job that fits the machine fits once all have ended");
+        Reservation { place, shadow_ms, extra: free - wanted }
     }
 
     /// Starts the `candidates` that delay no reservation, in order.
@@ -158,9 +195,8 @@ impl Policy for Ordered<'_> {
     }
 
     fn ended(&mut self, place: Place, _now_ms: u64) {
-        let processors = self.jobs[place].processors;
-        self.free += processors;
-        self.back.remove(&(self.deadline_ms[place], processors, place));
+        self.free += self.jobs[place].processors;
+        self.back.remove(&self.due[place]);
         self.has_ended = true;
     }
 

@@ -2,10 +2,11 @@
 
 use super::conservative::Conservative;
 use super::figures::Figures;
-use super::ordered::{Backfill, Order, Ordered};
+use super::ordered::{Backfill, Order, Ordered, Ties};
 use super::shipped::{Machines, Shipped};
 use super::simulate::{Place, Policy, simulate};
 use super::trace::{LeftOut, SimJob, Trace};
+use clap::ValueEnum;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +40,11 @@ fn conservative(jobs: &[SimJob]) -> (Vec<u64>, Vec<u64>) {
 }
 
 fn ordered(jobs: &[SimJob], order: Order, backfill: Backfill) -> Vec<u64> {
-    simulate(jobs, PROCESSORS, &mut Ordered::new(jobs, PROCESSORS, order, backfill))
+    tied(jobs, order, backfill, Ties::default())
+}
+
+fn tied(jobs: &[SimJob], order: Order, backfill: Backfill, ties: Ties) -> Vec<u64> {
+    simulate(jobs, PROCESSORS, &mut Ordered::new(jobs, PROCESSORS, order, backfill, ties))
 }
 
 /// Latest time of the naive reference: all jobs in sequence end before it.
@@ -91,7 +96,7 @@ fn calendar(jobs: &[SimJob], reserved: &[Option<u64>], started: &[bool], now: u6
 }
 
 /// Naive FCFS and EASY, by their definitions, with a scan of the list at every millisecond.
-fn naive_ordered(jobs: &[SimJob], order: Order, backfill: Backfill) -> Vec<u64> {
+fn naive_ordered(jobs: &[SimJob], order: Order, backfill: Backfill, ties: Ties) -> Vec<u64> {
     let mut starts: Vec<Option<u64>> = vec![None; jobs.len()];
     let mut started: Vec<Place> = Vec::new();
     for now in 0..HORIZON as u64 {
@@ -130,17 +135,30 @@ fn naive_ordered(jobs: &[SimJob], order: Order, backfill: Backfill) -> Vec<u64> 
                     *extra -= jobs[i].processors;
                 }
             } else if first_waits.is_none() {
-                let mut due: Vec<(u64, u64)> = started
-                    .iter()
-                    .filter(|i| runs(i, &starts))
-                    .map(|i| (starts[*i].unwrap() + jobs[*i].requested_ms, jobs[*i].processors))
-                    .collect();
-                due.sort_unstable();
+                let due = |i: Place| starts[i].unwrap() + jobs[i].requested_ms;
+                let mut running: Vec<Place> =
+                    started.iter().copied().filter(|i| runs(i, &starts)).collect();
+                // Stable sorts, so that equal sizes stay in the order of submission.
+                match ties {
+                    Ties::Started => {}
+                    _ => running.sort_unstable(),
+                }
+                match ties {
+                    Ties::Smallest => running.sort_by_key(|i| jobs[*i].processors),
+                    Ties::Largest => running.sort_by_key(|i| PROCESSORS - jobs[*i].processors),
+                    _ => {}
+                }
+                running.sort_by_key(|i| due(*i));
                 let mut sum = free;
-                first_waits = due.into_iter().find_map(|(due, back)| {
-                    sum += back;
-                    sum.checked_sub(jobs[i].processors).map(|extra| (due, extra))
+                let shadow = running.iter().find_map(|j| {
+                    sum += jobs[*j].processors;
+                    (sum >= jobs[i].processors).then(|| due(*j))
                 });
+                if let (Ties::Together, Some(shadow)) = (ties, shadow) {
+                    let all = running.iter().filter(|j| due(**j) <= shadow);
+                    sum = free + all.map(|j| jobs[*j].processors).sum::<u64>();
+                }
+                first_waits = shadow.map(|shadow| (shadow, sum - jobs[i].processors));
             }
         }
     }
@@ -180,8 +198,11 @@ proptest! {
     fn ordered_policies_are_those_of_a_naive_reference(jobs in jobs()) {
         for order in [Order::Submission, Order::Shortest] {
             for backfill in [Backfill::None, Backfill::Easy] {
-                let expected = naive_ordered(&jobs, order, backfill);
-                prop_assert_eq!(ordered(&jobs, order, backfill), expected, "{:?} {:?}", order, backfill);
+                for ties in Ties::value_variants() {
+                    let expected = naive_ordered(&jobs, order, backfill, *ties);
+                    let ours = tied(&jobs, order, backfill, *ties);
+                    prop_assert_eq!(ours, expected, "{:?} {:?} {:?}", order, backfill, ties);
+                }
             }
         }
     }
@@ -194,8 +215,11 @@ proptest! {
     #[test]
     fn easy_never_delays_the_first_in_the_queue(jobs in jobs()) {
         for jobs in [perfect(&jobs), jobs] {
-            let policy = Ordered::new(&jobs, PROCESSORS, Order::Submission, Backfill::Easy);
-            let _ = simulate(&jobs, PROCESSORS, &mut Watched { policy, last: None });
+            for ties in Ties::value_variants() {
+                let (order, backfill) = (Order::Submission, Backfill::Easy);
+                let policy = Ordered::new(&jobs, PROCESSORS, order, backfill, *ties);
+                let _ = simulate(&jobs, PROCESSORS, &mut Watched { policy, last: None });
+            }
         }
     }
 
@@ -292,6 +316,23 @@ fn easy_backfills_by_time_or_by_what_is_left_over() {
     assert_eq!(ordered(&queue, Order::Submission, Backfill::None), [0, 10, 20, 20, 20, 28]);
 }
 
+/// Two jobs that end together, of 1 and 6 of 8 processors; the first pending job needs 2, and one is free. Whether the
+/// small or the large one is counted decides whether 0 or 5 are left over for a long job.
+#[test]
+fn the_order_of_equal_ends_decides_what_is_left_over() {
+    let job = |submit_ms, requested_ms, processors| SimJob {
+        submit_ms,
+        run_ms: requested_ms,
+        requested_ms,
+        processors,
+        waited_ms: None,
+    };
+    let queue = [job(0, 10, 6), job(0, 10, 1), job(1, 5, 2), job(2, 99, 1)];
+    let long = |ties| tied(&queue, Order::Submission, Backfill::Easy, ties)[3];
+    assert_eq!((long(Ties::Smallest), long(Ties::Largest)), (10, 2));
+    assert_eq!((long(Ties::Started), long(Ties::Submitted), long(Ties::Together)), (2, 2, 2));
+}
+
 fn read(log: &str, processors: Option<u64>) -> Result<Trace, String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.swf");
@@ -366,7 +407,8 @@ fn waits(file: &Path) -> [f64; 4] {
         (&trace, Order::Shortest, Backfill::Easy),
     ]
     .map(|(trace, order, backfill)| {
-        let mut policy = Ordered::new(&trace.jobs, trace.processors, order, backfill);
+        let ties = Ties::default();
+        let mut policy = Ordered::new(&trace.jobs, trace.processors, order, backfill, ties);
         let starts = simulate(&trace.jobs, trace.processors, &mut policy);
         Figures::of(trace, &starts).wait_mean_s / 60.0
     })
