@@ -38,7 +38,8 @@ pub struct FgdArgs {
     /// conflicts
     #[arg(long, value_name = "K", default_value = "1")]
     among: NonZeroUsize,
-    /// End with exit code 1 if a mean differs from the published one by more than the tolerance
+    /// End with exit code 1 if a mean differs from the published one by more than the tolerance, or if
+    /// none was published for a list and policy that are compared
     #[arg(long)]
     check: bool,
     /// Output format
@@ -102,7 +103,7 @@ pub(super) fn run(args: &FgdArgs) -> Result<ExitCode, SimError> {
     };
     let policies = args.policies();
     let mut sheet = Sheet::new(&COLUMNS);
-    let mut outside = 0;
+    let (mut outside, mut lacking) = (0, Vec::new());
     for (list, input) in args.inputs()? {
         let shapes = Shapes::of(&input.tasks);
         for policy in policies.iter().copied() {
@@ -110,6 +111,9 @@ pub(super) fn run(args: &FgdArgs) -> Result<ExitCode, SimError> {
             let seeds = (0..u64::from(args.seeds.get())).into_par_iter();
             let points: Vec<_> = seeds.map(|seed| simulate(&input, &shapes, run(seed))).collect();
             let theirs = published.used(&list, policy);
+            if theirs.is_none() && policy.published_name().is_some() {
+                lacking.push(format!("{list} under {}", policy_name(policy)));
+            }
             outside += push(&mut sheet, (&list, policy), &points, theirs);
         }
     }
@@ -117,7 +121,14 @@ pub(super) fn run(args: &FgdArgs) -> Result<ExitCode, SimError> {
     if outside > 0 {
         eprintln!("{outside} means are further from the published ones than they may be");
     }
-    Ok(if args.check && outside > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let unchecked = args.check && (!lacking.is_empty() || published.is_empty());
+    if unchecked {
+        let lacking =
+            if lacking.is_empty() { "these policies".to_owned() } else { lacking.join(", ") };
+        eprintln!("--check: the table of published means has no row for {lacking}");
+    }
+    let fails = unchecked || args.check && outside > 0;
+    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 impl FgdArgs {

@@ -7,6 +7,7 @@ use crate::engine::{Job, Kind};
 use crate::reference::{ReferenceJob, Request};
 use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_workload::LoadError;
+use omega_workload::compressed::stored;
 use omega_workload::table::{Column, Row, Table};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,12 +25,12 @@ pub struct JobList {
 pub type JobLists = BTreeMap<String, JobList>;
 
 impl JobList {
-    /// Reads `NAME.csv.gz` in a folder.
+    /// Reads `NAME.csv` in a folder, plain or compressed.
     ///
     /// # Errors
     /// If it is missing or invalid, with the place.
     pub fn read(dir: &Path, name: &str) -> Result<JobList, LoadError> {
-        let mut table = Table::open(&dir.join(format!("{name}.csv.gz")))?;
+        let mut table = Table::open(&stored(&dir.join(format!("{name}.csv"))))?;
         let [submit, count, duration] = table.find(["submit_s", "num_tasks", "duration_s"])?;
         let [cpu, memory] = table.find(["cpus_per_task", "mem_gb_per_task"])?;
         let mut list = JobList::default();

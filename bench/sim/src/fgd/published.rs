@@ -3,6 +3,7 @@
 use super::policy::Policy;
 use super::run::LOADS_PERCENT;
 use omega_workload::LoadError;
+use omega_workload::compressed::stored;
 use omega_workload::decimal::Rounding;
 use omega_workload::table::Table;
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ impl Published {
     /// # Errors
     /// If the table is invalid.
     pub fn read(dir: &Path) -> Result<Published, LoadError> {
-        let file = dir.join("published_fgd_table.csv");
+        let file = stored(&dir.join("published_fgd_table.csv"));
         if !file.is_file() {
             return Ok(Published::default());
         }
@@ -38,6 +39,12 @@ impl Published {
             rows.insert((list.to_owned(), row.required(policy)?.to_owned()), used);
         }
         Ok(Published(rows))
+    }
+
+    /// Whether there are no published results.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Published result of a policy on a list.

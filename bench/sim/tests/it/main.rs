@@ -5,6 +5,7 @@ mod capacity;
 mod changes;
 mod compat;
 mod faults;
+mod fgd;
 mod invariants;
 mod paper;
 mod shards;
