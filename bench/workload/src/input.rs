@@ -241,13 +241,12 @@ impl InputArgs {
         if let (Some(trace), Some(data)) = (self.trace, &self.data) {
             return self.trace(trace, data, (seed, window, machines));
         }
-        let made = synth::synthesize(&synth::SynthOptions {
+        Ok(Box::new(synth::open(&synth::SynthOptions {
             machines: self.synthetic,
             span_hours: self.hours,
             seed,
             ..synth::SynthOptions::default()
-        });
-        Ok(Box::new(Held::new(made, Path::new("synthetic"))))
+        })))
     }
 
     fn trace(
