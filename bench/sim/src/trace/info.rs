@@ -40,7 +40,9 @@ pub struct Info {
     pub tasks_endless: u64,
     /// Milliseconds from the start to the last arrival.
     pub span_ms: u64,
-    /// Arrivals per hour after the start.
+    /// Milliseconds from the start to the first arrival after it.
+    pub first_ms: u64,
+    /// Arrivals per hour from the first one after the start to the last.
     pub jobs_per_hour: f64,
     /// Percentiles of jobs and tasks by quantity.
     pub values: Vec<ValuesInfo>,
@@ -218,8 +220,9 @@ pub struct Collector {
     tasks: Count,
     placed: u64,
     endless: u64,
-    /// Time of the last event, and of the last arrival.
+    /// Time of the last event, and of the first and the last arrival after the start.
     now_ms: u64,
+    first_ms: Option<u64>,
     last_ms: Option<u64>,
     gaps: Values,
     sizes: Values,
@@ -262,6 +265,7 @@ impl Collector {
             placed: 0,
             endless: 0,
             now_ms: 0,
+            first_ms: None,
             last_ms: None,
             gaps: Values::default(),
             sizes: Values::default(),
@@ -299,6 +303,7 @@ impl Collector {
             if let Some(last_ms) = self.last_ms {
                 self.gaps.add(arrival.at_ms - last_ms, 1);
             }
+            self.first_ms = self.first_ms.or(Some(arrival.at_ms));
             self.last_ms = Some(arrival.at_ms);
         }
         self.placed += arrival.placed.len() as u64;
@@ -378,8 +383,8 @@ impl Collector {
     /// The complete description, with the reader's notes.
     #[must_use]
     pub fn finish(self, mut notes: Vec<String>) -> Info {
-        let arrived = self.jobs.all - self.jobs.at_start;
-        let hours = self.now_ms as f64 / 3_600_000.0;
+        let first_ms = self.first_ms.unwrap_or(0);
+        let hours = (self.last_ms.unwrap_or(0) - first_ms) as f64 / 3_600_000.0;
         let kinds = &self.kinds;
         let kind_name = |kind: KindId| kinds.get(kind).map_or("", |kind| &*kind.name).to_owned();
         let mut values = vec![
@@ -414,7 +419,9 @@ impl Collector {
             tasks_placed: self.placed,
             tasks_endless: self.endless,
             span_ms: self.now_ms,
-            jobs_per_hour: if hours > 0.0 { arrived as f64 / hours } else { 0.0 },
+            first_ms,
+            // As many as there are gaps, so that an hour divided by the rate is the mean gap.
+            jobs_per_hour: if hours > 0.0 { self.gaps.count() as f64 / hours } else { 0.0 },
             values,
             load,
             classes: self.classes.into_values().collect(),

@@ -4,6 +4,9 @@ use super::info::{Info, LoadInfo, MachinesInfo, ValueUnit, ValuesInfo};
 use omega_core::{JobKind, KindId, Kinds};
 use std::fmt::Write;
 
+/// The part of the span after which a trace begins late, so that its first arrival is shown: one in fifty.
+const LATE: u64 = 50;
+
 /// The statistics as `omega-sim trace info` prints them.
 #[must_use]
 pub fn info(info: &Info, kinds: &Kinds) -> String {
@@ -21,7 +24,11 @@ pub fn info(info: &Info, kinds: &Kinds) -> String {
     }
     text += &line("tasks", tasks);
     text += &line("span", time(info.span_ms as f64));
-    text += &line("arrivals", format!("{} jobs per hour", number(info.jobs_per_hour)));
+    let mut arrivals = format!("{} jobs per hour", number(info.jobs_per_hour));
+    if info.first_ms > info.span_ms / LATE {
+        arrivals += &format!(", from {} on", time(info.first_ms as f64));
+    }
+    text += &line("arrivals", arrivals);
     text += "\n";
     text += &values(&info.values, kinds);
     text += "\n";

@@ -3,7 +3,7 @@
 //! Two things are fitted: the arrivals (the curve of the day, if the trace has a day, and the gaps without it), and the
 //! jobs (tasks, requests, run time, kind, precedence, tenant, rules), each as a whole. The generator draws runs of
 //! consecutive jobs (`fit`), so that bursts stay bursts and large jobs stay with their users; no textbook distribution
-//! is assumed. Runs are drawn without replacement until each was drawn once, so that the rare jobs that make half of
+//! is assumed. Time before the first job stays there. Runs are drawn without replacement until each was drawn once, so that the rare jobs that make half of
 //! the load keep their frequency.
 //!
 //! A larger trace has more jobs in the same time, not larger jobs: gaps are divided by the factor. A larger cell gets
@@ -134,7 +134,10 @@ pub fn make(
     }
     let scale = write::Scale::new(options.load_permille, size, original_count);
     let span_ms = options.span_ms.unwrap_or(original.span_ms);
-    let made = write::Made { machines: size, scale, span_ms };
+    // Time before the first job keeps its share of the whole.
+    let first_ms = u128::from(original.first_ms) * u128::from(span_ms);
+    let first_ms = (first_ms / u128::from(original.span_ms.max(1))) as u64;
+    let made = write::Made { machines: size, scale, span_ms, first_ms };
     let mut notes = fit.notes();
     if second.head().machines.iter().any(|machine| machine.overcommit.iter().next().is_some()) {
         let what = "machines have what could be claimed of them: the tables have no overcommit";

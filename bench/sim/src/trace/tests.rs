@@ -47,6 +47,19 @@ fn a_small_trace_is_told_of_as_it_is() {
 }
 
 #[test]
+fn the_rate_of_arrivals_is_that_of_the_gaps() {
+    let mut jobs = "name,count,cpu,memory,arrival_s,run_s\n".to_owned();
+    let row = |i: u64| format!("j{i},1,1,1Gi,{},5\n", 360_000 + i * 36);
+    jobs.extend((0..101).map(row));
+    let dir = folder(&[("m.csv", MACHINES), ("j.csv", &jobs)]);
+    let told = info::read(&mut *tables(&dir).unwrap()).unwrap();
+    assert_eq!((told.first_ms, told.jobs_per_hour), (360_000_000, 100.0));
+    assert_eq!(told.values[0].mean, 36_000.0);
+    let text = show::info(&told, &Kinds::standard());
+    assert!(text.contains("arrivals    100 jobs per hour, from 4.17 d on\n"), "{text}");
+}
+
+#[test]
 fn machines_that_come_and_go_count_while_they_are_there() {
     let Some(dir) = data("google2011") else { return };
     let mut jobs = omega_workload::google2011::jobs::open(&dir).unwrap();

@@ -28,17 +28,21 @@ impl Hours {
         self.0[(at_ms / HOUR_MS % 24) as usize] += 1;
     }
 
-    /// The curve of a trace of this span; flat if it has no whole day.
-    pub(super) fn curve(&self, span_ms: u64) -> Curve {
+    /// The curve of a trace whose jobs arrive from the first time to the last; flat if that is no whole day.
+    pub(super) fn curve(&self, first_ms: u64, last_ms: u64) -> Curve {
         let all: u64 = self.0.iter().sum();
+        let span_ms = last_ms - first_ms;
         if span_ms < SPAN_MS_MIN || all == 0 {
             return Curve { speeds: [1000; 24] };
         }
         let mut speeds = [SPEED_MIN; 24];
         for ((hour, speed), count) in (0..).zip(&mut speeds).zip(self.0) {
             // Time of the span that lies in this hour of its days.
-            let (days, rest) = (span_ms / (24 * HOUR_MS), span_ms % (24 * HOUR_MS));
-            let seen_ms = days * HOUR_MS + rest.saturating_sub(hour * HOUR_MS).min(HOUR_MS);
+            let until = |at_ms: u64| {
+                let (days, rest) = (at_ms / (24 * HOUR_MS), at_ms % (24 * HOUR_MS));
+                days * HOUR_MS + rest.saturating_sub(hour * HOUR_MS).min(HOUR_MS)
+            };
+            let seen_ms = until(last_ms) - until(first_ms);
             if let Some(seen_ms) = std::num::NonZeroU64::new(seen_ms) {
                 let rate = u128::from(count) * u128::from(span_ms) * 1000;
                 let mean = u128::from(all) * u128::from(seen_ms.get());
@@ -98,7 +102,7 @@ mod tests {
                 (0..hour * hour).for_each(|i| hours.add(day * 24 * HOUR_MS + hour * HOUR_MS + i));
             }
         }
-        let curve = hours.curve(72 * HOUR_MS);
+        let curve = hours.curve(0, 72 * HOUR_MS);
         assert!(curve.speeds[23] > 2 * curve.speeds[12], "{curve:?}");
         assert_eq!(curve.speeds[0], SPEED_MIN);
         for at_ms in (0..80 * HOUR_MS).step_by(777_777) {
@@ -112,10 +116,21 @@ mod tests {
     }
 
     #[test]
+    fn empty_days_before_the_first_job_slow_no_hour() {
+        let (mut late, mut early) = (Hours::default(), Hours::default());
+        for i in 0..48 * 60 {
+            early.add(i * 60_000);
+            late.add((5 * 24 * 60 + i) * 60_000);
+        }
+        let day = 24 * HOUR_MS;
+        assert_eq!(late.curve(5 * day, 7 * day), early.curve(0, 2 * day));
+    }
+
+    #[test]
     fn a_short_trace_has_no_curve() {
         let mut hours = Hours::default();
         hours.add(5);
-        assert_eq!(hours.curve(HOUR_MS).shows(123), 123_000);
-        assert_eq!(Hours::default().curve(99 * HOUR_MS).shows(123), 123_000);
+        assert_eq!(hours.curve(0, HOUR_MS).shows(123), 123_000);
+        assert_eq!(Hours::default().curve(0, 99 * HOUR_MS).shows(123), 123_000);
     }
 }

@@ -66,8 +66,9 @@ pub(super) fn look(stream: &mut dyn Stream) -> Result<Look, LoadError> {
     }
     let info = collector.finish(stream.notes());
     let arrived = info.jobs.all - info.jobs.at_start;
-    let gap_ms_short = end_ms / arrived.max(1) / SHORT;
-    Ok(Look { info, curve: hours.curve(end_ms), lives: Lives::new(&ended, end_ms), gap_ms_short })
+    let gap_ms_short = (end_ms - info.first_ms) / arrived.max(1) / SHORT;
+    let curve = hours.curve(info.first_ms, end_ms);
+    Ok(Look { info, curve, lives: Lives::new(&ended, end_ms), gap_ms_short })
 }
 
 /// Counts the run times of a batch job's tasks.
@@ -95,18 +96,19 @@ impl Fit {
             machine_events: 0,
             endless: 0,
         };
-        let (mut run, mut last_ms) = (Vec::new(), 0);
+        // The time before the first job is no gap: drawn as one, it would stand anywhere in the new trace, or nowhere.
+        let (mut run, mut last_ms) = (Vec::new(), look.info.first_ms);
         while let Some(event) = stream.next_event()? {
             let Event::Job(job) = event else {
                 fit.machine_events += 1;
                 continue;
             };
             let at_ms = job.arrival.at_ms;
-            let gap = match at_ms - last_ms {
+            let gap = match at_ms.saturating_sub(last_ms) {
                 gap_ms if gap_ms <= look.gap_ms_short => Gap::Short(gap_ms),
                 _ => Gap::Long(fit.curve.shows(at_ms) - fit.curve.shows(last_ms)),
             };
-            last_ms = at_ms;
+            last_ms = last_ms.max(at_ms);
             let drafter = Drafter { lives: &look.lives, chance, lost: &mut fit.lost };
             for row in draft::rows(&job.arrival, gap, drafter) {
                 fit.marginals.add(at_ms, &row);

@@ -110,6 +110,26 @@ fn the_curve_of_the_day_is_kept() {
     assert_eq!(report.made.span_ms / 86_400_000, 13, "it goes on to the end");
 }
 
+/// Two empty days, then one with more jobs than are sampled: the run after the empty days is probably not drawn.
+#[test]
+fn a_trace_that_begins_late_keeps_its_empty_days() {
+    let mut jobs = "name,count,cpu,memory,arrival_s,run_s\n".to_owned();
+    jobs.extend((0..80_000_u64).map(|i| format!("j{i},1,0.1,1Gi,{},60\n", 172_800 + i)));
+    let dir = folder(&[("m.csv", "name,cpu,memory,count\nm,8,32Gi,10\n"), ("j.csv", &jobs)]);
+    for (hours, share) in [(None, 1.0), (Some(36), 0.5), (Some(144), 2.0)] {
+        let options = SynthOptions {
+            span_ms: hours.map(|hours| hours * 3_600_000),
+            out: dir.path().join(format!("{hours:?}")),
+            ..options(dir.path())
+        };
+        let (report, _) = make(&|| tables(&dir), &options).unwrap();
+        let times = report.made.jobs.all as f64 / report.original.jobs.all as f64 / share;
+        assert!((0.97..1.03).contains(&times), "{hours:?}: {times} times the jobs");
+        let first = report.made.first_ms as f64 / report.original.first_ms as f64 / share;
+        assert!((0.97..1.03).contains(&first), "{hours:?}: begins at {}", report.made.first_ms);
+    }
+}
+
 #[test]
 fn a_larger_cell_has_more_jobs_and_as_much_load_on_each_machine() {
     let dir = week();

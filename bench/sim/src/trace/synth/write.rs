@@ -31,6 +31,8 @@ pub(super) struct Made {
     pub(super) machines: u64,
     pub(super) scale: Scale,
     pub(super) span_ms: u64,
+    /// Time before the first job that is not there at the start.
+    pub(super) first_ms: u64,
 }
 
 impl Files {
@@ -137,14 +139,15 @@ fn write_jobs(
     }
     let mut draws = Draws::new(&fit.runs.kept);
     // Reading of the clock at the trace's own rate, and the time of that reading.
-    let (mut shown, mut at_ms) = (0_u128, 0);
+    let (mut shown, mut at_ms) = (0_u128, made.first_ms);
+    let first = fit.curve.shows(made.first_ms);
     loop {
         for row in draws.next(chance) {
             shown += match row.gap {
                 Gap::Short(gap_ms) => fit.curve.goes(at_ms, gap_ms),
                 Gap::Long(gap) => gap,
             };
-            at_ms = fit.curve.when(made.scale.divides(shown));
+            at_ms = fit.curve.when(first + made.scale.divides(shown));
             if at_ms > made.span_ms {
                 return Ok(());
             }
