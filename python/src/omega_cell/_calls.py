@@ -1,4 +1,4 @@
-"""Calls without a network: which method, which request, and how the answer is read. Both clients send these."""
+"""Calls of the API as values: the method, the request, and how to read the answer. Both clients send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream of deltas of a cell, read by a thread of its own and handed over whole."""
+"""The stream of deltas of a cell, read by a separate thread; deltas in several pieces are joined."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .client import Client
 
 
 class Deltas:
-    """Deltas since a version, from whichever replica answers. A broken stream goes on where it was."""
+    """Deltas since a version, from any replica. A broken stream is continued at another replica after the last delta."""
 
     def __init__(self, client: Client, interest: dict[str, Any]) -> None:
         self._client = client
         self._interest = interest
         self._method = _api.Method("SchedulingService", "Sync")
         self._since, self._lineage = 0, 0
-        # A scheduler that lags behind lets the server merge deltas, rather than keep them here.
+        # A short queue: if the scheduler is slow, the server merges deltas instead.
         self._queue: queue.Queue[Any] = queue.Queue(maxsize=64)
         self._stream: Any = None
         self._ended = threading.Event()
@@ -36,7 +36,7 @@ class Deltas:
         self._thread.join()
 
     def waiting(self) -> Iterator[Any]:
-        """Iterates over the deltas that are here, without waiting."""
+        """Iterates over the received deltas, without waiting."""
         while True:
             try:
                 yield self._checked(self._queue.get_nowait())
@@ -44,7 +44,7 @@ class Deltas:
                 return
 
     def next(self, timeout: float) -> Any:
-        """Returns the next delta; waits for it at most so many seconds, and returns `None` then."""
+        """Returns the next delta, or `None` if there is none within `timeout` seconds."""
         try:
             return self._checked(self._queue.get(timeout=timeout))
         except queue.Empty:
@@ -90,7 +90,7 @@ class Deltas:
 
 
 def _merged(whole: Any, piece: Any) -> Any:
-    """A delta with its next piece: columns are appended, and the last piece says that no more come."""
+    """Joins a delta with its next piece: columns are appended, and `more` is that of the piece."""
     whole.MergeFrom(piece)
     whole.more = piece.more
     return whole

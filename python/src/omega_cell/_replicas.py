@@ -11,13 +11,13 @@ import grpc
 # Deltas and lists come in messages of at most 4 MiB.
 OPTIONS = [("grpc.max_receive_message_length", 8 << 20), ("grpc.enable_retries", 0)]
 
-# The longest time of one try: then another replica is asked. The server's own bound is 60 s.
+# Timeout of one attempt; then another replica is tried. The server allows up to 60 s.
 TRY_S = 5.0
 
 
 @dataclass(frozen=True)
 class Tls:
-    """Certificates for a cell that asks for them: files in PEM form (docs/security.md)."""
+    """Certificates for a cell that requires them: files in PEM format (docs/security.md)."""
 
     authority: str | Path
     certificate: str | Path
@@ -30,7 +30,7 @@ class Tls:
 
 
 class Replicas:
-    """Addresses in turn: a failed call goes to the next one."""
+    """The addresses of the replicas, which are tried in turn."""
 
     def __init__(self, addresses: str | Sequence[str]) -> None:
         self._all = [addresses] if isinstance(addresses, str) else list(addresses)
@@ -40,10 +40,10 @@ class Replicas:
 
     @property
     def current(self) -> str:
-        """The address that is asked now."""
+        """The address to which calls go now."""
         return self._all[self._at]
 
     def next(self, failed: str) -> None:
-        """Turns to the next one, unless that has happened since this one failed."""
+        """Switches to the next address, unless another call has done so after the failure of this one."""
         if failed == self.current:
             self._at = (self._at + 1) % len(self._all)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """A cell that replicas serve. A call is sent again, to the next replica, until it is answered or `timeout` is over.
+    """A served cell. An unanswered call is repeated at the next replica until `timeout` is over.
 
     Nothing is done twice: every call of the API may be repeated. An object of this class belongs to one event loop.
     """
@@ -47,13 +47,13 @@ class AsyncClient:
             await self._channels.popitem()[1].close()
 
     async def kinds(self) -> Kinds:
-        """Returns the resource kinds of the cell; asked for once."""
+        """Returns the resource kinds of the cell, which are requested once."""
         if self._kinds is None:
             self._kinds = await self.call(_calls.kinds())
         return self._kinds
 
     async def describe(self) -> CellStatus:
-        """Returns what the cell has, and how much of it is claimed."""
+        """Returns the resources of the cell, and their claims."""
         return await self.call(_calls.describe())
 
     async def submit(self, job: Job) -> int:
@@ -131,11 +131,11 @@ class AsyncClient:
         await self.call(_calls.remove_machine(machine))
 
     async def set_quota(self, tenant: str, limit: dict[str, Amount] | None) -> None:
-        """Limits what a tenant's tasks may claim together; `None` lifts the limit."""
+        """Limits the total claims of a tenant's tasks; `None` removes the limit."""
         await self.call(_calls.set_quota(await self.kinds(), tenant, limit))
 
     async def call(self, call: Call[T]) -> T:
-        """Sends a call until it is answered, fails for good, or time is over."""
+        """Sends a call, with retries until it succeeds, fails permanently, or the timeout is over."""
         until = time.monotonic() + self._timeout
         attempt = 0
         while True:

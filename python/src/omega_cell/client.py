@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Client:
-    """A cell that replicas serve. A call is sent again, to the next replica, until it is answered or `timeout` is over.
+    """A served cell. An unanswered call is repeated at the next replica until `timeout` is over.
 
     Nothing is done twice: every call of the API may be repeated. Objects of this class may be used by several threads.
     """
@@ -46,13 +46,13 @@ class Client:
 
     @property
     def kinds(self) -> Kinds:
-        """The resource kinds of the cell; asked for once."""
+        """The resource kinds of the cell, which are requested once."""
         if self._kinds is None:
             self._kinds = self.call(_calls.kinds())
         return self._kinds
 
     def describe(self) -> CellStatus:
-        """Returns what the cell has, and how much of it is claimed."""
+        """Returns the resources of the cell, and their claims."""
         return self.call(_calls.describe())
 
     def submit(self, job: Job) -> int:
@@ -126,11 +126,11 @@ class Client:
         self.call(_calls.remove_machine(machine))
 
     def set_quota(self, tenant: str, limit: dict[str, Amount] | None) -> None:
-        """Limits what a tenant's tasks may claim together; `None` lifts the limit."""
+        """Limits the total claims of a tenant's tasks; `None` removes the limit."""
         self.call(_calls.set_quota(self.kinds, tenant, limit))
 
     def call(self, call: Call[T], *, retried: Callable[[Any], None] | None = None) -> T:
-        """Sends a call until it is answered, fails for good, or time is over. `retried` marks what is sent once more."""
+        """Sends a call, with retries until it succeeds, fails for good, or time is over. `retried` marks a retry."""
         until = time.monotonic() + self._timeout
         attempt = 0
         while True:
@@ -151,7 +151,7 @@ class Client:
         return address, method.on(self._channel(address))(request)
 
     def failed(self, address: str) -> None:
-        """Turns to the next replica after a stream of this one broke."""
+        """Switches to the next replica after a stream from this address broke."""
         self._replicas.next(address)
 
     def _wait(self, error: errors.OmegaError, address: str, attempt: int, until: float) -> None:

@@ -1,4 +1,4 @@
-"""Errors of calls: a class for each thing that a caller can do about it, with the server's stable code.
+"""Errors of calls: a class for each remedy, with the server's stable code.
 
 The codes are listed in docs/api.md.
 """
@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-# Failures after which another replica may answer, and nothing was done.
+# Errors of calls that were not executed, and may succeed at another replica.
 _ELSEWHERE = {"NO_LEADER", "STOPPED"}
-# Failures after which nobody knows whether it was done. Every call of the API may be sent again.
+# Errors of calls with an unknown outcome. Every call of the API may be repeated.
 _UNKNOWN = {"OUTCOME_UNKNOWN", "LATE"}
 
 
@@ -31,15 +31,15 @@ class InvalidArgument(OmegaError):
 
 
 class NotFound(OmegaError):
-    """The job, machine or task has ended long ago, or never was."""
+    """The job, machine or task does not exist, or ended long ago."""
 
 
 class AlreadyExists(OmegaError):
-    """Something else has the name or the number: choose another one."""
+    """The name or number is in use: choose another one."""
 
 
 class FailedPrecondition(OmegaError):
-    """The cell is in no state for this call, such as a lease that another process holds."""
+    """The state of the cell does not allow the call: for example, another process holds the lease."""
 
 
 class Denied(OmegaError):
@@ -55,7 +55,7 @@ class Unavailable(OmegaError):
 
 
 class OutcomeUnknown(OmegaError):
-    """The call may have taken effect: send it again, it is not done twice."""
+    """The call may have been executed: repeat it; it is not executed twice."""
 
 
 _CLASSES: dict[grpc.StatusCode, type[OmegaError]] = {
@@ -98,5 +98,5 @@ def pause_s(error: OmegaError, attempt: int) -> float | None:
         return error.retry_after_s or backoff
     if error.code in ("BUSY", "LIMIT"):
         return error.retry_after_s or backoff
-    # Without a code of the server the connection has failed.
+    # An error without a code of the server is one of the connection.
     return backoff if error.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED") else None

@@ -35,7 +35,7 @@ class Group:
     name: str = "main"
     labels: Mapping[str, str] = field(default_factory=dict)
     require: tuple[Requirement, ...] = ()
-    """Conditions that a machine must meet, all of them."""
+    """Conditions on the machine; all are required."""
     tolerations: tuple[Toleration, ...] = ()
     machine: str = ""
     """The name of the only machine; empty: any."""
@@ -188,7 +188,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class MachineStatus:
-    """A machine of the cell, and what is left of it."""
+    """A machine of the cell, and its free resources."""
 
     machine: Machine
     draining: bool
@@ -204,7 +204,7 @@ class MachineStatus:
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a job, and where it is."""
+    """A task of a job, and its machine."""
 
     job_id: int
     index: int
@@ -233,7 +233,7 @@ class TaskChange:
 
 @dataclass(frozen=True)
 class CellStatus:
-    """A cell: what it has, and how much of it is claimed."""
+    """A cell: its resources, and their claims."""
 
     id: str
     version: int

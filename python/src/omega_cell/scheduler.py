@@ -30,7 +30,7 @@ Ints = npt.NDArray[np.int64]
 Rows = Union[Ints, list[int]]
 
 ITEMS_MAX = 10_000
-"""Claims of one transaction; more are sent as several."""
+"""Maximum number of claims in one transaction; more are sent as several transactions."""
 
 _PENDING = 1
 
@@ -74,7 +74,7 @@ class Result:
 class View:
     """A copy of the cell. Columns are indexed by a machine's row; rows without a machine have `present` false.
 
-    `free` is what a sync told minus what was claimed since. Kinds are columns in the order of `kinds.names`, amounts in the
+    `free` is the free amounts at the last sync, minus the claims since. Kinds are columns in the order of `kinds.names`, amounts in the
     kind's smallest unit.
     """
 
@@ -106,7 +106,7 @@ class View:
         self.labels.extend({} for _ in range(rows - old))
 
     def apply(self, delta: Any) -> None:
-        """Takes over the machines of a delta."""
+        """Applies the machines of a delta."""
         if delta.full:
             self.names, self.labels, self.jobs = [], [], {}
             self.kinds = Kinds.of_messages(delta.kinds)
@@ -163,7 +163,7 @@ class Scheduler:
         self._deltas.close()
 
     def sync(self, timeout: float = 30.0) -> View:
-        """Brings the view up to date: with all that was told, and at least with the results of past commits."""
+        """Updates the view with all received deltas, at least up to the results of past commits."""
         until = time.monotonic() + timeout
         while self.view.version < self._wanted or self.view.version == 0:
             delta = self._deltas.next(max(until - time.monotonic(), 0.0))
@@ -176,7 +176,7 @@ class Scheduler:
         return self.view
 
     def wait(self, timeout: float) -> bool:
-        """Waits for a change of the cell, and takes it over; returns whether there was one."""
+        """Waits for a change of the cell, and applies it; returns whether there was one."""
         delta = self._deltas.next(timeout)
         if delta is not None:
             self._apply(delta)
@@ -264,7 +264,7 @@ class Scheduler:
             requests.append(request)
         self._requests[job] = requests
         if not known:
-            # All tasks of a new job are pending but those that the columns of tasks tell; they are numbered by groups.
+            # All tasks of a new job are pending, except those in the columns of tasks; they are numbered group by group.
             groups = [at for at, group in enumerate(message.groups) for _ in range(group.count)]
             self._pending.update({(job, index): group for index, group in enumerate(groups)})
 
@@ -277,7 +277,7 @@ class Scheduler:
 
 
 def _mark_retry(request: Any) -> None:
-    """Tells the cell that a transaction was sent before, so that the leader leaves its check to the log."""
+    """Marks a transaction as sent before, so that the leader does not reject it in its pre-check."""
     request.retry = True
 
 

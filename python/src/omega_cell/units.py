@@ -97,7 +97,7 @@ class Kinds:
         return self._at[name]
 
     def amounts(self, named: Mapping[str, Amount]) -> list[int]:
-        """Returns amounts by name as the list of integers of the API."""
+        """Returns amounts by name as a list of integers of the API."""
         amounts = [0] * len(self._kinds)
         for name, amount in named.items():
             at = self.index(name)
@@ -107,5 +107,5 @@ class Kinds:
         return amounts
 
     def named(self, amounts: Iterable[int]) -> dict[str, float | int]:
-        """Returns a list of the API as amounts by name; kinds of which there is nothing are left out."""
+        """Returns a list of the API as amounts by name; kinds with an amount of 0 are left out."""
         return {kind.name: kind.number(units) for kind, units in zip(self._kinds, amounts) if units}

@@ -1,6 +1,6 @@
 /*
- * A clock that is wrong: the time of day is ahead of the machine's by the nanoseconds in a mapped file, or behind it. Whoever
- * writes the file lets the clock jump. See mod.rs. Monotonic time stays as it is: no system lets that jump.
+ * A wrong clock, by LD_PRELOAD: the time of day is ahead of the machine's by the nanoseconds in a mapped file, or behind it.
+ * Writing the file makes the clock jump. See mod.rs. Monotonic time is unchanged, because no system lets it jump.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ __attribute__((constructor)) static void begin(void) {
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
-    /* Another library's constructor may ask before ours has run. */
+    /* The constructor of another library may read the clock before ours has run. */
     if (!real_clock_gettime) begin();
     int done = real_clock_gettime(clock, now);
     if (done || !ahead || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE)) return done;

@@ -1,9 +1,9 @@
-/* A disk below a process, by LD_PRELOAD: it fails on demand, and notes what a loss of power may undo.
+/* A faulty disk for a process, by LD_PRELOAD: it fails on demand, and records what a loss of power may undo.
  *
- * Only files below OMEGA_FAULTY_DIR are meant. Before each change the journal OMEGA_FAULTY_STATE/journal gets what was
- * there, and after each sync that it is safe; `interposed.rs` undoes changes from it when the process was killed. The file
- * OMEGA_FAULTY_STATE/mode says what fails: "write" and "sync" fail with EIO, "full" lets no file get
- * longer (ENOSPC). One lock holds the order of the journal to that of the changes. */
+ * Only files below OMEGA_FAULTY_DIR are affected. Before each change, the former content or name is appended to the journal
+ * OMEGA_FAULTY_STATE/journal; after each sync, a record that the changes are durable. When the process was killed,
+ * `interposed.rs` undoes changes from the journal. The file OMEGA_FAULTY_STATE/mode tells what fails: "write" and "sync" fail
+ * with EIO, "full" lets no file grow (ENOSPC). A lock keeps the order of the journal equal to that of the changes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,7 +21,8 @@
 
 enum kind { WRITE = 1, SIZE, SYNC, CREATE, RENAME, REMOVE };
 
-/* As interposed.rs reads it: then `names` bytes of paths, each ended by 0, and `kept` bytes that were there. */
+/* The head of a record, as interposed.rs reads it. `names` bytes of paths, each ended by 0, and `kept` bytes of the former
+ * content follow. */
 struct record {
     uint64_t kind, inode, offset, length, old_size, saved, names, kept;
 };
@@ -46,7 +47,7 @@ __attribute__((constructor)) static void find_real(void) {
     real_unlink = dlsym(RTLD_NEXT, "unlink");
 }
 
-/* A path whose folder is below the faulty one, without links. */
+/* Whether a path, without symbolic links, is in or below the faulty folder. */
 static int is_meant(const char *path) {
     const char *dir = getenv("OMEGA_FAULTY_DIR");
     size_t length = dir ? strlen(dir) : 0;
@@ -103,7 +104,7 @@ static void note(struct record record, const char *names, const void *kept) {
     close(fd);
 }
 
-/* Notes what a range of a file has, which is to be written or cut off. */
+/* Records the content of a range of a file, before it is written or truncated. */
 static void note_content(enum kind kind, int fd, off_t offset, size_t length) {
     struct stat now;
     char link[64];
@@ -119,7 +120,7 @@ static void note_content(enum kind kind, int fd, off_t offset, size_t length) {
     free(bytes);
 }
 
-/* Keeps a file under another name, so that it can come back, and no other one gets its inode. 0: there is none. */
+/* Links a file to another name, so that it can be restored, and its inode is not reused. Returns 0 if there is no file. */
 static uint64_t save(const char *path) {
     char name[32], saved[PATH_MAX];
     struct stat of;

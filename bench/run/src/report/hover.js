@@ -15,7 +15,7 @@
   const last = series.at.length - 1;
   let point = last;
 
-  // Every plot shows the same moment, so that one can be held against another.
+  // All plots show the values at the same time, so that they can be compared.
   const show = (index) => {
     point = index === null ? last : Math.max(0, Math.min(last, index));
     for (const plot of plots) {

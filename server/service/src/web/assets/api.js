@@ -1,6 +1,6 @@
-// What the server is asked: docs/web.md has the routes.
+// Requests to the server: docs/web.md has the routes.
 
-/** The answer to a question, or an error whose message is the server's sentence. */
+/** The server's answer, or an error with the server's message. */
 export async function ask(route, parameters = {}) {
   const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined);
   const query = new URLSearchParams(given).toString();

@@ -1,5 +1,5 @@
-// Elements out of values. Whatever comes from the cell becomes text here, and never markup: nothing in
-// this page sets innerHTML.
+// Elements made of values. Text from the cell is always inserted as text, never as markup: nothing in this page
+// sets innerHTML.
 
 /** An element with attributes, listeners (`onclick`) and children: elements, or anything else as text. */
 export function el(name, attributes = {}, ...children) {
@@ -14,13 +14,13 @@ export function el(name, attributes = {}, ...children) {
   return made;
 }
 
-/** A link to a machine or a job; names may hold anything. */
+/** A link to a machine or a job, whose name may have any characters. */
 export function link(kind, name) {
   return el("a", { href: `#/${kind}/${encodeURIComponent(name)}` }, name);
 }
 
-/** A table: columns are { name, number?, wide?, head?, of(row) }; `head` marks the one that names the row, and
- * `wide` those that a narrow screen does without. */
+/** A table: columns are { name, number?, wide?, head?, of(row) }; `head` marks the one with the name of the row,
+ * `wide` those that are hidden on a narrow screen. */
 export function table(caption, columns, rows, empty = "none") {
   if (rows.length === 0) return el("p", { class: "quiet" }, empty);
   const kind = ({ number, wide, class: own }) => ({ class: [number && "number", wide && "wide", own].filter(Boolean).join(" ") || null });
@@ -34,7 +34,7 @@ export function table(caption, columns, rows, empty = "none") {
     el("tbody", {}, rows.map((row) => el("tr", {}, columns.map((column) => cell(column, row)))))));
 }
 
-/** A share as a bar, with its number beside it for those who do not see it. */
+/** A share as a bar, with its number beside it for screen readers. */
 export function bar(percent) {
   if (percent === null) return el("span", { class: "quiet" }, "–");
   const fill = el("i", { class: percent > 100 ? "full" : null });
@@ -47,7 +47,7 @@ export function device(title, ...children) {
   return el("section", { class: "device", "aria-label": title }, el("h2", {}, title), ...children);
 }
 
-/** Puts new content where the old one was, unless somebody is in it: then focus would be lost. */
+/** Replaces the content of an element. The focus stays at the same position within it. */
 export function replace(place, ...children) {
   const focused = document.activeElement;
   const inside = focused && focused !== place && place.contains(focused);

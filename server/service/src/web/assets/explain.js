@@ -1,5 +1,5 @@
-// Why a job waits. Each answer looks at the whole cell, so it is asked for when somebody wants to know, and
-// for a few jobs now and then by itself; what was said is good for a while.
+// Explanations of pending jobs. Each one examines the whole cell, so it is requested when the user opens it, and for
+// the first few jobs one at a time; answers are cached for a while.
 
 import { ask } from "./api.js";
 import { el } from "./dom.js";
@@ -9,7 +9,7 @@ const KEPT_MAX = 200;
 const known = new Map();
 let isAsking = false;
 
-/** Something to open; open from the start where `open`. */
+/** The explanation of a job, which is requested when it is opened; with `open`, at once. */
 export function explanation(job, open = false) {
   const summary = el("summary", {}, known.get(job)?.summary ?? "why?");
   const text = el("pre", { tabindex: "0", "aria-label": "explanation" }, known.get(job)?.text ?? "…");
@@ -18,7 +18,7 @@ export function explanation(job, open = false) {
   return details;
 }
 
-/** Has one of the explanations in a place told by itself: the first that is not fresh. */
+/** Requests the first outdated one of the first `count` explanations in an element. */
 export async function tellNext(place, count) {
   const stale = ({ dataset }) => performance.now() - (known.get(dataset.job)?.at ?? -FRESH_MS) >= FRESH_MS;
   const next = [...place.querySelectorAll("details[data-job]")].slice(0, count).find(stale);

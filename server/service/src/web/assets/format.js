@@ -22,12 +22,12 @@ export function amount(unit, value) {
   return count(value);
 }
 
-/** A share in percent, or null of nothing. */
+/** A share in percent; null if the whole is 0. */
 export function percent(part, whole) {
   return whole > 0 ? Math.round((part / whole) * 100) : null;
 }
 
-/** How often a second; null as long as nobody knows. */
+/** A rate per second; null if it is not known yet. */
 export function rate(perSecond) {
   if (perSecond === null) return "…";
   return perSecond >= 10 || perSecond === 0 ? count(perSecond) : perSecond.toFixed(1);

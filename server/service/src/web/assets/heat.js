@@ -1,4 +1,4 @@
-// How full the machines are, by rack or zone: a canvas that is drawn in one pass, and the same as a table.
+// The heat map: the use of machines, by rack or zone, on a canvas that is drawn in one pass, and as a table.
 
 import { ask } from "./api.js";
 import { bar, el, link, replace, table } from "./dom.js";
@@ -8,7 +8,7 @@ const GAP = 1;
 const LABEL = 16;
 const EVERY_MS = 2000;
 
-/** The heat map: { place, update(version) }. */
+/** The heat map: its element, and the function that updates it: { place, update(version) }. */
 export function heat() {
   const canvas = el("canvas", { role: "img", onmousemove: point, onclick: go, onmouseleave: () => { tip.textContent = ""; } });
   const tip = el("p", { class: "tip quiet", "aria-hidden": "true" });
@@ -54,7 +54,7 @@ export function heat() {
     return Math.max(0, data.resources.indexOf(resource.value));
   }
 
-  /** What is drawn: groups with a name, and in each the index of what to draw. */
+  /** Groups of squares to draw, each with a name and the index of a domain or a machine for each square. */
   function groups() {
     if (!data.machines) {
       return [{ name: "", items: data.domains.map((one, index) => ({ domain: index, taken: one.taken[kind()] ?? -1, draining: one.draining === one.machines })) }];
@@ -133,7 +133,7 @@ export function heat() {
     load();
   }
 
-  /** The table: domains with their shares, or the machines of the one that is open. */
+  /** The table: domains with their shares, or the machines of the open domain. */
   function listed() {
     if (!asTable.open || !data) return;
     const shares = (of) => data.resources.map((name, index) => ({ name, number: true, of: (row) => { const taken = of(row, index); return taken === null || taken < 0 ? "–" : `${taken} %`; } }))
@@ -201,7 +201,7 @@ function clip(paint, text, width) {
   return `${text.slice(0, end)}…`;
 }
 
-/** The colours of the style sheet, and one for each percent between them. */
+/** The colours of the style sheet, and one for each percent. */
 function palette() {
   const style = getComputedStyle(document.documentElement);
   const named = (name) => style.getPropertyValue(name).trim();

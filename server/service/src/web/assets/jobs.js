@@ -1,4 +1,4 @@
-// The jobs, and one of them: its groups, its tasks, and why it waits.
+// The page of all jobs, and the page of one job: its groups, tasks, and explanation.
 
 import { ask } from "./api.js";
 import { device, el, link, replace, table } from "./dom.js";
@@ -38,7 +38,7 @@ export function jobs() {
   return self;
 }
 
-/** One job. */
+/** The page of one job. */
 export function job(name) {
   const place = el("div", {}, el("p", { class: "quiet" }, "…"));
   const why = el("div");

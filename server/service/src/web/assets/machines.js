@@ -1,4 +1,4 @@
-// The machines, and one of them: what it has, what is taken, and its tasks.
+// The page of all machines, and the page of one machine: its resources, their use, and its tasks.
 
 import { ask } from "./api.js";
 import { bar, device, el, link, replace, table } from "./dom.js";
@@ -8,7 +8,7 @@ import { taskTable } from "./jobs.js";
 
 const EVERY_MS = 3000;
 
-/** A list in pages with a field to search by name: used by jobs, too. */
+/** A list in pages, with a search by name. The list of jobs uses it, too. */
 export function pages(title, fields, load) {
   const rows = el("div");
   const more = el("button", { type: "button", hidden: true, onclick: () => next(false) }, "more");
@@ -24,7 +24,7 @@ export function pages(title, fields, load) {
       el("form", { onsubmit: (event) => event.preventDefault() }, el("label", {}, "name contains", name), ...fields(self)), rows, more));
   }
 
-  // Only the first page is asked for again by itself: what somebody has paged through stays.
+  // Only the first page is updated automatically; after that, the loaded pages stay as they are.
   async function update(cell) {
     self.cell = cell;
     if (items.length <= 100 && performance.now() - last >= EVERY_MS) await next(true);
@@ -62,7 +62,7 @@ export function machines() {
   return self;
 }
 
-/** One machine. */
+/** The page of one machine. */
 export function machine(name) {
   const place = el("div", {}, el("p", { class: "quiet" }, "…"));
   let last = 0;

@@ -1,4 +1,4 @@
-// Which page is shown, and when it is asked for again.
+// Chooses the page by the address, and updates it.
 
 import { ask } from "./api.js";
 import { note } from "./rates.js";
@@ -7,7 +7,7 @@ import { overview } from "./overview.js";
 import { machine, machines } from "./machines.js";
 import { job, jobs } from "./jobs.js";
 
-// The server looks at the cell once a second; lists are for reading, and change less.
+// The server samples the cell once a second.
 const EVERY_MS = 1000;
 
 const main = document.getElementById("main");
@@ -26,7 +26,7 @@ function choose(hash) {
   return overview();
 }
 
-/** A name out of an address; one that somebody has typed may be no such thing, and is taken as it is. */
+/** Decodes a name in an address; a typed name that is not encoded correctly is used as it is. */
 function decoded(text) {
   try {
     return decodeURIComponent(text);

@@ -1,4 +1,4 @@
-// The cell as a whole: sums, heat map, schedulers, what waits, replicas.
+// The overview of the cell: sums, heat map, schedulers, pending jobs, replicas.
 
 import { ask } from "./api.js";
 import { bar, device, el, link, replace, table } from "./dom.js";
@@ -8,7 +8,7 @@ import { heat } from "./heat.js";
 import { conflictPercent, perSecond } from "./rates.js";
 
 const WAITING_SHOWN = 10;
-// Jobs whose reasons are told without being asked for.
+// Number of pending jobs that are explained automatically.
 const EXPLAINED = 5;
 
 function tile(name, value, small = null) {
@@ -88,7 +88,7 @@ export function overview() {
 
   async function waiting() {
     const list = await ask("jobs", { state: "waiting", limit: WAITING_SHOWN });
-    // It is drawn again only when something else waits, and not while somebody reads an explanation.
+    // The table is replaced only if other jobs are pending, and not while an explanation is open.
     const now = JSON.stringify(list.items.map((row) => [row.name, row.id, row.tasks]));
     if (now !== shownWaiting && !places.waiting.querySelector("details[open]")) {
       shownWaiting = now;

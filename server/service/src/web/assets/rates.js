@@ -1,4 +1,4 @@
-// Rates out of counters: the server keeps no history, so whoever looks remembers what it saw some seconds ago.
+// Rates from counters. The server keeps no history, so the page keeps the samples of the last seconds.
 
 const WINDOW_MS = 5000;
 const seen = [];
@@ -13,14 +13,14 @@ function sums(cell) {
   return { all, each };
 }
 
-/** Notes what a cell says now. */
+/** Adds a sample of the cell's counters. */
 export function note(cell) {
   if (seen.length && seen[0].started !== cell.started) seen.length = 0;
   seen.push({ at: cell.uptime_ms, started: cell.started, ...sums(cell) });
   while (seen.length > 2 && seen[seen.length - 1].at - seen[1].at >= WINDOW_MS) seen.shift();
 }
 
-/** How often a second something happened lately, of all or of one scheduler; null if that is not known yet. */
+/** Recent rate per second of a counter, of all schedulers or of one; null if it is not known yet. */
 export function perSecond(name, scheduler = null) {
   const [first, last] = [seen[0], seen[seen.length - 1]];
   if (seen.length < 2 || last.at <= first.at) return null;
@@ -28,7 +28,7 @@ export function perSecond(name, scheduler = null) {
   return Math.max(0, of(last) - of(first)) / ((last.at - first.at) / 1000);
 }
 
-/** Which part of the transactions lately was refused in part or wholly, in percent; null without any. */
+/** Percentage of the recent transactions with a conflict; null without transactions. */
 export function conflictPercent(scheduler = null) {
   const [committed, conflicted] = [perSecond("committed", scheduler), perSecond("conflicted", scheduler)];
   if (committed === null || committed + conflicted === 0) return null;
