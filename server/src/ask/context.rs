@@ -54,13 +54,13 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', required = true,
           value_parser = connect::replica)]
     cell: Vec<String>,
-    /// The authority whose certificates the replicas have, where the cell asks for certificates.
+    /// Authority of the replicas' certificates, if the cell uses TLS.
     #[arg(long, value_name = "FILE.pem", requires_all = ["tls_cert", "tls_key"])]
     tls_ca: Option<PathBuf>,
-    /// The certificate that says who you are.
+    /// Certificate that identifies you.
     #[arg(long, value_name = "FILE.pem", requires_all = ["tls_ca", "tls_key"])]
     tls_cert: Option<PathBuf>,
-    /// The key of that certificate, which nobody else may read.
+    /// Key of that certificate, readable by its owner alone.
     #[arg(long, value_name = "FILE.key", requires_all = ["tls_ca", "tls_cert"])]
     tls_key: Option<PathBuf>,
 }

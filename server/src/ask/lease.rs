@@ -15,7 +15,7 @@ pub(crate) enum LeaseCommand {
     /// List the schedulers, the process that owns each name, and the time left of its lease.
     #[command(after_help = "Example:\n  omega lease list")]
     List(AskArgs),
-    /// Revoke all names of the process that owns NAME, at once: of one that hangs and still renews.
+    /// Revoke at once all names of the process that owns NAME, for one that hangs and still renews.
     ///
     /// Its later transactions are rejected, and it exits when it learns of that; a standby takes
     /// over. The name is free until a scheduler is started.

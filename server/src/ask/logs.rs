@@ -22,7 +22,7 @@ pub(crate) struct LogsArgs {
     /// Standard error, instead of standard output.
     #[arg(long)]
     stderr: bool,
-    /// Go on with what the task writes, until it has ended.
+    /// Print further output as it is written, until the task has ended.
     #[arg(long, short)]
     follow: bool,
     /// Only the last lines [default: all that is kept].

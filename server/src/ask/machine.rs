@@ -23,7 +23,7 @@ pub(crate) enum MachineCommand {
     /// List the machines and their free resources.
     #[command(after_help = "Example:\n  omega machine list --label rack=a --limit 20")]
     List(ListArgs),
-    /// Show one machine, and what happened there lately.
+    /// Show one machine, and its recent events.
     #[command(after_help = "Example:\n  omega machine get m-1 -o json")]
     Get(NameArgs),
     /// Add a machine, or change one; its tasks stay.

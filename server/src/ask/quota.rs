@@ -73,7 +73,7 @@ pub(crate) struct GuaranteeArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(TENANT_WEIGHT_MAX)))]
     weight: u32,
-    /// The most of its own tasks on one machine; any number if it is not named.
+    /// Maximum number of its own tasks on one machine; no limit if not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tasks_per_machine: Option<u32>,
     #[command(flatten)]

@@ -17,8 +17,8 @@ pub(crate) enum ReservationCommand {
     /// List the reservations that are not over.
     #[command(after_help = "Example:\n  omega reservation list")]
     List(AskArgs),
-    /// Keep machines for some tenants. What runs there already stays; before it begins, tasks of others
-    /// are placed there only if they are expected to have ended by then.
+    /// Reserve machines for some tenants. Running tasks stay. Before the start, tasks of other tenants are placed there
+    /// only if they are expected to end in time.
     #[command(
         after_help = "Examples:\n  omega reservation create demo --label rack=a --tenant show \
         --from 2h --for 30m\n  omega reservation create night --machine m1 --machine m2 --tenant batch \

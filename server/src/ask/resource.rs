@@ -13,7 +13,7 @@ use serde::Serialize;
 /// Operations on them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResourceCommand {
-    /// List what the cell as a whole has, what of it is claimed, and what pending tasks would claim.
+    /// List the cluster resources: capacity, claims, and the claims that pending tasks would have.
     #[command(after_help = "Example:\n  omega cluster-resource list")]
     List(AskArgs),
     /// Set the capacity of a cluster resource. Existing claims beyond it stay, and further ones are

@@ -19,20 +19,20 @@ use serde::Serialize;
 /// Commands for tasks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
-    /// List the tasks of a job, or those that a machine has.
+    /// List the tasks of a job or of a machine.
     #[command(
         after_help = "Examples:\n  omega task list --job web\n  omega task list --machine m-1"
     )]
     List(ListArgs),
-    /// Show one task: its state, the last end of its program, and what happened to it.
+    /// Show one task: its state, the last end of its program, and its recent events.
     #[command(after_help = "Example:\n  omega task get web/0")]
     Get(GetArgs),
-    /// Print what a task writes.
+    /// Print the output of a task.
     #[command(
         after_help = "Examples:\n  omega task logs web/0 -f\n  omega task logs web/0 --tail 20 --stderr"
     )]
     Logs(LogsArgs),
-    /// Give a task that has a machine more or less of it, while it runs.
+    /// Resize the allocation of a placed task, while it runs.
     #[command(after_help = "Example:\n  omega task resize web/0 --cpu 2 --memory 4GiB")]
     Resize(Box<ResizeArgs>),
 }
@@ -48,7 +48,7 @@ pub(crate) struct ListArgs {
         conflicts_with = "machine"
     )]
     job: Option<String>,
-    /// Those that this machine has.
+    /// Only tasks of this machine.
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
     /// At most this many.

@@ -32,7 +32,7 @@ pub(crate) enum TxnCommand {
     /// List the results of past transactions, newest first.
     #[command(after_help = "Example:\n  omega txn list --scheduler default-0 --limit 20")]
     List(ListArgs),
-    /// Show what one transaction was answered.
+    /// Show the result of one transaction.
     #[command(after_help = "Example:\n  omega txn get default-0:17")]
     Get(GetArgs),
     /// Commit a transaction by hand.
