@@ -2,10 +2,11 @@
 //!
 //! Invariants: a volume is bound to at most one claim, and a claim to at most one volume; a class's
 //! free volumes are its unbound ones; a machine's volumes are those of the claims that its tasks
-//! use, with use counts.
+//! use, with use counts, and those of attachments ([`mirror`](super::mirror)).
 
 use super::ClaimState;
 use super::free::Free;
+use super::mirror::Mirrored;
 use super::objects::{BindingTime, StorageClass, Volume, VolumeClaim};
 use super::uses::Use;
 use crate::waiting::Waiting;
@@ -74,7 +75,7 @@ pub(super) struct Catalog {
     pub(super) classes: BTreeMap<Text, StorageClass>,
     pub(super) volumes: BTreeMap<Text, Held>,
     /// Claim of each volume, which may be unknown yet.
-    whose: BTreeMap<Text, Text>,
+    pub(super) whose: BTreeMap<Text, Text>,
     /// Volumes reserved for each claim, which may be unknown yet.
     kept_for: BTreeMap<Text, BTreeSet<Text>>,
     pub(super) claims: BTreeMap<Text, Claim>,
@@ -86,6 +87,8 @@ pub(super) struct Catalog {
     pub(super) on: BTreeMap<Text, BTreeMap<Text, u32>>,
     pub(super) uses: BTreeMap<TaskId, Use>,
     pub(super) listeners: Vec<Waiting>,
+    /// State of a mirror; `None` if this list itself decides which claim has which volume.
+    pub(super) mirrored: Option<Box<Mirrored>>,
 }
 
 impl Catalog {
@@ -127,7 +130,7 @@ impl Catalog {
     }
 
     /// Removes a volume's description.
-    fn forget_volume(&mut self, name: &str) {
+    pub(super) fn forget_volume(&mut self, name: &str) {
         let Some(held) = self.volumes.remove(name) else { return };
         self.take_from_free(&held.volume);
         if let Some(claim) = &held.volume.claim
@@ -148,7 +151,7 @@ impl Catalog {
 
     /// Binds a claim without a volume to the volume reserved for it. If there are several and the
     /// class binds late, the claim waits for the one that its task can reach.
-    fn take_kept(&mut self, name: &Text) {
+    pub(super) fn take_kept(&mut self, name: &Text) {
         let Some(Claim { spec: Some(spec), volume: None, .. }) = self.claims.get(name) else {
             return;
         };
@@ -165,7 +168,7 @@ impl Catalog {
         }
     }
 
-    fn make_final(&mut self, name: &Text) {
+    pub(super) fn make_final(&mut self, name: &Text) {
         if let Some(claim) = self.claims.get_mut(name) {
             claim.is_final = claim.volume.is_some();
         }

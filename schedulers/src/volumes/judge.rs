@@ -52,6 +52,10 @@ pub enum VolumeReason {
     UsedElsewhere,
     /// The machine has the maximum number of volumes of the driver.
     TooMany,
+    /// Its volume is being made for another machine.
+    SelectedElsewhere,
+    /// Its driver has no room for a volume of this size that the machine reaches.
+    NoSpace,
 }
 
 impl fmt::Display for VolumeReason {
@@ -67,6 +71,8 @@ impl fmt::Display for VolumeReason {
             VolumeReason::UsedByTask => "is for one task, and used by another",
             VolumeReason::UsedElsewhere => "is for one machine, and used on another",
             VolumeReason::TooMany => "is one volume more than can be attached",
+            VolumeReason::SelectedElsewhere => "has its volume made for another machine",
+            VolumeReason::NoSpace => "finds no room for a volume within reach",
         })
     }
 }
@@ -106,6 +112,8 @@ pub(super) struct Resolved<'a> {
     /// Unbound claims, the smallest first, so that a small claim does not take a volume that a
     /// larger one needs.
     late: SmallVec<[Late<'a>; 2]>,
+    /// Claims without a final volume, and the machine for which a controller makes it.
+    selected: SmallVec<[(&'a Text, &'a Text); 2]>,
     /// The first claim that no machine can satisfy.
     hopeless: Option<(&'a Text, VolumeReason)>,
 }
@@ -113,8 +121,8 @@ pub(super) struct Resolved<'a> {
 impl Catalog {
     /// Looks up the claims of a task. The task's own use does not count.
     pub(super) fn resolve<'a>(&'a self, claims: &'a [Text], task: Option<TaskId>) -> Resolved<'a> {
-        let (bound, late, hopeless) = Default::default();
-        let mut resolved = Resolved { catalog: self, task, bound, late, hopeless };
+        let (bound, late, selected, hopeless) = Default::default();
+        let mut resolved = Resolved { catalog: self, task, bound, late, selected, hopeless };
         for (i, name) in claims.iter().enumerate() {
             // Named twice is used once.
             if !claims[..i].contains(name)
@@ -135,6 +143,9 @@ impl<'a> Resolved<'a> {
         let spec = claim.spec.as_ref().ok_or(VolumeReason::UnknownClaim)?;
         if spec.is_ending {
             self.hopeless.get_or_insert((name, VolumeReason::IsEnding));
+        }
+        if let Some(machine) = catalog.selected(name).filter(|_| !claim.is_final) {
+            self.selected.push((name, machine));
         }
         if let Some(volume) = &claim.volume {
             let held = catalog.volumes.get(volume).ok_or(VolumeReason::NoSuchVolume)?;
@@ -163,6 +174,10 @@ impl<'a> Resolved<'a> {
         }
     }
 
+    pub(super) fn obstacle_everywhere(&self) -> Option<VolumeObstacle> {
+        self.hopeless.map(|(claim, reason)| VolumeObstacle { claim: claim.clone(), reason })
+    }
+
     fn reaches(&self, machine: &Machine) -> Result<(), VolumeObstacle> {
         let mut bound = self.bound.iter();
         let far = bound.find(|(.., held)| !held.volume.reach.includes(machine));
@@ -178,19 +193,26 @@ impl<'a> Resolved<'a> {
             return refuse(claim, reason);
         }
         self.reaches(machine)?;
+        if let Some((claim, _)) = self.selected.iter().find(|(_, other)| **other != machine.name) {
+            return refuse(claim, VolumeReason::SelectedElsewhere);
+        }
         let mut choices: SmallVec<[(&Text, Choice); 2]> = SmallVec::new();
         for late in &self.late {
             let taken = |name: &Text| {
                 choices.iter().any(|(_, c)| matches!(c, Choice::Free(f) if f == name))
             };
-            let free = late.existing(self.catalog, machine, taken);
+            let is_selected = self.selected.iter().any(|(claim, _)| *claim == late.claim);
+            let free = || late.existing(self.catalog, machine, taken);
             let makes = || {
                 late.class.provisions.as_ref().is_some_and(|makes| makes.within.includes(machine))
             };
-            let choice = match free {
+            let choice = match if is_selected { None } else { free() } {
                 Some(volume) => Choice::Free(volume.clone()),
-                None if makes() => Choice::Made,
-                None => return refuse(late.claim, VolumeReason::NoVolume),
+                None if !makes() => return refuse(late.claim, VolumeReason::NoVolume),
+                None if !self.catalog.has_space(late.spec, late.class, machine) => {
+                    return refuse(late.claim, VolumeReason::NoSpace);
+                }
+                None => Choice::Made,
             };
             choices.push((late.claim, choice));
         }
@@ -228,7 +250,9 @@ impl<'a> Resolved<'a> {
                 return refuse(name, VolumeReason::UsedByTask);
             }
             let elsewhere = claim.machines.keys().any(|used_on| used_on != machine);
-            if others && elsewhere && modes.is_for_one_machine() {
+            // Of mirrored volumes, the controller that attaches them waits for the other machine.
+            let waits = self.catalog.mirrored.is_some();
+            if others && elsewhere && modes.is_for_one_machine() && !waits {
                 return refuse(name, VolumeReason::UsedElsewhere);
             }
         }

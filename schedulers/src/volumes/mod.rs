@@ -20,16 +20,20 @@
 //! smallest sufficient free volume that the machine can reach, or a new one. `bind` makes that
 //! final; until then `unreserve` gives it back.
 //!
-//! In reading order: `objects`, `free`, `catalog`, `judge`, `uses`, this file.
+//! The volumes of a Kubernetes cluster are bound by its controllers: a [`Volumes::mirror`] follows what they do.
+//!
+//! In reading order: `objects`, `free`, `catalog`, `judge`, `uses`, `mirror`, this file.
 
 mod catalog;
 mod free;
 mod judge;
+mod mirror;
 mod objects;
 mod uses;
 
 pub use catalog::VolumeError;
 pub use judge::{Aspect, VolumeObstacle, VolumeReason};
+pub use mirror::{Attached, Measured, SelectedClaim, Space};
 pub use objects::{
     AccessModes, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim, VolumeMode,
 };
@@ -151,6 +155,12 @@ impl Volumes {
         machine: &Machine,
     ) -> Option<VolumeObstacle> {
         self.catalog.read().resolve(claims, None).judge(aspect, machine).err()
+    }
+
+    /// Obstacle of a task with these claims on every machine, if there is one.
+    #[must_use]
+    pub fn obstacle_everywhere(&self, claims: &[Text]) -> Option<VolumeObstacle> {
+        self.catalog.read().resolve(claims, None).obstacle_everywhere()
     }
 
     /// Machines of `among` without an obstacle of one aspect, as a word

@@ -93,7 +93,7 @@ impl Catalog {
 
     /// See [`super::Volumes::bind`].
     pub(super) fn bind(&mut self, task: TaskId) {
-        let Some(used) = self.uses.get(&task) else { return };
+        let Some(used) = self.uses.get(&task).filter(|_| self.mirrored.is_none()) else { return };
         for name in &used.claims {
             if let Some(claim) = self.claims.get_mut(name) {
                 claim.is_final |= claim.volume.is_some();

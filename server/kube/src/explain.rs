@@ -6,8 +6,8 @@ use crate::profiles::KubeProfile;
 use crate::run::first::First;
 use crate::run::input::{Input, Into};
 use crate::run::reasons::Explainer;
-use crate::run::{NAMESPACES, NODES, PODS};
-use crate::watch::{self, keep};
+use crate::run::{NAMESPACES, NODES, PODS, watch_storage};
+use crate::watch::{self, Event, keep};
 use omega_workload::kube::api::{Namespace, Node, Pod};
 use std::collections::BTreeSet;
 use tokio::sync::mpsc::channel;
@@ -24,14 +24,19 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
     let first = lists(client).await;
     let scheduler_names = BTreeSet::from([scheduler]);
     let settings = Settings { scheduler_names, request_timeout_ms: 10_000, preempts: false };
-    let (adapter, _) = first.adapter(settings)?;
+    let (mut adapter, later) = first.adapter(settings)?;
+    for input in later {
+        if let Input::Storage(kind, Event::Listed(all, _)) = input {
+            adapter.storage_listed(kind, all);
+        }
+    }
     match adapter.state(&wanted) {
         None => Ok(format!("{wanted} has ended")),
         Some(State::Bound(node)) => Ok(format!("{wanted} is bound to {node}")),
         Some(State::Held(why)) => Ok(format!("{wanted} is not scheduled: {why}")),
         Some(_) => {
             let job = adapter.job_of(&wanted);
-            let mut explainer = Explainer::new(adapter.cell().clone(), vec![profile]);
+            let mut explainer = Explainer::new(adapter.shared(), vec![profile]);
             let message = job.and_then(|job| explainer.message(job));
             let feasible =
                 || format!("{wanted} would find a node: its scheduler has not come to it");
@@ -46,15 +51,20 @@ async fn lists(client: &Client) -> First {
     let settings = watch::Settings::default();
     let pods = Into { queue: queue.clone(), wrap: |event| Input::Pods(Box::new(event)) };
     let nodes = Into { queue: queue.clone(), wrap: |event| Input::Nodes(Box::new(event)) };
+    let storage = watch_storage(client, settings, &queue);
     let namespaces = Into { queue, wrap: Input::Namespaces };
     let collect = async {
-        let mut first = First::default();
+        let (mut first, mut stored) = (First::default(), BTreeSet::new());
         while let Some(input) = inputs.recv().await {
+            if let Input::Storage(kind, Event::Listed(..)) = &input {
+                stored.insert(*kind);
+            }
             first.take(input);
-            if first.is_whole() {
+            if first.is_whole() && stored.len() == storage.len() {
                 break;
             }
         }
+        storage.into_iter().for_each(|watch| watch.abort());
         first
     };
     tokio::select! {

@@ -3,12 +3,14 @@
 //! kube-scheduler's own file, `KubeSchedulerConfiguration` v1, is read as it is. A field that cannot be honoured is an
 //! error that names it, never ignored: a cluster must not be scheduled by other rules than its file says.
 
+use crate::adapter::Shared;
 use omega_core::Kinds;
 use omega_schedulers::plugins::{
     BalancedAllocation, CandidateMachines, FitArgs, ImageLocality, InterPodAffinity, NodeAffinity,
     NodeName, NodePorts, NodeResourcesFit, NodeUnschedulable, PodTopologySpread, Strategy,
-    TaintToleration,
+    TaintToleration, VolumeFilter,
 };
+use omega_schedulers::volumes::Aspect;
 use omega_schedulers::{Profile, Search, Settings};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -76,6 +78,14 @@ impl KubeProfile {
             };
         }
         profile
+    }
+
+    /// Returns it for a scheduler that looks and decides nothing: with the filters of volumes, without reservations.
+    #[must_use]
+    pub fn bind_to_look(&self, shared: &Shared) -> Profile {
+        let profile = shared.cell.read(|cell| self.bind(cell.kinds()));
+        let filters = Aspect::ALL.map(|aspect| VolumeFilter::new(aspect, &shared.volumes));
+        filters.into_iter().fold(profile, Profile::with_filter_replaced)
     }
 
     /// Returns the nodes on which victims are looked for; `None` without preemption.

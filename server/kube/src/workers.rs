@@ -1,5 +1,6 @@
 //! Worker threads: schedulers that decide in parallel on one cell, with kube-scheduler's filters and scores.
 
+use crate::adapter::Shared;
 use crate::profiles::KubeProfile;
 use omega_cellstate::SharedCell;
 use omega_core::{Commit, JobId, MachineId, TaskId, Transaction};
@@ -58,13 +59,14 @@ impl Observer for Collect {
 /// # Errors
 /// If the cell refuses its name.
 pub fn worker(
-    cell: &SharedCell,
+    shared: &Shared,
     profile: &KubeProfile,
     index: u32,
     of: u32,
 ) -> Result<Scheduler, omega_cellstate::HandleError> {
-    let bound = cell.read(|cell| profile.bind(cell.kinds()));
-    Scheduler::new(cell, bound, profile.apply(Settings::worker(&profile.name, index, of)))
+    let bound = shared.cell.read(|cell| profile.bind(cell.kinds()));
+    let bound = bound.with_volumes(&shared.volumes);
+    Scheduler::new(&shared.cell, bound, profile.apply(Settings::worker(&profile.name, index, of)))
 }
 
 /// A signal that the cell has changed.
@@ -88,7 +90,7 @@ impl Workers {
     /// # Errors
     /// If the cell refuses a worker's name, or the system a thread.
     pub fn start(
-        cell: &SharedCell,
+        shared: &Shared,
         profiles: &[KubeProfile],
         count: u32,
         decided: impl Fn(Collect) + Clone + Send + 'static,
@@ -97,8 +99,8 @@ impl Workers {
         let mut threads = Vec::new();
         let all = profiles.iter().flat_map(|profile| (0..count).map(move |index| (profile, index)));
         for (profile, index) in all {
-            let scheduler = worker(cell, profile, index, count).map_err(std::io::Error::other)?;
-            let (cell, bell, decided) = (cell.clone(), Arc::clone(&bell), decided.clone());
+            let scheduler = worker(shared, profile, index, count).map_err(std::io::Error::other)?;
+            let (cell, bell, decided) = (shared.cell.clone(), Arc::clone(&bell), decided.clone());
             let name = format!("worker-{}", threads.len());
             let work = move || work(scheduler, &cell, &bell, &decided);
             threads.push(std::thread::Builder::new().name(name).spawn(work)?);

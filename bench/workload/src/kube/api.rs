@@ -172,6 +172,7 @@ objects! {
     ObjectReference {
         "namespace" namespace: String,
         "name" name: String,
+        "uid" uid: String,
     }
     VolumeNodeAffinity {
         "required" required: Option<NodeSelector>,
@@ -219,6 +220,32 @@ objects! {
     }
     CsiAllocatable {
         "count" count: Option<u32>,
+    }
+    /// A volume driver, of which placement depends on whether it reports its room. `CsiDriver` is its entry in a `CsiNode`.
+    CsiDriverObject {
+        "metadata" metadata: Metadata,
+        "spec" spec: CsiDriverSpec,
+    }
+    CsiDriverSpec {
+        "storageCapacity" storage_capacity: bool,
+    }
+    CsiStorageCapacity {
+        "metadata" metadata: Metadata,
+        "nodeTopology" topology: Option<LabelSelector>,
+        "storageClassName" class: String,
+        "capacity" capacity: Option<Quantity>,
+        "maximumVolumeSize" volume_size_max: Option<Quantity>,
+    }
+    VolumeAttachment {
+        "metadata" metadata: Metadata,
+        "spec" spec: VolumeAttachmentSpec,
+    }
+    VolumeAttachmentSpec {
+        "nodeName" node: String,
+        "source" source: VolumeAttachmentSource,
+    }
+    VolumeAttachmentSource {
+        "persistentVolumeName" volume: String,
     }
     /// Value of an old annotation: controllers whose pods avoid the node.
     AvoidPods {

@@ -12,6 +12,7 @@ use super::quantity::Quantity;
 use super::request::{nominal_request, pod_request};
 use super::rules::{self, Surroundings};
 use super::selector::Namespaces;
+use super::volumes;
 use omega_core::{Job, JobKind, Kinds, Labels, Machine, Precedence, Preemption, TaskGroup, Text};
 use std::collections::BTreeSet;
 
@@ -79,6 +80,12 @@ impl Converter {
         })
     }
 
+    /// Returns the names of a pod's volume claims, as `namespace/name`.
+    #[must_use]
+    pub fn claims(pod: &Pod) -> Vec<Text> {
+        volumes::claims(pod::namespace(pod), &pod.metadata.name, &pod.spec)
+    }
+
     /// Converts a pod to a job with one task. The policy of its preemption is that of the pod.
     #[must_use]
     pub fn job(&self, pod: &Pod, name: Text, scheduler: Text) -> Job {
@@ -89,7 +96,8 @@ impl Converter {
         let labels: Labels = labels.chain(terminating).collect();
         let (rules, _) = rules::rules(pod, &self.around);
         let images = pod::images(&pod.spec);
-        let group = TaskGroup { labels, images, rules, ..TaskGroup::new(1, request) };
+        let volumes = Converter::claims(pod);
+        let group = TaskGroup { labels, images, rules, volumes, ..TaskGroup::new(1, request) };
         Job {
             tenant: pod::namespace(pod).into(),
             scheduler,
@@ -106,14 +114,11 @@ impl Converter {
     /// Returns the first property of a pod that is not supported and could make a placement wrong.
     #[must_use]
     pub fn obstacle(&self, spec: &PodSpec) -> Option<String> {
-        let volume = spec.volumes.iter().find(|volume| {
-            volume.claim.is_some()
-                || volume.ephemeral.is_some()
-                || volume.csi.is_some()
-                || pod::is_on_disk(volume)
-        });
-        if let Some(volume) = volume {
-            return Some(format!("spec.volumes: {:?} is not on the node's own disk", volume.name));
+        if let Some(volume) = spec.volumes.iter().find(|volume| pod::is_on_disk(volume)) {
+            return Some(format!(
+                "spec.volumes: {:?} names a disk, which is not supported; give a claim to a volume of a CSI driver",
+                volume.name
+            ));
         }
         if !spec.claims.is_empty() {
             return Some("spec.resourceClaims is not understood".into());

@@ -11,7 +11,7 @@
 //! how well the result fits this cluster.
 //!
 //! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `avoid`, `pod`, `request`, `selector`, `rules`,
-//! `volumes`, `jobs`, `budget`, `notes`.
+//! `volumes`, `jobs`, `budget`, `notes`; for a cluster that is watched, `live` and `storage`.
 
 pub mod api;
 mod avoid;
@@ -27,6 +27,7 @@ pub mod quantity;
 pub mod request;
 pub mod rules;
 pub mod selector;
+pub mod storage;
 mod volumes;
 
 use self::api::{Namespace, Node, Pod, Resources};

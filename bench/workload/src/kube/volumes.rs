@@ -81,7 +81,8 @@ pub(super) fn claims(namespace: &str, pod: &str, spec: &PodSpec) -> Vec<Text> {
     names.map(|name| full_name(namespace, &name)).collect()
 }
 
-fn full_name(namespace: &str, name: &str) -> Text {
+/// The name of a claim in the list of volumes.
+pub(super) fn full_name(namespace: &str, name: &str) -> Text {
     let namespace = if namespace.is_empty() { "default" } else { namespace };
     format!("{namespace}/{name}").into()
 }
@@ -90,10 +91,13 @@ fn is_default(class: &Class) -> bool {
     class.metadata.annotations.get(IS_DEFAULT).is_some_and(|value| value == "true")
 }
 
-fn storage_class(class: &Class, nodes: &[CsiNode]) -> StorageClass {
+pub(super) fn storage_class<'a>(
+    class: &Class,
+    nodes: impl IntoIterator<Item = &'a CsiNode>,
+) -> StorageClass {
     let driver = class.provisioner.as_str();
-    let drivers = || nodes.iter().flat_map(|node| &node.spec.drivers);
-    let of_driver = drivers().find(|known| known.name == driver);
+    let mut drivers = nodes.into_iter().flat_map(|node| &node.spec.drivers);
+    let of_driver = drivers.find(|known| known.name == driver);
     let by = of_driver.map(|driver| driver.topology_keys.iter().map(|key| key.as_str().into()));
     let makes = || Provisioning {
         within: allowed(&class.allowed_topologies),
@@ -128,7 +132,7 @@ fn is_in<S: AsRef<str>>(key: &str, values: &[S]) -> Requirement {
     Requirement { key: key.into(), operator: Operator::In, values }
 }
 
-fn volume(object: &PersistentVolume) -> Volume {
+pub(super) fn volume(object: &PersistentVolume) -> Volume {
     let spec = &object.spec;
     let driver = spec.csi.as_ref().map_or("", |csi| csi.driver.as_str());
     let claim = spec.claim.as_ref().map(|claim| full_name(&claim.namespace, &claim.name));
@@ -201,7 +205,7 @@ fn places(metadata: &Metadata) -> Vec<Vec<Requirement>> {
     ways
 }
 
-fn claim(object: &PersistentVolumeClaim, default: &str) -> VolumeClaim {
+pub(super) fn claim(object: &PersistentVolumeClaim, default: &str) -> VolumeClaim {
     let (metadata, spec) = (&object.metadata, &object.spec);
     VolumeClaim {
         name: full_name(&metadata.namespace, &metadata.name),
@@ -238,7 +242,7 @@ fn modes(modes: &[AccessMode]) -> AccessModes {
 }
 
 /// Maximum numbers of volumes that the drivers of a node can attach.
-fn limits(node: &CsiNode) -> impl Iterator<Item = (Text, Text, u32)> + '_ {
+pub(super) fn limits(node: &CsiNode) -> impl Iterator<Item = (Text, Text, u32)> + '_ {
     let limited = node.spec.drivers.iter();
     limited.filter_map(|driver| {
         let limit = driver.allocatable.as_ref()?.count?;

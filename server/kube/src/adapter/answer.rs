@@ -9,6 +9,7 @@
 //! A pod that is still unbound is sent to the same node again, because the first request may still arrive. After
 //! [`FAILURES_MAX`] failures it is parked for at least a request's timeout, with its room kept, and then decided anew.
 
+use super::claims::ClaimChoice;
 use super::preempt::{Eviction, Nominee};
 use super::{Adapter, Binding, PodName, State};
 use omega_workload::kube::api::Pod;
@@ -56,6 +57,8 @@ pub enum Action {
     Nominate(Nominee, u64),
     /// Delete a victim at this time.
     Evict(Eviction, u64),
+    /// Write the volume that was chosen for a claim at this time.
+    Claim(ClaimChoice, u64),
 }
 
 impl Action {
@@ -65,7 +68,8 @@ impl Action {
         let (Action::Bind(_, at)
         | Action::Get(_, at)
         | Action::Nominate(_, at)
-        | Action::Evict(_, at)) = self;
+        | Action::Evict(_, at)
+        | Action::Claim(_, at)) = self;
         *at
     }
 }
@@ -127,8 +131,9 @@ impl Adapter {
 
     /// Gives a decision up. The pod waits, and keeps its room in the cell, for as long as a late request could still
     /// bind it, and longer each time.
-    fn give_up(&mut self, name: &PodName, now_ms: u64) {
+    pub(super) fn give_up(&mut self, name: &PodName, now_ms: u64) {
         self.counters.given_up += 1;
+        self.stop_waiting(name);
         self.leave_node(name);
         let Some(entry) = self.pods.get_mut(name) else { return };
         let backoff = (1000 << entry.parked.min(16)).min(BACKOFF_MAX_MS);

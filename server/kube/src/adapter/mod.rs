@@ -3,28 +3,31 @@
 //! Events of watches become commands of the cell. A claim that the cell accepted becomes a [`Binding`]; its pod is
 //! *assumed* on the node until the watch shows it bound, so its room is never given away twice. [`answer`] has the
 //! rules for answers of the API server.
-
 //!
 //! In reading order: [`types`], `nodes`, `place`, [`answer`], `blind`, `overcommit`, `namespaces`, [`preempt`],
-//! `nominations`, [`budgets`].
+//! `nominations`, [`budgets`], [`storage`], [`claims`].
 
 pub mod answer;
 mod blind;
 pub mod budgets;
+pub mod claims;
 mod namespaces;
 mod nodes;
 mod nominations;
 mod overcommit;
 mod place;
 pub mod preempt;
+pub mod storage;
 pub mod types;
 
 pub(crate) use place::scheduler_of;
-pub use types::{Binding, Counters, Effect, PodName, Remark, Settings, State};
+pub use types::{Binding, Counters, Effect, PodName, Remark, Settings, Shared, State};
 
 use blind::Blind;
 use budgets::Budgets;
+use claims::Waiting;
 use nominations::Nomination;
+use storage::Storage;
 
 use omega_cellstate::{Cell, CellHandle, SharedCell};
 use omega_core::{Command, JobId, MachineId, SchedulerId, TaskId, TaskState};
@@ -49,6 +52,8 @@ struct Entry {
     parked: u32,
     /// Room that is kept for it.
     nomination: Option<Nomination>,
+    /// Its binding, if that waits for its volume claims.
+    waiting: Option<Waiting>,
     /// The node of its last nomination, so that one that failed is not tried again.
     tried: String,
 }
@@ -67,6 +72,7 @@ pub struct Adapter {
     /// The pods of jobs that keep room for them.
     rooms: BTreeMap<JobId, PodName>,
     budgets: Budgets,
+    storage: Storage,
     /// Whether this process leads, and may preempt.
     leads: bool,
     /// The adapter's own name in the cell, and the number of its last transaction.
@@ -80,6 +86,8 @@ pub struct Adapter {
     starting: bool,
     submitted: u64,
     decisions: u64,
+    /// The time of the last tick.
+    now_ms: u64,
     counters: Counters,
     effects: Vec<Effect>,
 }
@@ -102,6 +110,7 @@ impl Adapter {
             on_node: BTreeMap::new(),
             rooms: BTreeMap::new(),
             budgets: Budgets::default(),
+            storage: Storage::default(),
             leads: false,
             scheduler,
             transactions,
@@ -110,6 +119,7 @@ impl Adapter {
             starting: false,
             submitted: 0,
             decisions: 0,
+            now_ms: 0,
             counters: Counters::default(),
             effects: Vec::new(),
         }
@@ -119,6 +129,12 @@ impl Adapter {
     #[must_use]
     pub fn cell(&self) -> &SharedCell {
         &self.cell
+    }
+
+    /// Returns the state that schedulers share with the adapter.
+    #[must_use]
+    pub fn shared(&self) -> Shared {
+        Shared { cell: self.cell.clone(), volumes: self.storage.list.clone() }
     }
 
     /// Returns the counters.
@@ -215,9 +231,17 @@ impl Adapter {
             Some(entry) => (entry.pod, entry.version) = (pod, version),
             None => {
                 let state = State::Held(String::new());
-                let (nomination, tried) = (None, String::new());
-                let (job, failures, parked) = (None, 0, 0);
-                let entry = Entry { pod, version, state, job, failures, parked, nomination, tried };
+                let entry = Entry {
+                    pod,
+                    version,
+                    state,
+                    job: None,
+                    failures: 0,
+                    parked: 0,
+                    nomination: None,
+                    waiting: None,
+                    tried: String::new(),
+                };
                 self.pods.insert(name.clone(), entry);
             }
         }
@@ -258,7 +282,8 @@ impl Adapter {
         nominated.iter().for_each(|name| self.follow_nomination(name));
     }
 
-    /// Takes in an accepted claim, and returns its binding. `None` if the pod or the node has changed since.
+    /// Takes in an accepted claim, and returns its binding. `None` if the pod or the node has changed since, or if the
+    /// binding waits for volume claims.
     pub fn decided(&mut self, task: TaskId, machine: MachineId) -> Option<Binding> {
         let name = self.jobs.get(&task.job)?.clone();
         let node = self.names.get(&machine)?.clone();
@@ -272,11 +297,13 @@ impl Adapter {
         let binding = self.assume(&name, node);
         // Room came free elsewhere before the victims were gone.
         self.drop_nomination(&name);
-        binding
+        self.bind_with_claims(binding?)
     }
 
     /// Lets time pass: schedules parked pods again, and has the cell forget ended jobs.
     pub fn tick(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        self.tick_claims(now_ms);
         let due =
             |entry: &Entry| matches!(entry.state, State::Parked { until_ms } if until_ms <= now_ms);
         let due = self.pods.iter().filter(|(_, entry)| due(entry));

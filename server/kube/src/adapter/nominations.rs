@@ -19,6 +19,7 @@ use omega_core::{
     Claim, Command, Granularity, Job, JobId, MachineId, Outcome, SequenceNumber, TaskId, TaskState,
     Transaction, TransactionId,
 };
+use omega_workload::kube::live::Converter;
 use std::collections::BTreeMap;
 
 /// The origin of a nomination.
@@ -69,6 +70,8 @@ impl Adapter {
         let Some(entry) = self.pods.get(name).filter(|_| !self.starting) else { return };
         let node = entry.pod.status.nominated_node.clone();
         let origin = match &entry.state {
+            // Pods with claims are not nominated here, since their volumes are reserved by workers only.
+            State::Pending if !Converter::claims(&entry.pod).is_empty() => return,
             State::Pending if self.settings.preempts => Origin::Found,
             State::Held(_) if !self.is_ours(entry) && entry.pod.metadata.deleted.is_none() => {
                 Origin::Foreign

@@ -52,7 +52,7 @@ impl Adapter {
         if !pod.spec.gates.is_empty() {
             return Some("spec.schedulingGates is not empty".into());
         }
-        self.converter.obstacle(&pod.spec)
+        self.converter.obstacle(&pod.spec).or_else(|| self.storage_obstacle(pod))
     }
 
     /// Makes a pod a pending task, unless it is one of this form already.
@@ -81,6 +81,7 @@ impl Adapter {
         if !there {
             self.leave_node(name);
         }
+        self.stop_waiting(name);
         self.set(name, State::Bound(node.to_owned()));
         self.on_node.entry(node.to_owned()).or_default().insert(name.clone());
         self.place(name, job);
@@ -144,23 +145,30 @@ impl Adapter {
         let Some(entry) = self.pods.get_mut(name) else { return };
         let old = entry.job.take();
         let mut commands = Vec::new();
+        let new = job.is_some();
+        // Only the adapter submits jobs, so this is the id of the next one.
+        let task = TaskId { job: self.cell.read(|cell| cell.next_job()), index: 0 };
         if let Some((mut job, machine)) = job {
             self.submitted += 1;
             job.name = format!("{name}#{}", self.submitted).into();
-            // Only the adapter submits jobs, so this is the id of the next one.
-            let task = TaskId { job: self.cell.read(|cell| cell.next_job()), index: 0 };
+            if let Some(node) = machine.and_then(|machine| self.names.get(&machine)) {
+                self.note_use(task, &job, node);
+            }
             commands.push(Command::SubmitJob(job));
             commands.extend(machine.map(|machine| Command::AdoptTask { task, machine }));
         }
-        let submits = !commands.is_empty();
         commands.extend(old.map(|job| Command::KillJob { job }));
         let outcomes = self.cell.apply_all(commands);
         if let Some(old) = old {
             self.jobs.remove(&old);
+            self.storage.list.left(TaskId { job: old, index: 0 });
         }
-        match outcomes.into_iter().next().filter(|_| submits) {
+        match outcomes.into_iter().next().filter(|_| new) {
             Some(Ok(Outcome::Job(id))) => self.note(name, id),
-            Some(Err(why)) => tracing::warn!(pod = %name, %why, "the cell rejects the pod"),
+            Some(Err(why)) => {
+                tracing::warn!(pod = %name, %why, "the cell rejects the pod");
+                self.storage.list.left(task);
+            }
             _ => {}
         }
     }
@@ -196,6 +204,7 @@ impl Adapter {
     /// Forgets a pod that is gone or has ended.
     pub(super) fn forget(&mut self, name: &PodName) {
         self.leave_node(name);
+        self.stop_waiting(name);
         self.drop_nomination(name);
         self.replace(name, None);
         self.selecting.remove(name);

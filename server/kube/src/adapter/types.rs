@@ -1,6 +1,8 @@
 //! Names, states and effects: the words that the adapter shares with its callers.
 
 use super::answer::Action;
+use omega_cellstate::SharedCell;
+use omega_schedulers::Volumes;
 use omega_workload::kube::api::Pod;
 use std::collections::BTreeSet;
 
@@ -26,6 +28,15 @@ impl std::fmt::Display for PodName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
+}
+
+/// The state that schedulers share with the adapter. Clones share it too.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// The cell.
+    pub cell: SharedCell,
+    /// The volumes.
+    pub volumes: Volumes,
 }
 
 /// A binding to be sent.

@@ -174,9 +174,10 @@ impl Engine {
         let first = std::mem::take(&mut self.first);
         let made = first.adapter(self.parts.settings.clone());
         let (adapter, later) = made.map_err(EngineError::Cluster)?;
-        self.parts.notices.mirror(adapter.cell(), &self.parts.profiles);
-        let (cell, budgets) = (adapter.cell().clone(), adapter.budgets().clone());
-        let preempter = Preempter::new(cell, self.parts.profiles.clone(), budgets);
+        let shared = adapter.shared();
+        self.parts.notices.mirror(&shared, &self.parts.profiles);
+        let budgets = adapter.budgets().clone();
+        let preempter = Preempter::new(shared, self.parts.profiles.clone(), budgets);
         self.parts.preempting.mirror(preempter);
         self.adapter = Some(adapter);
         later.into_iter().for_each(|input| self.happened(input));
@@ -196,8 +197,8 @@ impl Engine {
         }
         let Some(adapter) = &self.adapter else { return Ok(()) };
         let pass = move |collect: Collect| drop(queue.blocking_send(Input::Decided(collect)));
-        let workers =
-            Workers::start(adapter.cell(), &self.parts.profiles, self.parts.workers, pass);
+        let (profiles, count) = (&self.parts.profiles, self.parts.workers);
+        let workers = Workers::start(&adapter.shared(), profiles, count, pass);
         self.workers = Some(workers.map_err(EngineError::Workers)?);
         tracing::info!(workers = self.parts.workers, "scheduling");
         Ok(())
@@ -231,6 +232,19 @@ impl Engine {
             }
             Input::Namespaces(event) => self.namespaces(event),
             Input::Budgets(event) => self.budgets(event),
+            Input::Storage(kind, event) => {
+                let Some(adapter) = &mut self.adapter else { return };
+                match event {
+                    Event::Listed(all, _) => adapter.storage_listed(kind, all),
+                    Event::Changed(object) => adapter.storage_changed(object),
+                    Event::Deleted(object) => adapter.storage_deleted(&object),
+                }
+            }
+            Input::Chosen(choice, done) => {
+                let Some(adapter) = &mut self.adapter else { return };
+                let action = adapter.chosen(choice, done, now_ms);
+                self.act(action, now_ms);
+            }
             Input::Proposed(pod, proposal) => self.proposed(pod, proposal),
             Input::Nominated(nominee, done) => {
                 let Some(adapter) = &mut self.adapter else { return };
@@ -252,6 +266,11 @@ impl Engine {
         let Some(adapter) = &mut self.adapter else { return };
         for effect in adapter.effects() {
             match effect {
+                Effect::Act(Action::Claim(choice, _)) if self.parts.mode == Mode::DryRun => {
+                    tracing::info!(pod = %choice.binding.pod, node = %choice.binding.node, "would bind");
+                    self.would.insert(choice.binding.pod, choice.binding.node);
+                }
+                Effect::Act(_) if self.parts.mode == Mode::DryRun => {}
                 Effect::Act(action) => self.act(Some(action), now_ms),
                 Effect::Tell(name, remark) => {
                     let pod = self.adapter.as_ref().and_then(|adapter| adapter.pod(&name));

@@ -1,7 +1,9 @@
 //! Inputs of the engine: everything that happens, in one queue.
 
 use crate::adapter::answer::{Answer, Found};
+use crate::adapter::claims::ClaimChoice;
 use crate::adapter::preempt::{Done, Eviction, Nominee, Proposal};
+use crate::adapter::storage::{Stored, StoredKind};
 use crate::adapter::{Binding, PodName};
 use crate::watch::{Event, Sink};
 use crate::workers::Collect;
@@ -25,6 +27,10 @@ pub enum Input {
     Found(Binding, Found),
     /// From the watch of disruption budgets.
     Budgets(Event<DisruptionBudget>),
+    /// From the watch of storage objects of a kind.
+    Storage(StoredKind, Event<Stored>),
+    /// The outcome of a written choice of a volume.
+    Chosen(ClaimChoice, Done),
     /// The preempter's answer about a pod.
     Proposed(PodName, Option<Proposal>),
     /// The outcome of a change of a nominated node.

@@ -25,9 +25,10 @@ use self::metrics::Metrics;
 use self::notices::{Choice, Notices, Written};
 use self::outbox::Outbox;
 use self::preempter::Preempting;
+use crate::adapter::storage::{Stored, StoredKind};
 use crate::client::Client;
 use crate::profiles::KubeProfile;
-use crate::watch::{self, Resource};
+use crate::watch::{self, Event, Resource};
 use omega_workload::kube::api::{DisruptionBudget, Namespace, Node, Pod};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -51,6 +52,35 @@ pub const BUDGETS: Resource = Resource { path: "/apis/policy/v1/poddisruptionbud
 
 /// All namespaces.
 pub const NAMESPACES: Resource = Resource { path: "/api/v1/namespaces", fields: "" };
+
+/// Starts to keep the storage objects up to date.
+pub(crate) fn watch_storage(
+    client: &Client,
+    settings: watch::Settings,
+    queue: &Sender<Input>,
+) -> [tokio::task::JoinHandle<()>; 7] {
+    macro_rules! keep {
+        ($kind:ident, $path:literal) => {{
+            let (client, queue) = (client.clone(), queue.clone());
+            let wrap = |event: Event<_>| {
+                Input::Storage(StoredKind::$kind, event.map(|it| Stored::$kind(Box::new(it))))
+            };
+            let resource = Resource { path: $path, fields: "" };
+            tokio::spawn(async move {
+                watch::keep(&client, resource, settings, Into { queue, wrap }).await;
+            })
+        }};
+    }
+    [
+        keep!(Claim, "/api/v1/persistentvolumeclaims"),
+        keep!(Volume, "/api/v1/persistentvolumes"),
+        keep!(Class, "/apis/storage.k8s.io/v1/storageclasses"),
+        keep!(CsiNode, "/apis/storage.k8s.io/v1/csinodes"),
+        keep!(Driver, "/apis/storage.k8s.io/v1/csidrivers"),
+        keep!(Capacity, "/apis/storage.k8s.io/v1/csistoragecapacities"),
+        keep!(Attachment, "/apis/storage.k8s.io/v1/volumeattachments"),
+    ]
+}
 
 /// The way in which the program works.
 #[derive(Clone, Debug)]
@@ -189,7 +219,8 @@ fn watches(
     let clients = [client.clone(), client.clone(), client.clone(), client.clone()];
     let [of_pods, of_nodes, of_namespaces, of_budgets] = clients;
     let ticks = queue.clone();
-    vec![
+    let storage = watch_storage(client, settings, queue);
+    let others = [
         tokio::spawn(async move { watch::keep::<Pod, _>(&of_pods, PODS, settings, pods).await }),
         tokio::spawn(
             async move { watch::keep::<Node, _>(&of_nodes, NODES, settings, nodes).await },
@@ -206,7 +237,8 @@ fn watches(
                 clock.tick().await;
             }
         }),
-    ]
+    ];
+    others.into_iter().chain(storage).collect()
 }
 
 /// Leads from the time at which this process may, until it may no more.

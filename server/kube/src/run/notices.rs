@@ -7,11 +7,10 @@ use super::fence::Fence;
 use super::input::Input;
 use super::metrics::Metrics;
 use super::reasons::Explainer;
-use crate::adapter::{PodName, Remark, scheduler_of};
+use crate::adapter::{PodName, Remark, Shared, scheduler_of};
 use crate::client::{Call, Client, time};
 use crate::profiles::KubeProfile;
 use http::Method;
-use omega_cellstate::SharedCell;
 use omega_core::JobId;
 use omega_workload::kube::api::Pod;
 use serde_json::{Value, json};
@@ -167,7 +166,7 @@ pub struct Notices {
 
 /// A request to the explainer.
 enum Ask {
-    Mirror(SharedCell, Vec<KubeProfile>),
+    Mirror(Shared, Vec<KubeProfile>),
     Explain(PodName, JobId),
 }
 
@@ -203,9 +202,9 @@ impl Notices {
         Ok(Notices { queue, metrics, asks })
     }
 
-    /// Gives the explainer its cell.
-    pub fn mirror(&self, cell: &SharedCell, profiles: &[KubeProfile]) {
-        let _ = self.asks.try_send(Ask::Mirror(cell.clone(), profiles.to_vec()));
+    /// Gives the explainer its cell and volumes.
+    pub fn mirror(&self, shared: &Shared, profiles: &[KubeProfile]) {
+        let _ = self.asks.try_send(Ask::Mirror(shared.clone(), profiles.to_vec()));
     }
 
     /// Asks for the reason that a pod finds no node.
@@ -227,7 +226,7 @@ fn explain(asked: &std::sync::mpsc::Receiver<Ask>, back: &Sender<Input>, per_sec
     let mut recent: HashMap<PodName, Instant> = HashMap::new();
     while let Ok(ask) = asked.recv() {
         match ask {
-            Ask::Mirror(cell, profiles) => explainer = Some(Explainer::new(cell, profiles)),
+            Ask::Mirror(shared, profiles) => explainer = Some(Explainer::new(shared, profiles)),
             Ask::Explain(pod, job) => {
                 if per_second == 0 {
                     continue;

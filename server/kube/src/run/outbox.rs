@@ -5,10 +5,12 @@ use super::input::Input;
 use super::metrics::Metrics;
 use crate::adapter::Binding;
 use crate::adapter::answer::{Action, Answer, Found};
+use crate::adapter::claims::ClaimChoice;
 use crate::adapter::preempt::{Done, Eviction, Nominee};
 use crate::client::{Call, CallError, Client, Response, time};
 use crate::watch::partial::read;
 use http::Method;
+use omega_workload::kube::storage::{BOUND_BY_CONTROLLER, SELECTED_NODE};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -71,6 +73,10 @@ impl Outbox {
                     let done = outbox.nominate(&nominee).await;
                     Input::Nominated(nominee, done)
                 }
+                Action::Claim(choice, _) => {
+                    let done = outbox.choose(&choice).await;
+                    Input::Chosen(choice, done)
+                }
                 Action::Evict(eviction, _) => {
                     let done = outbox.evict(&eviction).await;
                     Input::Evicted(eviction, done)
@@ -115,6 +121,30 @@ impl Outbox {
             }
             _ => Found::Unknown,
         }
+    }
+}
+
+/// The requests about volumes.
+impl Outbox {
+    /// Writes the chosen volume into itself, or the node for which one is to be made into the claim.
+    async fn choose(&self, choice: &ClaimChoice) -> Done {
+        let ClaimChoice { binding, namespace, claim, uid, version, volume } = choice;
+        let call = match volume {
+            None => {
+                let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}");
+                let body = json!({"metadata": {"uid": uid, "resourceVersion": version,
+                    "annotations": {SELECTED_NODE: binding.node}}});
+                Call::json(Method::PATCH, path, &body)
+            }
+            Some((volume, of_volume)) => {
+                let body = json!({"metadata": {"resourceVersion": of_volume,
+                    "annotations": {BOUND_BY_CONTROLLER: "yes"}},
+                    "spec": {"claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                        "namespace": namespace, "name": claim, "uid": uid, "resourceVersion": version}}});
+                Call::json(Method::PATCH, format!("/api/v1/persistentvolumes/{volume}"), &body)
+            }
+        };
+        done_of(self.client.call(&call).await)
     }
 }
 

@@ -4,11 +4,11 @@
 //! race. The adapter checks each against the cell before anybody is deleted ([`crate::adapter::preempt`]).
 
 use super::input::Input;
-use crate::adapter::PodName;
 use crate::adapter::budgets::Budgets;
 use crate::adapter::preempt::Proposal;
+use crate::adapter::{PodName, Shared};
 use crate::profiles::KubeProfile;
-use omega_cellstate::{CellHandle, GroupRef, SharedCell, View};
+use omega_cellstate::{CellHandle, GroupRef, View};
 use omega_core::{Job, JobId, TaskId, TaskState, Text};
 use omega_schedulers::preemption::{Candidate, Preemptor, best};
 use omega_schedulers::search::tasks;
@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Chooses victims. It needs no thread.
 pub struct Preempter {
-    cell: SharedCell,
+    shared: Shared,
     profiles: Vec<KubeProfile>,
     budgets: Budgets,
     views: BTreeMap<Text, Looking>,
@@ -38,16 +38,16 @@ struct Looking {
 impl Preempter {
     /// Creates the preempter of a cell with these profiles.
     #[must_use]
-    pub fn new(cell: SharedCell, profiles: Vec<KubeProfile>, budgets: Budgets) -> Preempter {
+    pub fn new(shared: Shared, profiles: Vec<KubeProfile>, budgets: Budgets) -> Preempter {
         let random = Pcg64::seed_from_u64(0);
-        Preempter { cell, profiles, budgets, views: BTreeMap::new(), random }
+        Preempter { shared, profiles, budgets, views: BTreeMap::new(), random }
     }
 
     /// Returns the best proposal for a pod; `None` if none helps, or none is needed.
     pub fn propose(&mut self, pod: PodName, job: JobId) -> Option<Proposal> {
         let budgets = self.budgets.now()?;
         let task = TaskId { job, index: 0 };
-        let spec = self.cell.read(|cell| {
+        let spec = self.shared.cell.read(|cell| {
             let waits = cell.task(task) == Some(TaskState::Pending);
             cell.job(job).filter(|_| waits).cloned()
         })?;
@@ -55,7 +55,7 @@ impl Preempter {
             self.views.remove(&spec.scheduler).or_else(|| self.look(&spec.scheduler))?;
         let Looking { profile, candidates, view } = &mut looking;
         let mut found = None;
-        if view.sync(&self.cell).is_ok() {
+        if view.sync(&self.shared.cell).is_ok() {
             if view.delta().full {
                 profile.prepare(view);
             }
@@ -81,9 +81,9 @@ impl Preempter {
     fn look(&self, scheduler: &Text) -> Option<Looking> {
         let profile = self.profiles.iter().find(|profile| *profile.name == **scheduler)?;
         let candidates = profile.candidates()?;
-        let profile = self.cell.read(|cell| profile.bind(cell.kinds()));
+        let profile = profile.bind_to_look(&self.shared);
         let name = format!("omega-kube/preempter/{scheduler}");
-        let (id, number) = self.cell.register(name.into()).ok()?;
+        let (id, number) = self.shared.cell.register(name.into()).ok()?;
         let mut view = View::new(id, number).with_placements();
         profile.prepare(&mut view);
         Some(Looking { profile, candidates, view })

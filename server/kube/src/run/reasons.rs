@@ -1,14 +1,15 @@
 //! The reasons for which a pod finds no node, in kube-scheduler's words.
 
+use crate::adapter::Shared;
 use crate::profiles::KubeProfile;
-use omega_cellstate::SharedCell;
 use omega_core::{JobId, Kinds, Reason, Text};
+use omega_schedulers::volumes::{VolumeObstacle, VolumeReason};
 use omega_schedulers::{Explanation, Scheduler, Settings};
 use std::collections::BTreeMap;
 
 /// Schedulers that decide nothing and explain, one for each profile.
 pub struct Explainer {
-    cell: SharedCell,
+    shared: Shared,
     profiles: Vec<KubeProfile>,
     schedulers: BTreeMap<Text, Scheduler>,
 }
@@ -16,25 +17,31 @@ pub struct Explainer {
 impl Explainer {
     /// Creates the explainer of a cell with these profiles.
     #[must_use]
-    pub fn new(cell: SharedCell, profiles: Vec<KubeProfile>) -> Explainer {
-        Explainer { cell, profiles, schedulers: BTreeMap::new() }
+    pub fn new(shared: Shared, profiles: Vec<KubeProfile>) -> Explainer {
+        Explainer { shared, profiles, schedulers: BTreeMap::new() }
     }
 
     /// Returns the reason for which a job's pod finds no node; `None` if it would find one, or is gone.
     pub fn message(&mut self, job: JobId) -> Option<String> {
-        let takes = self.cell.read(|cell| cell.job(job).map(|job| job.scheduler.clone()))?;
+        let cell = &self.shared.cell;
+        let spec = cell.read(|cell| cell.job(job).cloned())?;
+        let takes = spec.scheduler.clone();
         if !self.schedulers.contains_key(&takes) {
             let profile = self.profiles.iter().find(|profile| *profile.name == *takes)?;
-            let bound = self.cell.read(|cell| profile.bind(cell.kinds()));
+            let bound = profile.bind_to_look(&self.shared);
             let name = format!("omega-kube/explainer/{takes}").into();
             let settings = Settings { name, ..Settings::worker(&takes, 0, 1) };
-            let scheduler = Scheduler::new(&self.cell, bound, settings).ok()?;
+            let scheduler = Scheduler::new(cell, bound, settings).ok()?;
             self.schedulers.insert(takes.clone(), scheduler);
         }
         let scheduler = self.schedulers.get_mut(&takes)?;
-        scheduler.look(&self.cell, 0).ok()?;
+        scheduler.look(cell, 0).ok()?;
         let explanation = scheduler.explain(job, 0)?;
         let kinds = scheduler.view().kinds();
+        let claims = spec.groups.first().map(|group| group.volumes.as_slice()).unwrap_or_default();
+        if let Some(obstacle) = self.shared.volumes.obstacle_everywhere(claims) {
+            return Some(of_claim(explanation.machines, &obstacle));
+        }
         (explanation.feasible == 0).then(|| message(&explanation, kinds))
     }
 }
@@ -90,8 +97,29 @@ fn words(reason: Reason, kinds: &Kinds) -> Option<String> {
     Some(text.into())
 }
 
+/// Returns the words for a claim with which a pod fits on no node.
+fn of_claim(nodes: usize, obstacle: &VolumeObstacle) -> String {
+    let claim = obstacle.claim.rsplit('/').next().unwrap_or_default();
+    let why = match obstacle.reason {
+        VolumeReason::UnknownClaim => format!("persistentvolumeclaim {claim:?} not found"),
+        VolumeReason::IsEnding => format!("persistentvolumeclaim {claim:?} is being deleted"),
+        VolumeReason::NotBound => "pod has unbound immediate PersistentVolumeClaims".into(),
+        VolumeReason::NoSuchVolume => {
+            format!("persistentvolumeclaim {claim:?} bound to non-existent persistentvolume")
+        }
+        _ => obstacle.to_string(),
+    };
+    format!("0/{nodes} nodes are available: {why}.")
+}
+
 fn filter_words(filter: &str) -> String {
     match filter {
+        "volume_binding" => "node(s) didn't find available persistent volumes to bind".into(),
+        "volume_zone" => "node(s) had no available volume zone".into(),
+        "volume_limits" => "node(s) exceed max volume count".into(),
+        "volume_restrictions" => {
+            "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode".into()
+        }
         "node_unschedulable" | "schedulable" => "node(s) were unschedulable".into(),
         "taint_toleration" | "taints" => "node(s) had untolerated taint(s)".into(),
         "node_affinity" => "node(s) didn't match Pod's node affinity/selector".into(),

@@ -27,6 +27,17 @@ pub enum Event<T> {
     Deleted(T),
 }
 
+impl<T> Event<T> {
+    /// Converts the objects.
+    pub fn map<U>(self, convert: impl Fn(T) -> U) -> Event<U> {
+        match self {
+            Event::Listed(all, at) => Event::Listed(all.into_iter().map(convert).collect(), at),
+            Event::Changed(object) => Event::Changed(convert(object)),
+            Event::Deleted(object) => Event::Deleted(convert(object)),
+        }
+    }
+}
+
 /// A resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Resource {

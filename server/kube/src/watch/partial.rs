@@ -3,7 +3,10 @@
 //! A newer server may send a value that this program does not know. Such an object must not vanish: a bound pod takes
 //! room, whatever else it is. So its head is read alone, and [`Metadata::unreadable`] has the error.
 
-use omega_workload::kube::api::{DisruptionBudget, Metadata, Namespace, Node, Pod};
+use omega_workload::kube::api::{
+    CsiDriverObject, CsiNode, CsiStorageCapacity, DisruptionBudget, Metadata, Namespace, Node,
+    PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, VolumeAttachment,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -33,6 +36,13 @@ objects! {
     Node: &[],
     Namespace: &["/metadata/labels"],
     DisruptionBudget: &["/spec/selector"],
+    PersistentVolumeClaim: &[],
+    PersistentVolume: &[],
+    StorageClass: &[],
+    CsiNode: &[],
+    CsiDriverObject: &[],
+    CsiStorageCapacity: &[],
+    VolumeAttachment: &[],
 }
 
 /// The fields of the head of every object.

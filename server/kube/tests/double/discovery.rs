@@ -4,7 +4,7 @@ use super::Response;
 use serde_json::{Value, json};
 
 /// The resources: path of the group and version, plural, kind, whether they are in namespaces.
-const RESOURCES: [(&str, &str, &str, bool); 17] = [
+const RESOURCES: [(&str, &str, &str, bool); 22] = [
     ("/api/v1", "pods", "Pod", true),
     ("/api/v1", "nodes", "Node", false),
     ("/api/v1", "namespaces", "Namespace", false),
@@ -18,6 +18,11 @@ const RESOURCES: [(&str, &str, &str, bool); 17] = [
     ("/apis/flowcontrol.apiserver.k8s.io/v1", "flowschemas", "FlowSchema", false),
     ("/apis/policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", true),
     ("/apis/scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", false),
+    ("/apis/storage.k8s.io/v1", "storageclasses", "StorageClass", false),
+    ("/apis/storage.k8s.io/v1", "csinodes", "CSINode", false),
+    ("/apis/storage.k8s.io/v1", "csidrivers", "CSIDriver", false),
+    ("/apis/storage.k8s.io/v1", "csistoragecapacities", "CSIStorageCapacity", true),
+    ("/apis/storage.k8s.io/v1", "volumeattachments", "VolumeAttachment", false),
     ("/apis/rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole", false),
     ("/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", false),
     ("/apis/rbac.authorization.k8s.io/v1", "roles", "Role", true),

@@ -15,3 +15,4 @@ mod real;
 mod replay;
 mod rules;
 mod truths;
+mod volumes;

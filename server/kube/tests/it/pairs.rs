@@ -1,9 +1,11 @@
 //! An adapter with its workers beside a double of the API server, in one thread.
 
-use crate::double::{BUDGETS, Double, NAMESPACES, NODES, PODS};
+use crate::double::{BUDGETS, CLAIMS, Double, NAMESPACES, NODES, PODS, STORAGE, VOLUMES};
 use omega_core::JobId;
 use omega_kube::adapter::answer::{Action, Answer, Found};
+use omega_kube::adapter::claims::ClaimChoice;
 use omega_kube::adapter::preempt::{Done, Eviction, Nominee, Proposal, Verdict};
+use omega_kube::adapter::storage::{Stored, StoredKind};
 use omega_kube::adapter::{Adapter, Binding, Effect, PodName, Settings, State};
 use omega_kube::profiles::KubeProfile;
 use omega_kube::run::preempter::Preempter;
@@ -57,11 +59,12 @@ impl Pair {
         let mut adapter = Adapter::new(converter, settings);
         adapter.lead();
         adapter.budgets().listed(&[]);
+        list_storage(&mut adapter, &server);
         let profile = KubeProfile::new("omega");
-        let (cell, budgets) = (adapter.cell().clone(), adapter.budgets().clone());
-        let preempter = Preempter::new(cell, vec![profile.clone()], budgets);
+        let (shared, budgets) = (adapter.shared(), adapter.budgets().clone());
+        let preempter = Preempter::new(shared.clone(), vec![profile.clone()], budgets);
         let schedulers =
-            (0..workers).map(|i| worker(adapter.cell(), &profile, i, workers).expect("a name"));
+            (0..workers).map(|i| worker(&shared, &profile, i, workers).expect("a name"));
         let workers = schedulers.collect();
         let unplaced = Vec::new();
         Pair { server, adapter, workers, timeout_ms, preempter, unplaced, now: 0, delivered: 0 }
@@ -120,7 +123,14 @@ impl Pair {
                 let budgets = self.adapter.budgets();
                 if gone { budgets.deleted(&budget) } else { budgets.changed(&budget) }
             }
-            (resource, _) => panic!("{resource}"),
+            (resource, gone) => {
+                let Some(object) = stored(resource, &change.new) else { panic!("{resource}") };
+                if gone {
+                    self.adapter.storage_deleted(&object);
+                } else {
+                    self.adapter.storage_changed(object);
+                }
+            }
         }
         true
     }
@@ -154,6 +164,10 @@ impl Pair {
                     let done = self.nominate(&nominee);
                     assert_eq!(self.adapter.nominated(nominee, done, 0), None);
                 }
+                Action::Claim(choice, _) => {
+                    let done = self.choose(&choice);
+                    assert_eq!(self.adapter.chosen(choice, done, 0), None);
+                }
                 Action::Evict(eviction, _) => {
                     let done = self.evict(&eviction);
                     assert_eq!(self.adapter.evicted(eviction, done, 0), None);
@@ -166,6 +180,23 @@ impl Pair {
     pub(crate) fn nominate(&mut self, nominee: &Nominee) -> Done {
         let path = format!("{}/status", path(&nominee.pod));
         let body = json!({"metadata": {"uid": nominee.uid}, "status": {"nominatedNodeName": nominee.node}});
+        done(self.server.call("PATCH", &path, &body).status)
+    }
+
+    pub(crate) fn choose(&mut self, choice: &ClaimChoice) -> Done {
+        let ClaimChoice { binding, namespace, claim, uid, version, volume } = choice;
+        let (path, body) = match volume {
+            None => (
+                format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}"),
+                json!({"metadata": {"uid": uid, "resourceVersion": version,
+                    "annotations": {"volume.kubernetes.io/selected-node": binding.node}}}),
+            ),
+            Some((volume, version)) => (
+                format!("/api/v1/persistentvolumes/{volume}"),
+                json!({"metadata": {"resourceVersion": version},
+                    "spec": {"claimRef": {"namespace": namespace, "name": claim, "uid": uid}}}),
+            ),
+        };
         done(self.server.call("PATCH", &path, &body).status)
     }
 
@@ -187,6 +218,7 @@ impl Pair {
         let budgets: Vec<_> =
             budgets.map(|value| serde_json::from_value(value).expect("a budget")).collect();
         self.adapter.budgets().listed(&budgets);
+        list_storage(&mut self.adapter, &self.server);
         let namespaces = self.server.all(NAMESPACES).map(|value| Value::clone(value));
         let namespaces: Vec<_> =
             namespaces.map(|value| serde_json::from_value(value).expect("a namespace")).collect();
@@ -246,6 +278,44 @@ impl Pair {
     /// Number of pods that are pending in the adapter.
     pub(crate) fn pending(&self) -> usize {
         self.adapter.count(|state| *state == State::Pending)
+    }
+}
+
+/// Paths and kinds of storage objects.
+fn storage_paths() -> [(String, StoredKind); 7] {
+    [
+        (CLAIMS.to_owned(), StoredKind::Claim),
+        (VOLUMES.to_owned(), StoredKind::Volume),
+        (format!("{STORAGE}/storageclasses"), StoredKind::Class),
+        (format!("{STORAGE}/csinodes"), StoredKind::CsiNode),
+        (format!("{STORAGE}/csidrivers"), StoredKind::Driver),
+        (format!("{STORAGE}/csistoragecapacities"), StoredKind::Capacity),
+        (format!("{STORAGE}/volumeattachments"), StoredKind::Attachment),
+    ]
+}
+
+/// Reads a storage object; `None` if the resource is another.
+fn stored(resource: &str, value: &Value) -> Option<Stored> {
+    fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Box<T> {
+        Box::new(serde_json::from_value(value.clone()).expect("an object"))
+    }
+    let paths = storage_paths();
+    let (_, kind) = paths.iter().find(|(path, _)| path == resource)?;
+    Some(match kind {
+        StoredKind::Claim => Stored::Claim(read(value)),
+        StoredKind::Volume => Stored::Volume(read(value)),
+        StoredKind::Class => Stored::Class(read(value)),
+        StoredKind::CsiNode => Stored::CsiNode(read(value)),
+        StoredKind::Driver => Stored::Driver(read(value)),
+        StoredKind::Capacity => Stored::Capacity(read(value)),
+        StoredKind::Attachment => Stored::Attachment(read(value)),
+    })
+}
+
+fn list_storage(adapter: &mut Adapter, server: &Double) {
+    for (path, kind) in storage_paths() {
+        let all = server.all(&path).filter_map(|value| stored(&path, value));
+        adapter.storage_listed(kind, all.collect());
     }
 }
 

@@ -113,6 +113,10 @@ impl World {
                 let done = self.fault(faults).unwrap_or_else(|| self.pair.nominate(&nominee));
                 self.pair.adapter.nominated(nominee, done, self.now_ms)
             }
+            Action::Claim(choice, _) => {
+                let done = self.fault(faults).unwrap_or_else(|| self.pair.choose(&choice));
+                self.pair.adapter.chosen(choice, done, self.now_ms)
+            }
             Action::Evict(eviction, _) => {
                 let done = self.fault(faults).unwrap_or_else(|| self.pair.evict(&eviction));
                 self.pair.adapter.evicted(eviction, done, self.now_ms)

@@ -109,14 +109,15 @@ fn pods_that_are_not_ours_or_not_understood_are_held_with_a_reason() {
     let mut pair = Pair::new(1, 1);
     pair.create_with("gated", r#"{"schedulerName":"omega","schedulingGates":[{"name":"x/y"}]}"#);
     pair.create_with("other", r#"{"schedulerName":"volcano"}"#);
-    let claim = r#"{"schedulerName":"omega","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]}"#;
-    pair.create_with("claims", claim);
+    let disk =
+        r#"{"schedulerName":"omega","volumes":[{"name":"v","gcePersistentDisk":{"pdName":"d"}}]}"#;
+    pair.create_with("disk", disk);
     pair.deliver();
     assert!(pair.decide().is_empty());
     for (pod, field) in [
         ("gated", "spec.schedulingGates"),
         ("other", "spec.schedulerName"),
-        ("claims", "spec.volumes"),
+        ("disk", "spec.volumes"),
     ] {
         match pair.adapter.state(&name(pod)) {
             Some(State::Held(why)) => assert!(why.contains(field), "{why}"),

@@ -1,0 +1,87 @@
+//! Conversion of single storage objects, for a cluster that is watched rather than read from a file.
+//!
+//! Claims are named with their namespace, like `shop/data`. A claim without a class is of none: in a live cluster the API server
+//! writes the default class into it.
+
+use super::api::{
+    CsiNode, CsiStorageCapacity, LabelSelector, PersistentVolume, PersistentVolumeClaim,
+    StorageClass as Class, VolumeAttachment,
+};
+use super::{selector, volumes};
+use omega_core::{MachineSelector, Text};
+use omega_schedulers::volumes::{Attached, Reach, SelectedClaim, Space, StorageClass, Volume};
+
+/// Annotation with the node for which a claim's volume is made.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// Annotation of claims that their controller has bound.
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
+/// Annotation of what a controller or a scheduler bound, rather than a user.
+pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+
+/// Returns the name of a claim in the list of volumes.
+#[must_use]
+pub fn claim_name(claim: &PersistentVolumeClaim) -> Text {
+    volumes::full_name(&claim.metadata.namespace, &claim.metadata.name)
+}
+
+/// Whether the controller has bound a claim to a volume.
+#[must_use]
+pub fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    !claim.spec.volume.is_empty() && claim.metadata.annotations.contains_key(BIND_COMPLETED)
+}
+
+/// Converts a claim.
+#[must_use]
+pub fn claim(object: &PersistentVolumeClaim) -> SelectedClaim {
+    let selected = object.metadata.annotations.get(SELECTED_NODE);
+    let selected = selected.filter(|node| !node.is_empty()).map(|node| node.as_str().into());
+    SelectedClaim { claim: volumes::claim(object, ""), selected }
+}
+
+/// Converts a volume. One that is being deleted, or that was of a claim which is gone, suits only a claim that names it.
+#[must_use]
+pub fn volume(object: &PersistentVolume) -> Volume {
+    let volume = volumes::volume(object);
+    let phase = object.status.phase.as_str();
+    if object.metadata.deleted.is_none() && !matches!(phase, "Failed" | "Released") {
+        return volume;
+    }
+    // No claim has a name with a space.
+    Volume { claim: Some("of no claim".into()), ..volume }
+}
+
+/// Converts a class; `nodes` tell the topology of its driver.
+pub fn class<'a>(object: &Class, nodes: impl IntoIterator<Item = &'a CsiNode>) -> StorageClass {
+    volumes::storage_class(object, nodes)
+}
+
+/// Returns the largest number of volumes that can be attached to a node, by driver.
+pub fn limits(node: &CsiNode) -> impl Iterator<Item = (Text, u32)> + '_ {
+    volumes::limits(node).map(|(_, driver, limit)| (driver, limit))
+}
+
+/// Converts the room of a driver; `None` if it has none, or nowhere.
+#[must_use]
+pub fn space(object: &CsiStorageCapacity) -> Option<Space> {
+    let size = object.volume_size_max.as_ref().or(object.capacity.as_ref())?;
+    let bytes = size.value().clamp(0, i128::from(u64::MAX)) as u64;
+    let LabelSelector { labels, expressions } = object.topology.as_ref()?;
+    let reach = if labels.is_empty() && expressions.is_empty() {
+        Reach::Everywhere
+    } else {
+        let labels = selector::labels(object.topology.as_ref()?).requirements;
+        Reach::Matching(vec![MachineSelector { labels, names: Vec::new() }])
+    };
+    Some(Space { class: object.class.as_str().into(), bytes, reach })
+}
+
+/// Converts an attachment; `None` if it is that of a volume within a pod.
+#[must_use]
+pub fn attached(object: &VolumeAttachment) -> Option<Attached> {
+    let volume = &object.spec.source.volume;
+    let of =
+        || Attached { machine: object.spec.node.as_str().into(), volume: volume.as_str().into() };
+    (!volume.is_empty()).then(of)
+}

@@ -1,0 +1,264 @@
+//! A list that mirrors volumes which controllers elsewhere bind, make and attach, as in a Kubernetes cluster.
+//!
+//! What they report is true whatever this list has chosen, so no report is an error. A reservation is only a choice: the
+//! claim keeps the chosen volume until a controller reports another one, or until the task that reserved it is gone.
+//!
+//! | reported | rule |
+//! |---|---|
+//! | a claim with a machine for its volume | it is chosen on that machine only, and its volume is a new one |
+//! | room of a driver | a volume is made only where there is enough room; of drivers that report none, everywhere |
+//! | an attachment | its volume counts on the machine, also without a task that uses it |
+//! | a claim for one machine | tasks of other machines may use it: the controller attaches it when it can |
+
+use super::Volumes;
+use super::catalog::{Catalog, Held};
+use super::free::Free;
+use super::objects::{Reach, StorageClass, Volume, VolumeClaim};
+use omega_core::{Machine, Text};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A reported claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectedClaim {
+    /// The claim, with the volume that a controller bound to it.
+    pub claim: VolumeClaim,
+    /// The machine for which a controller makes its volume.
+    pub selected: Option<Text>,
+}
+
+/// Room of a driver for volumes of a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// The class.
+    pub class: Text,
+    /// Size of the largest volume that can be made.
+    pub bytes: u64,
+    /// Machines that reach the volumes.
+    pub reach: Reach,
+}
+
+/// State that only a mirror has.
+#[derive(Debug, Default)]
+pub(super) struct Mirrored {
+    /// Machines for which claims get their volumes.
+    selected: BTreeMap<Text, Text>,
+    /// Drivers that report their room.
+    measured: BTreeSet<Text>,
+    spaces: BTreeMap<Text, Space>,
+    /// The spaces of each class.
+    of_class: BTreeMap<Text, Free>,
+    /// Machine and volume of each attachment.
+    attachments: BTreeMap<Text, (Text, Text)>,
+}
+
+impl Volumes {
+    /// Returns an empty list that mirrors volumes. See the head of the file.
+    #[must_use]
+    pub fn mirror() -> Volumes {
+        let volumes = Volumes::default();
+        volumes.catalog.write().mirrored = Some(Box::default());
+        volumes
+    }
+
+    /// Takes in a reported volume.
+    pub fn mirror_volume(&self, volume: Volume) {
+        self.change(|catalog| catalog.mirror_volume(volume));
+    }
+
+    /// Takes in the removal of a volume.
+    pub fn mirror_volume_gone(&self, name: &str) {
+        self.change(|catalog| {
+            if let Some(of) = catalog.whose.get(name).cloned()
+                && !catalog.names(&of, name)
+            {
+                catalog.set_volume(&of, None);
+            }
+            catalog.forget_volume(name);
+        });
+    }
+
+    /// Takes in a reported claim.
+    pub fn mirror_claim(&self, claim: SelectedClaim) {
+        self.change(|catalog| catalog.mirror_claim(claim));
+    }
+
+    /// Takes in the removal of a claim. The tasks that use it are still counted.
+    pub fn mirror_claim_gone(&self, name: &str) {
+        self.change(|catalog| {
+            catalog.select(name, None);
+            catalog.set_volume(name, None);
+            if let Some(claim) = catalog.claims.get_mut(name) {
+                claim.spec = None;
+                if claim.users.is_empty() {
+                    catalog.claims.remove(name);
+                }
+            }
+        });
+    }
+
+    /// Takes in the removal of a class.
+    pub fn mirror_class_gone(&self, name: &str) {
+        self.change(|catalog| drop(catalog.classes.remove(name)));
+    }
+
+    /// Takes in whether a driver reports its room.
+    pub fn mirror_measured(&self, driver: &str, measured: Measured) {
+        self.change(|catalog| {
+            let Some(mirrored) = &mut catalog.mirrored else { return };
+            match measured {
+                Measured::Yes => mirrored.measured.insert(driver.into()),
+                Measured::No => mirrored.measured.remove(driver),
+            };
+        });
+    }
+
+    /// Takes in reported room, by the name of its report; `None` if the report is gone.
+    pub fn mirror_space(&self, name: impl Into<Text>, space: Option<Space>) {
+        let name = name.into();
+        self.change(|catalog| {
+            if let Some(mirrored) = &mut catalog.mirrored {
+                mirrored.set_space(name, space);
+            }
+        });
+    }
+
+    /// Takes in an attachment of a volume to a machine, by its own name; `None` if it is gone.
+    pub fn mirror_attachment(&self, name: impl Into<Text>, of: Option<Attached>) {
+        let name = name.into();
+        self.change(|catalog| {
+            let Some(mirrored) = &mut catalog.mirrored else { return };
+            let new = of.map(|of| (of.machine, of.volume));
+            let old = match &new {
+                Some(new) => mirrored.attachments.insert(name, new.clone()),
+                None => mirrored.attachments.remove(&name),
+            };
+            if let Some((machine, volume)) = new {
+                catalog.attach(&machine, &volume, 1);
+            }
+            if let Some((machine, volume)) = old {
+                catalog.attach(&machine, &volume, -1);
+            }
+        });
+    }
+}
+
+/// Whether a driver reports its room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// It does: volumes are made only where there is room.
+    Yes,
+    /// It does not: there is room everywhere.
+    No,
+}
+
+/// A volume on a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// Name of the machine.
+    pub machine: Text,
+    /// Name of the volume.
+    pub volume: Text,
+}
+
+impl Mirrored {
+    fn set_space(&mut self, name: Text, space: Option<Space>) {
+        let old = match &space {
+            Some(space) => self.spaces.insert(name.clone(), space.clone()),
+            None => self.spaces.remove(&name),
+        };
+        if let Some(Space { class, bytes, reach }) = old
+            && let Some(of_class) = self.of_class.get_mut(&class)
+        {
+            of_class.remove(&name, bytes, &reach);
+        }
+        if let Some(Space { class, bytes, reach }) = space {
+            self.of_class.entry(class).or_default().insert(&name, bytes, &reach);
+        }
+    }
+}
+
+impl Catalog {
+    /// Machine for which a controller makes the volume of a claim.
+    pub(super) fn selected(&self, claim: &str) -> Option<&Text> {
+        self.mirrored.as_ref()?.selected.get(claim)
+    }
+
+    fn select(&mut self, claim: &str, machine: Option<Text>) {
+        let Some(mirrored) = &mut self.mirrored else { return };
+        match machine {
+            Some(machine) => mirrored.selected.insert(claim.into(), machine),
+            None => mirrored.selected.remove(claim),
+        };
+    }
+
+    /// Whether a driver has room for a claim's volume that a machine reaches.
+    pub(super) fn has_space(
+        &self,
+        claim: &VolumeClaim,
+        class: &StorageClass,
+        machine: &Machine,
+    ) -> bool {
+        let Some(mirrored) = &self.mirrored else { return true };
+        if !mirrored.measured.contains(&class.driver) {
+            return true;
+        }
+        let reaches = |name: &Text| {
+            mirrored.spaces.get(name).is_some_and(|space| space.reach.includes(machine))
+        };
+        let of_class = mirrored.of_class.get(&class.name);
+        of_class.is_some_and(|of_class| of_class.smallest(claim, machine, reaches).is_some())
+    }
+
+    fn mirror_volume(&mut self, volume: Volume) {
+        let (name, claim) = (volume.name.clone(), volume.claim.clone());
+        if let Some(of) = self.whose.get(&name).filter(|of| Some(*of) != claim.as_ref()).cloned() {
+            if self.names(&of, &name) {
+                // The claim names the volume, which names another or none: it is not free.
+                self.forget_volume(&name);
+                self.volumes.insert(name, Held { volume, made: false });
+                return;
+            }
+            // A choice of ours stands while nobody else has the volume.
+            if claim.is_some() || self.claims.get(&of).is_some_and(|claim| claim.is_final) {
+                self.set_volume(&of, None);
+            }
+        }
+        if let Some(claim) = &claim {
+            let known = self.claims.get(claim);
+            let other = known.is_some_and(|known| {
+                !known.is_final && known.volume.as_ref().is_some_and(|volume| *volume != name)
+            });
+            if other {
+                self.set_volume(claim, None);
+            }
+        }
+        // It is of no other claim by now.
+        let _ = self.put_volume(volume);
+    }
+
+    /// Whether a claim was reported with this volume.
+    fn names(&self, claim: &str, volume: &str) -> bool {
+        let spec = self.claims.get(claim).and_then(|claim| claim.spec.as_ref());
+        spec.is_some_and(|spec| spec.volume.as_deref() == Some(volume))
+    }
+
+    fn mirror_claim(&mut self, SelectedClaim { claim, selected }: SelectedClaim) {
+        let (name, wanted) = (claim.name.clone(), claim.volume.clone());
+        self.select(&name, selected);
+        let known = self.claims.entry(name.clone()).or_default();
+        known.spec = Some(claim);
+        if let Some(volume) = wanted {
+            if let Some(other) = self.whose.get(&volume).filter(|other| **other != name).cloned() {
+                self.set_volume(&other, None);
+            }
+            self.set_volume(&name, Some(volume));
+            self.make_final(&name);
+            return;
+        }
+        known.is_final = false;
+        if known.users.is_empty() {
+            self.set_volume(&name, None);
+        }
+        self.take_kept(&name);
+    }
+}

@@ -1,0 +1,256 @@
+//! Claims that are bound together with their pod (`WaitForFirstConsumer`).
+//!
+//! The worker's reservation chose, for each unbound claim of a pod, a free volume or that one is made. The adapter writes this choice, and sends the
+//! pod's binding once the controller has bound all claims:
+//!
+//! ```text
+//!   decided ─▶ selected-node of the claim, or claimRef of the volume ─▶ the controller binds ─▶ binding of the pod
+//!                                                                └─▶ annotation taken away, claim gone, ten minutes ─▶ decided anew
+//! ```
+//!
+//! A claim that has a node in `selected-node` is bound to pods of this node only, as by kube-scheduler, until its provisioner takes the
+//! annotation away.
+
+use super::answer::Action;
+use super::preempt::Done;
+use super::{Adapter, Binding, Effect, PodName};
+use omega_core::Text;
+use omega_schedulers::volumes::Aspect;
+use omega_workload::kube::api::{BindingMode, PersistentVolumeClaim};
+use omega_workload::kube::live::Converter;
+use omega_workload::kube::storage::{SELECTED_NODE, is_bound};
+use std::collections::BTreeSet;
+
+/// Time for which a pod waits for its claims, in milliseconds: that of kube-scheduler's `VolumeBinding`.
+pub const CLAIMS_TIMEOUT_MS: u64 = 600_000;
+
+/// A pod whose binding waits for its claims.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    binding: Binding,
+    claims: Vec<Text>,
+    /// Claims for which the choice was written, or need not be.
+    written: BTreeSet<Text>,
+    /// Claims whose annotation was seen to name the node.
+    seen: BTreeSet<Text>,
+    /// Begin of the wait, from the first tick on.
+    since_ms: Option<u64>,
+    /// Writes that conflicted.
+    conflicts: u32,
+}
+
+/// A choice to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimChoice {
+    /// The pod's binding that follows.
+    pub binding: Binding,
+    /// Namespace of the claim.
+    pub namespace: String,
+    /// Name of the claim.
+    pub claim: String,
+    /// Uid of the claim.
+    pub uid: String,
+    /// Version of the claim.
+    pub version: String,
+    /// The volume, with its version; `None` if one is to be made.
+    pub volume: Option<(String, String)>,
+}
+
+impl Adapter {
+    /// Sends a pod's binding, at once or when its claims are bound. Returns the binding if at once.
+    pub(super) fn bind_with_claims(&mut self, binding: Binding) -> Option<Binding> {
+        let pod = &self.pods.get(&binding.pod)?.pod;
+        let mut claims = Converter::claims(pod);
+        claims.sort_unstable();
+        claims.dedup();
+        let is_open = |claim: &Text| !self.storage.claims.get(claim).is_some_and(is_bound);
+        if !claims.iter().any(is_open) {
+            return Some(binding);
+        }
+        let name = binding.pod.clone();
+        for claim in &claims {
+            self.storage.waiting.entry(claim.clone()).or_default().insert(name.clone());
+        }
+        let (written, seen) = (BTreeSet::new(), BTreeSet::new());
+        let waiting = Waiting { binding, claims, written, seen, since_ms: None, conflicts: 0 };
+        self.pods.get_mut(&name)?.waiting = Some(waiting);
+        self.advance(&name);
+        None
+    }
+
+    /// Takes in a change of a claim, for the pods that wait for it.
+    pub(super) fn claim_changed(&mut self, claim: &Text) {
+        let pods: Vec<PodName> =
+            self.storage.waiting.get(claim).into_iter().flatten().cloned().collect();
+        pods.iter().for_each(|pod| self.advance(pod));
+    }
+
+    /// Ends a pod's wait for its claims.
+    pub(super) fn stop_waiting(&mut self, name: &PodName) -> Option<Waiting> {
+        let waiting = self.pods.get_mut(name)?.waiting.take()?;
+        for claim in &waiting.claims {
+            if let Some(pods) = self.storage.waiting.get_mut(claim) {
+                pods.remove(name);
+                if pods.is_empty() {
+                    self.storage.waiting.remove(claim);
+                }
+            }
+        }
+        Some(waiting)
+    }
+
+    /// Takes the next step for a pod that waits: writes what is not written, binds, or decides anew.
+    fn advance(&mut self, name: &PodName) {
+        let Some(waiting) = self.pods.get(name).and_then(|entry| entry.waiting.as_ref()) else {
+            return;
+        };
+        let (binding, claims) = (waiting.binding.clone(), waiting.claims.clone());
+        let mut open = false;
+        for claim in &claims {
+            match self.claim_step(name, claim, &binding) {
+                Step::Bound => {}
+                Step::Waits => open = true,
+                Step::Failed(why) => {
+                    tracing::info!(pod = %name, %claim, why, "the pod's claims are not bound; it is decided anew");
+                    self.give_up_claims(name);
+                    return;
+                }
+            }
+        }
+        if open {
+            return;
+        }
+        let machine = self.nodes.get(&binding.node).copied();
+        let machine = machine
+            .and_then(|id| self.cell.read(|cell| cell.machine(id).map(|m| m.machine.clone())));
+        let obstacle = machine.map(|it| self.storage.list.obstacle_of(&claims, Aspect::Zone, &it));
+        match obstacle {
+            Some(None) => {
+                self.stop_waiting(name);
+                self.effects.push(Effect::Act(Action::Bind(binding, 0)));
+            }
+            obstacle => {
+                tracing::info!(pod = %name, ?obstacle, "its volumes are elsewhere; it is decided anew");
+                self.give_up_claims(name);
+            }
+        }
+    }
+
+    fn claim_step(&mut self, name: &PodName, claim: &Text, binding: &Binding) -> Step {
+        let Some(object) = self.storage.claims.get(claim) else {
+            return Step::Failed("the claim is gone");
+        };
+        if is_bound(object) {
+            return Step::Bound;
+        }
+        let selected = object.metadata.annotations.get(SELECTED_NODE).map(String::as_str);
+        let here = selected == Some(binding.node.as_str());
+        let others = self.storage.waiting.get(claim).into_iter().flatten();
+        let shared = others.filter(|other| *other != name).any(|other| {
+            let entry = self.pods.get(other).and_then(|entry| entry.waiting.as_ref());
+            entry.is_some_and(|waiting| waiting.written.contains(claim))
+        });
+        let choice = self.choice(object, claim, binding);
+        let Some(waiting) = self.pods.get_mut(name).and_then(|entry| entry.waiting.as_mut()) else {
+            return Step::Waits;
+        };
+        if here {
+            waiting.seen.insert(claim.clone());
+        }
+        if !here && waiting.seen.contains(claim) {
+            return Step::Failed("its provisioner took the annotation away");
+        }
+        // Another pod of ours wrote its choice first, and this one follows it.
+        if !waiting.written.contains(claim) && !shared {
+            waiting.written.insert(claim.clone());
+            if let Some(choice) = choice.filter(|choice| !(here && choice.volume.is_none())) {
+                self.effects.push(Effect::Act(Action::Claim(choice, 0)));
+            }
+        }
+        Step::Waits
+    }
+
+    /// Returns the choice to write for an unbound claim; `None` if the controller needs none.
+    fn choice(
+        &self,
+        object: &PersistentVolumeClaim,
+        claim: &Text,
+        binding: &Binding,
+    ) -> Option<ClaimChoice> {
+        let class = self.storage.classes.get(object.spec.class.as_deref().unwrap_or_default());
+        if class.is_none_or(|class| class.binding_mode == BindingMode::Immediate)
+            || !object.spec.volume.is_empty()
+        {
+            return None;
+        }
+        let chosen = self.storage.list.claim(claim).and_then(|state| state.volume);
+        let existing = chosen.and_then(|volume| self.storage.volumes.get(&volume));
+        if existing.is_some_and(|volume| volume.spec.claim.is_some()) {
+            return None;
+        }
+        Some(ClaimChoice {
+            binding: binding.clone(),
+            namespace: object.metadata.namespace.clone(),
+            claim: object.metadata.name.clone(),
+            uid: object.metadata.uid.clone(),
+            version: object.metadata.version.clone(),
+            volume: existing
+                .map(|volume| (volume.metadata.name.clone(), volume.metadata.version.clone())),
+        })
+    }
+
+    /// Takes in the outcome of a written choice.
+    pub fn chosen(&mut self, choice: ClaimChoice, done: Done, now_ms: u64) -> Option<Action> {
+        let name = choice.binding.pod.clone();
+        let waiting = self.pods.get_mut(&name).and_then(|entry| entry.waiting.as_mut());
+        let waiting = waiting.filter(|it| it.binding.decision == choice.binding.decision)?;
+        match done {
+            // The watch shows it.
+            Done::Done => None,
+            Done::Throttled(ms) => Some(Action::Claim(choice, now_ms + ms)),
+            Done::Unknown => Some(Action::Claim(choice, now_ms + 1000)),
+            // It has changed in the meantime: written again from its new version, at the next change or tick.
+            Done::Gone if waiting.conflicts < super::answer::FAILURES_MAX => {
+                waiting.conflicts += 1;
+                let claim = format!("{}/{}", choice.namespace, choice.claim);
+                waiting.written.remove(claim.as_str());
+                None
+            }
+            Done::Gone | Done::Refused => {
+                tracing::warn!(pod = %name, ?done, "the choice of a volume is refused");
+                self.give_up(&name, now_ms);
+                None
+            }
+        }
+    }
+
+    /// Lets time pass for the pods that wait for claims.
+    pub(super) fn tick_claims(&mut self, now_ms: u64) {
+        let pods: BTreeSet<PodName> = self.storage.waiting.values().flatten().cloned().collect();
+        for name in pods {
+            let Some(waiting) = self.pods.get_mut(&name).and_then(|entry| entry.waiting.as_mut())
+            else {
+                continue;
+            };
+            let since = *waiting.since_ms.get_or_insert(now_ms);
+            if now_ms >= since + CLAIMS_TIMEOUT_MS {
+                tracing::warn!(pod = %name, "its claims were not bound in time; it is decided anew");
+                self.give_up(&name, now_ms);
+            } else {
+                self.advance(&name);
+            }
+        }
+    }
+
+    /// Gives a decision up whose claims are not bound. The next tick counts its backoff.
+    fn give_up_claims(&mut self, name: &PodName) {
+        self.give_up(name, self.now_ms);
+    }
+}
+
+/// The state of one claim of a pod that waits.
+enum Step {
+    Bound,
+    Waits,
+    Failed(&'static str),
+}

@@ -1,0 +1,296 @@
+//! Storage objects of the API server as volumes of a list that workers read and reserve in.
+//!
+//! Pods with claims are held until all kinds are listed, since a decision without the limits of nodes could be wrong. Pods without claims
+//! need none of this.
+
+use super::place::PLACED;
+use super::{Adapter, PodName, State};
+use omega_core::{Job, TaskId, Text};
+use omega_schedulers::Volumes;
+use omega_schedulers::volumes::Measured;
+use omega_workload::kube::api::{
+    CsiDriverObject, CsiNode, CsiStorageCapacity, Metadata, PersistentVolume,
+    PersistentVolumeClaim, Pod, StorageClass, VolumeAttachment,
+};
+use omega_workload::kube::live::Converter;
+use omega_workload::kube::storage;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The kinds of storage objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StoredKind {
+    /// `PersistentVolumeClaim`.
+    Claim,
+    /// `PersistentVolume`.
+    Volume,
+    /// `StorageClass`.
+    Class,
+    /// `CSINode`: drivers of a node, with their limits.
+    CsiNode,
+    /// `CSIDriver`.
+    Driver,
+    /// `CSIStorageCapacity`: room of a driver.
+    Capacity,
+    /// `VolumeAttachment`.
+    Attachment,
+}
+
+impl StoredKind {
+    /// All kinds.
+    pub const ALL: [StoredKind; 7] = [
+        StoredKind::Claim,
+        StoredKind::Volume,
+        StoredKind::Class,
+        StoredKind::CsiNode,
+        StoredKind::Driver,
+        StoredKind::Capacity,
+        StoredKind::Attachment,
+    ];
+}
+
+/// A storage object.
+#[derive(Debug)]
+pub enum Stored {
+    /// A claim.
+    Claim(Box<PersistentVolumeClaim>),
+    /// A volume.
+    Volume(Box<PersistentVolume>),
+    /// A class.
+    Class(Box<StorageClass>),
+    /// The drivers of a node.
+    CsiNode(Box<CsiNode>),
+    /// A driver.
+    Driver(Box<CsiDriverObject>),
+    /// Room of a driver.
+    Capacity(Box<CsiStorageCapacity>),
+    /// An attachment.
+    Attachment(Box<VolumeAttachment>),
+}
+
+impl Stored {
+    /// Returns its kind.
+    #[must_use]
+    pub fn kind(&self) -> StoredKind {
+        match self {
+            Stored::Claim(_) => StoredKind::Claim,
+            Stored::Volume(_) => StoredKind::Volume,
+            Stored::Class(_) => StoredKind::Class,
+            Stored::CsiNode(_) => StoredKind::CsiNode,
+            Stored::Driver(_) => StoredKind::Driver,
+            Stored::Capacity(_) => StoredKind::Capacity,
+            Stored::Attachment(_) => StoredKind::Attachment,
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        match self {
+            Stored::Claim(it) => &it.metadata,
+            Stored::Volume(it) => &it.metadata,
+            Stored::Class(it) => &it.metadata,
+            Stored::CsiNode(it) => &it.metadata,
+            Stored::Driver(it) => &it.metadata,
+            Stored::Capacity(it) => &it.metadata,
+            Stored::Attachment(it) => &it.metadata,
+        }
+    }
+
+    /// Returns its name, after its namespace if it has one.
+    fn key(&self) -> Text {
+        let Metadata { namespace, name, .. } = self.metadata();
+        if namespace.is_empty() {
+            name.as_str().into()
+        } else {
+            format!("{namespace}/{name}").into()
+        }
+    }
+}
+
+/// The mirrored storage objects.
+pub(super) struct Storage {
+    pub(super) list: Volumes,
+    listed: BTreeSet<StoredKind>,
+    known: BTreeSet<(StoredKind, Text)>,
+    pub(super) claims: BTreeMap<Text, PersistentVolumeClaim>,
+    pub(super) volumes: BTreeMap<Text, PersistentVolume>,
+    pub(super) classes: BTreeMap<Text, StorageClass>,
+    nodes: BTreeMap<Text, CsiNode>,
+    /// Pods that wait until a claim is bound, by the claim.
+    pub(super) waiting: BTreeMap<Text, BTreeSet<PodName>>,
+}
+
+impl Default for Storage {
+    fn default() -> Storage {
+        Storage {
+            list: Volumes::mirror(),
+            listed: BTreeSet::new(),
+            known: BTreeSet::new(),
+            claims: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+        }
+    }
+}
+
+impl Storage {
+    fn is_listed(&self) -> bool {
+        StoredKind::ALL.iter().all(|kind| self.listed.contains(kind))
+    }
+
+    fn put(&mut self, object: Stored) {
+        let (kind, key) = (object.kind(), object.key());
+        if let Some(why) = &object.metadata().unreadable {
+            tracing::error!(?kind, %key, %why, "a storage object is not understood, and left out");
+            self.remove(kind, &key);
+            return;
+        }
+        self.known.insert((kind, key.clone()));
+        match object {
+            Stored::Claim(claim) => {
+                self.list.mirror_claim(storage::claim(&claim));
+                self.claims.insert(key, *claim);
+            }
+            Stored::Volume(volume) => {
+                self.list.mirror_volume(storage::volume(&volume));
+                self.volumes.insert(key, *volume);
+            }
+            Stored::Class(class) => {
+                self.list.put_class(storage::class(&class, self.nodes.values()));
+                self.classes.insert(key, *class);
+            }
+            Stored::CsiNode(node) => self.put_node(key, *node),
+            Stored::Driver(driver) => {
+                let measured =
+                    if driver.spec.storage_capacity { Measured::Yes } else { Measured::No };
+                self.list.mirror_measured(&driver.metadata.name, measured);
+            }
+            Stored::Capacity(capacity) => {
+                self.list.mirror_space(key, storage::space(&capacity));
+            }
+            Stored::Attachment(attachment) => {
+                self.list.mirror_attachment(key, storage::attached(&attachment));
+            }
+        }
+    }
+
+    /// Takes in the limits of a node's drivers, and the topology of theirs for the classes.
+    fn put_node(&mut self, name: Text, node: CsiNode) {
+        self.drop_limits(&name);
+        for (driver, limit) in storage::limits(&node) {
+            self.list.set_limit(name.clone(), driver, Some(limit));
+        }
+        let news = node.spec.drivers.iter().map(|driver| driver.name.clone());
+        let news: BTreeSet<String> = news.collect();
+        self.nodes.insert(name, node);
+        for class in self.classes.values().filter(|class| news.contains(&class.provisioner)) {
+            let class = storage::class(class, self.nodes.values());
+            self.list.put_class(class);
+        }
+    }
+
+    fn drop_limits(&mut self, name: &Text) {
+        let old = self.nodes.remove(name);
+        for (driver, _) in old.iter().flat_map(storage::limits) {
+            self.list.set_limit(name.clone(), driver, None);
+        }
+    }
+
+    fn remove(&mut self, kind: StoredKind, key: &Text) {
+        if !self.known.remove(&(kind, key.clone())) {
+            return;
+        }
+        match kind {
+            StoredKind::Claim => {
+                self.claims.remove(key);
+                self.list.mirror_claim_gone(key);
+            }
+            StoredKind::Volume => {
+                self.volumes.remove(key);
+                self.list.mirror_volume_gone(key);
+            }
+            StoredKind::Class => {
+                self.classes.remove(key);
+                self.list.mirror_class_gone(key);
+            }
+            StoredKind::CsiNode => self.drop_limits(key),
+            StoredKind::Driver => self.list.mirror_measured(key, Measured::No),
+            StoredKind::Capacity => self.list.mirror_space(key.clone(), None),
+            StoredKind::Attachment => self.list.mirror_attachment(key.clone(), None),
+        }
+    }
+}
+
+impl Adapter {
+    /// Returns the list of volumes that workers read and reserve in.
+    #[must_use]
+    pub fn volumes(&self) -> &Volumes {
+        &self.storage.list
+    }
+
+    /// Takes in a list of all storage objects of a kind.
+    pub fn storage_listed(&mut self, kind: StoredKind, all: Vec<Stored>) {
+        let listed: BTreeSet<Text> = all.iter().map(Stored::key).collect();
+        let of_kind = self.storage.known.iter().filter(|(known, _)| *known == kind);
+        let gone = of_kind.filter(|(_, key)| !listed.contains(key)).map(|(_, key)| key.clone());
+        let gone: Vec<Text> = gone.collect();
+        gone.iter().for_each(|key| self.storage.remove(kind, key));
+        all.into_iter().for_each(|object| self.storage.put(object));
+        let was_listed = self.storage.is_listed();
+        self.storage.listed.insert(kind);
+        if !was_listed && self.storage.is_listed() {
+            self.settle_claiming();
+        }
+        let waiting: Vec<Text> = self.storage.waiting.keys().cloned().collect();
+        waiting.iter().for_each(|claim| self.claim_changed(claim));
+    }
+
+    /// Takes in a storage object that is new or has changed.
+    pub fn storage_changed(&mut self, object: Stored) {
+        let (kind, key) = (object.kind(), object.key());
+        self.storage.put(object);
+        if kind == StoredKind::Claim {
+            self.claim_changed(&key);
+        }
+    }
+
+    /// Takes in the deletion of a storage object.
+    pub fn storage_deleted(&mut self, object: &Stored) {
+        let (kind, key) = (object.kind(), object.key());
+        self.storage.remove(kind, &key);
+        if kind == StoredKind::Claim {
+            self.claim_changed(&key);
+        }
+    }
+
+    /// Whether the storage objects are listed, on which pods with claims depend.
+    #[must_use]
+    pub fn has_storage(&self) -> bool {
+        self.storage.is_listed()
+    }
+
+    /// Brings the unbound pods with claims in line, which were held until now.
+    fn settle_claiming(&mut self) {
+        let held = self.pods.iter().filter(|(_, entry)| {
+            matches!(entry.state, State::Held(_)) && !Converter::claims(&entry.pod).is_empty()
+        });
+        let held: Vec<PodName> = held.map(|(name, _)| name.clone()).collect();
+        held.iter().for_each(|name| self.settle(name));
+    }
+
+    /// Returns the reason for which a pod with claims is not scheduled, if there is one.
+    pub(super) fn storage_obstacle(&self, pod: &Pod) -> Option<String> {
+        let waits = !self.storage.is_listed() && !Converter::claims(pod).is_empty();
+        waits.then(|| {
+            "its volumes are not known before the lists of storage objects are there".into()
+        })
+    }
+
+    /// Notes that a job is on a node, for those that use the same claims. Workers note their own.
+    pub(super) fn note_use(&self, task: TaskId, job: &Job, node: &str) {
+        let claims = job.groups.first().map(|group| group.volumes.as_slice()).unwrap_or_default();
+        if !claims.is_empty() && *job.scheduler == *PLACED {
+            self.storage.list.runs(task, claims, &node.into());
+        }
+    }
+}
