@@ -42,21 +42,29 @@ fn the_table_in_the_docs_is_that_of_the_registry() {
     check_file("docs/profiles.md", &[before, TABLE[0], &table(), "\n", TABLE[1], after].concat());
 }
 
-/// Every plugin of the library.
+/// Every plugin of the library: the cell's own filters by name, and the others in a table.
 fn table() -> String {
-    let mut text = "| name, alias | point | arguments | effect |\n|---|---|---|---|\n".to_owned();
+    let mut rows =
+        "| name, alias | point | arguments (default) | effect |\n|---|---|---|---|\n".to_owned();
+    let mut always = Vec::new();
     let schema = schema(&Registry::built_in());
     for plugin in Registry::built_in().plugins() {
         let names = std::iter::once(plugin.name()).chain(plugin.aliases());
         let quoted: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-        let arguments = match plugin.presence() {
-            Presence::Always => "always there".to_owned(),
-            Presence::Optional => arguments(&schema, plugin.point(), plugin.name()),
-        };
-        let (names, point, effect) = (quoted.join(", "), plugin.point(), plugin.sentence());
-        text += &format!("| {names} | {point} | {arguments} | {effect} |\n");
+        let names = quoted.join(", ");
+        match plugin.presence() {
+            Presence::Always => always.push(names),
+            Presence::Optional => {
+                let arguments = arguments(&schema, plugin.point(), plugin.name());
+                let (point, effect) = (plugin.point(), plugin.sentence());
+                rows += &format!("| {names} | {point} | {arguments} | {effect} |\n");
+            }
+        }
     }
-    text
+    let always = always.join(", ");
+    format!(
+        "The cell's own filters are in every profile, and have no arguments: {always}.\n\n{rows}"
+    )
 }
 
 /// The arguments of a plugin with their defaults, from the schema.
@@ -69,27 +77,24 @@ fn arguments(schema: &Value, point: Point, name: &str) -> String {
     let described: Vec<String> = fields
         .map(|(name, field)| match field.get("default") {
             Some(Value::Null) => format!("`{name}` (optional)"),
-            Some(default) => format!("`{name} = {}`", as_toml(default)),
+            Some(Value::Array(items)) => format!("`{name}` ({})", listed(items)),
+            Some(default) => format!("`{name}` ({})", plain(default)),
             None => format!("`{name}` (required)"),
         })
         .collect();
     described.join(", ")
 }
 
-/// A value as one line of TOML.
-fn as_toml(value: &Value) -> String {
-    match value {
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(as_toml).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Value::Object(fields) => {
-            let field = |(name, value): (&String, &Value)| format!("{name} = {}", as_toml(value));
-            let fields: Vec<String> = fields.iter().map(field).collect();
-            format!("{{ {} }}", fields.join(", "))
-        }
-        other => other.to_string(),
-    }
+/// The items of a list by name.
+fn listed(items: &[Value]) -> String {
+    let names: Vec<String> =
+        items.iter().map(|item| plain(item.get("name").unwrap_or(item))).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// A value without quotes.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Checks that the parser, a cell with standard kinds, and the schema accept a file.
