@@ -46,7 +46,8 @@ impl World {
     /// Applies the next random command.
     pub(crate) fn step(&mut self) {
         let command = self.generator.next(&self.reference);
-        if self.keeps_jobs && matches!(command, Command::Expire { .. }) {
+        if self.keeps_jobs && matches!(command, Command::Expire { .. } | Command::DeleteJob { .. })
+        {
             return;
         }
         let _ = self.apply(command);
