@@ -1,6 +1,7 @@
 //! Azure's trace of virtual machines of 2017, as arrivals of batches that tenants requested.
 //!
-//! The folder holds `dev.csv.gz`. Decisions of the reader:
+//! The folder holds `dev.csv.gz`, a list made from the published table, or that table itself ([`raw`]). Decisions of the
+//! reader of the list:
 //!
 //! - **Jobs.** A batch of virtual machines that were requested together is a job; each machine is a task, and those of
 //!   one size are a group. All are batch jobs, because the trace does not tell which ones stay up.
@@ -13,17 +14,21 @@
 //!   order of rows. A machine that was alive at the end runs on.
 //! - **Machines.** The trace has no machines, so the user gives some.
 
-use crate::compressed::stored;
+mod raw;
+
 use crate::decimal::Rounding;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, whole};
 use crate::table::{Column, Row, Table};
+use crate::trace_files::TraceFiles;
 use crate::{Arrival, LoadError, RunTime, Workload};
 use omega_core::limits::{AMOUNT_MAX, TASKS_PER_JOB_MAX};
-use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup};
+use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup, Text};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::{HashMap, VecDeque};
-use std::path::Path;
+
+/// Name of the part of the trace.
+const PART: &str = "vms";
 
 /// Length of a step of the trace's clock.
 const STEP_MS: u64 = 300_000;
@@ -41,32 +46,53 @@ pub struct AzureOptions {
 ///
 /// # Errors
 /// If the file is missing or at fault.
-pub fn load(dir: &Path, options: AzureOptions) -> Result<Workload, LoadError> {
-    whole(&mut open(dir, options)?)
+pub fn load(files: impl Into<TraceFiles>, options: AzureOptions) -> Result<Workload, LoadError> {
+    whole(&mut open(files, options)?)
 }
 
 /// Opens the trace as a stream.
 ///
 /// # Errors
-/// If the file is missing or its header at fault.
-pub fn open(dir: &Path, options: AzureOptions) -> Result<AzureStream, LoadError> {
-    let file = stored(&dir.join("dev.csv"));
-    let table = Table::open(&file)?;
-    let [id, arrival, batch] = table.find(["vm", "arrival_s", "batch"])?;
-    let [cores, memory] = table.find(["cores", "mem_gb"])?;
-    let [low, high, censored] = table.find(["dur_bin_lo_s", "dur_bin_hi_s", "censored"])?;
-    let columns = Columns { id, arrival, batch, cores, memory, low, high, censored };
-    let name = "azure vm v1".to_owned();
-    let jobs_at = JobsAt { file, column: "batch" };
+/// If the file is missing, its header is invalid, or a row of the raw table is.
+pub fn open(files: impl Into<TraceFiles>, options: AzureOptions) -> Result<AzureStream, LoadError> {
+    let files = files.into();
+    let mut file = files.path(PART, "dev.csv")?;
+    if files.named(PART).is_none() && !file.is_file() {
+        let raw = files.path(PART, "vmtable.csv")?;
+        file = if raw.is_file() { raw } else { file };
+    }
+    let mut table = Table::open_bare(&file, &raw::COLUMNS)?;
+    let column = if is_raw(&table) { "deploymentid" } else { "batch" };
+    let source = match is_raw(&table) {
+        true => Source::Raw(raw::read(&mut table, options.seed)?.into_iter()),
+        false => Source::List(Columns::of(&table)?),
+    };
+    let name = match source {
+        Source::Raw(_) => "azure vm v1, raw",
+        Source::List(_) => "azure vm v1",
+    };
+    let jobs_at = JobsAt { file, column };
     Ok(AzureStream {
-        head: Head::new(name, Kinds::standard(), options.machines, jobs_at),
+        head: Head::new(name.to_owned(), Kinds::standard(), options.machines, jobs_at),
         table,
-        columns,
+        source,
         seed: options.seed,
+        tenant: "default".into(),
         clock: Clock::default(),
         next: None,
         ready: VecDeque::new(),
     })
+}
+
+/// Whether a table is the published one: it has exactly its columns.
+fn is_raw(table: &Table) -> bool {
+    table.columns() == raw::COLUMNS
+}
+
+/// Rows of the list, read one by one, or all of the raw table.
+enum Source {
+    List(Columns),
+    Raw(std::vec::IntoIter<Vm>),
 }
 
 /// The columns that are read.
@@ -79,6 +105,15 @@ struct Columns {
     low: Column,
     high: Column,
     censored: Column,
+}
+
+impl Columns {
+    fn of(table: &Table) -> Result<Columns, LoadError> {
+        let [id, arrival, batch] = table.find(["vm", "arrival_s", "batch"])?;
+        let [cores, memory] = table.find(["cores", "mem_gb"])?;
+        let [low, high, censored] = table.find(["dur_bin_lo_s", "dur_bin_hi_s", "censored"])?;
+        Ok(Columns { id, arrival, batch, cores, memory, low, high, censored })
+    }
 }
 
 /// Progress of the trace's time and batch numbers.
@@ -95,8 +130,10 @@ struct Clock {
 pub struct AzureStream {
     head: Head,
     table: Table,
-    columns: Columns,
+    source: Source,
     seed: u64,
+    /// The tenant of a list, which names none.
+    tenant: Text,
     clock: Clock,
     /// The first row of the next time.
     next: Option<Vm>,
@@ -111,6 +148,8 @@ struct Vm {
     /// Cores in thousandths, and bytes of memory.
     size: [u64; 2],
     run_ms: Option<u64>,
+    kind: JobKind,
+    tenant: Text,
 }
 
 impl Stream for AzureStream {
@@ -127,8 +166,13 @@ impl Stream for AzureStream {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![
-            "life times are drawn within their bins of five minutes to a day, by the seed"
-                .to_owned(),
+            match self.source {
+                Source::List(_) => {
+                    "life times are drawn within their bins of five minutes to a day, by the seed"
+                }
+                Source::Raw(_) => "life times are drawn within five minutes, by the seed",
+            }
+            .to_owned(),
         ];
         if self.head.machines.is_empty() {
             notes.push("the trace has no machines".to_owned());
@@ -172,8 +216,14 @@ impl AzureStream {
     }
 
     fn read(&mut self) -> Result<Option<Vm>, LoadError> {
+        let columns = match &mut self.source {
+            Source::Raw(vms) => return Ok(vms.next()),
+            Source::List(columns) => columns,
+        };
         let Some(row) = self.table.next_row()? else { return Ok(None) };
-        read_vm(&row, &self.columns, (&mut self.clock, self.seed)).map(Some)
+        let mut vm = read_vm(&row, columns, (&mut self.clock, self.seed))?;
+        vm.tenant = self.tenant.clone();
+        Ok(Some(vm))
     }
 }
 
@@ -221,6 +271,8 @@ fn read_vm(
             row.amount(columns.memory, 1 << 30, Rounding::Up)?,
         ],
         run_ms: (!is_alive).then(|| low_ms + draw(seed, id, high_ms - low_ms + STEP_MS)),
+        kind: JobKind::Batch,
+        tenant: Text::default(),
     })
 }
 
@@ -257,11 +309,14 @@ fn job(mut batch: Vec<Vm>) -> JobEvent {
         },
         job: Job {
             name: format!("batch-{}", batch[0].batch).into(),
-            tenant: "default".into(),
-            scheduler: "batch".into(),
+            tenant: batch[0].tenant.clone(),
+            scheduler: match batch[0].kind {
+                JobKind::Service => "service".into(),
+                JobKind::Batch => "batch".into(),
+            },
             precedence: Precedence(0),
             preemption: Preemption::default(),
-            kind: JobKind::Batch,
+            kind: batch[0].kind,
             groups,
             gang_min: None,
             gang_timeout_ms: None,
@@ -304,6 +359,60 @@ mod tests {
         assert!((1..=300_000).contains(&runs[1]), "{runs:?}");
         assert!((3_900_001..=7_500_000).contains(&runs[2]), "{runs:?}");
         assert_eq!(workload.arrivals[1].run, RunTime::Forever);
+    }
+
+    /// Two deployments; times in whole steps, and the last one is the end of the table.
+    const RAW: &str = "a,s1,d1,600,1200,9.5,1.5,3.5,Delay-insensitive,1,1.75\n\
+        b,s1,d1,0,9000,9.5,1.5,3.5,Interactive,>24,>64\nc,s2,d2,600,9000,9.5,1.5,3.5,Unknown,2,3.5\n\
+        d,s1,d1,600,600,9.5,1.5,3.5,Interactive,4,7\ne,s1,d1,600,900,9.5,1.5,3.5,Unknown,1,1.75\n";
+
+    fn raw(file: &str, content: &str) -> (tempfile::TempDir, Result<Workload, LoadError>) {
+        let dir = folder(&[(file, content)]);
+        let result = load(dir.path(), AzureOptions { machines: Vec::new(), seed: 7 });
+        (dir, result)
+    }
+
+    #[test]
+    fn the_published_table_is_read_without_a_header() {
+        let workload = raw("vmtable.csv.gz", RAW).1.unwrap();
+        let jobs: Vec<(u64, &str, &str, u64)> = workload
+            .arrivals
+            .iter()
+            .map(|a| (a.at_ms, &*a.job.scheduler, &*a.job.tenant, a.job.task_count()))
+            .collect();
+        let expected = [
+            (0, "service", "subscription-0", 1),
+            (600_000, "service", "subscription-0", 1),
+            (600_000, "batch", "subscription-0", 2),
+            (600_000, "batch", "subscription-1", 1),
+        ];
+        assert_eq!(jobs, expected);
+        let [old, short, pair, last] = &workload.arrivals[..] else { panic!("{jobs:?}") };
+        assert_eq!(old.job.groups[0].request, Amounts::new([24_000, 64 << 30]));
+        assert_eq!((&old.run, &last.run), (&RunTime::Forever, &RunTime::Forever));
+        assert!((1..=300_000).contains(&short.run.of(0).unwrap()), "{short:?}");
+        assert!((600_001..=900_000).contains(&pair.run.of(0).unwrap()), "{pair:?}");
+        assert!((300_001..=600_000).contains(&pair.run.of(1).unwrap()), "{pair:?}");
+        // A header that somebody added changes nothing but the lines, on which the draws depend.
+        let headed = format!("{}\n{RAW}", raw::COLUMNS.join(","));
+        let again = raw("vmtable.csv", &headed).1.unwrap();
+        assert_eq!(again.arrivals.len(), 4);
+        assert_eq!(again.arrivals[2].job.groups, workload.arrivals[2].job.groups);
+    }
+
+    #[test]
+    fn faults_of_the_published_table_are_told_in_one_line() {
+        let row = |of: &str| format!("{RAW}{of}\n");
+        let cases = [
+            (row("f,s,d,600,300,9,1,3,Unknown,1,1"), "6: vmdeleted: is before vmcreated"),
+            (row("f,s,,600,900,9,1,3,Unknown,1,1"), "6: deploymentid: is empty"),
+            (row("f,s,d,0,0,9,1,3,Unknown,>>1,1"), "6: vmcorecount: \">1\" is not a number"),
+            (row("f,s,d,0,0,9,1,3,Unknown,1"), "6: the row has 10 fields, the header 11"),
+        ];
+        for (content, expected) in cases {
+            let (dir, result) = raw("vmtable.csv", &content);
+            assert_eq!(message(dir.path(), result), format!("vmtable.csv:{expected}"));
+        }
     }
 
     #[test]

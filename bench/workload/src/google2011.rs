@@ -28,12 +28,11 @@ pub mod jobs;
 mod machines;
 mod tasks;
 
-use crate::compressed::stored;
 use crate::stream::{Event, Head, JobsAt, Stream, whole};
+use crate::trace_files::TraceFiles;
 use crate::{LoadError, Workload};
 use machines::Machines;
 use omega_core::{KindId, Kinds, Overcommit, Policy, ResourceKind, Unit};
-use std::path::Path;
 use tasks::Tasks;
 
 /// Thousandths of a core in the largest machine.
@@ -68,22 +67,26 @@ pub struct GoogleOptions {
 ///
 /// # Errors
 /// If a file is missing or invalid.
-pub fn load(dir: &Path, options: &GoogleOptions) -> Result<Workload, LoadError> {
-    whole(&mut open(dir, options)?)
+pub fn load(files: impl Into<TraceFiles>, options: &GoogleOptions) -> Result<Workload, LoadError> {
+    whole(&mut open(files, options)?)
 }
 
 /// Opens the trace as a stream.
 ///
 /// # Errors
 /// If a file is missing, or the initial machines are invalid.
-pub fn open(dir: &Path, options: &GoogleOptions) -> Result<GoogleStream, LoadError> {
+pub fn open(
+    files: impl Into<TraceFiles>,
+    options: &GoogleOptions,
+) -> Result<GoogleStream, LoadError> {
+    let files = files.into();
     let overcommit = match options.production {
         Production::All => Overcommit::none().with(KindId::CPU, 160).with(KindId::MEMORY, 200),
         Production::OnlyProduction => Overcommit::none().with(KindId::CPU, 145),
     };
-    let mut machines = Machines::open(dir, overcommit.clone())?;
+    let mut machines = Machines::open(&files, overcommit.clone())?;
     let start = machines.read_start()?;
-    let file = stored(&dir.join("tasks_replay.csv"));
+    let file = files.path("tasks", "tasks_replay.csv")?;
     let tasks = Tasks::open(&file, start.rows, options.production)?;
     let name = match options.production {
         Production::All => "google 2011",

@@ -4,23 +4,31 @@ use crate::alike::Alike;
 use crate::azure::{self, AzureOptions};
 use crate::csv::Tables;
 use crate::stream::{Held, Stream, Window, whole};
+use crate::trace_files::{NamedFile, TraceFiles};
 use crate::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, swf, synth};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Source of a workload: on a command line, or in the table `[input]` of a file.
 #[derive(Debug, Args, Deserialize)]
 #[command(next_help_heading = "Input")]
+#[command(group(ArgGroup::new("trace_files").args(["data", "named"]).multiple(true)))]
 #[serde(default, deny_unknown_fields)]
 pub struct InputArgs {
     /// Replay a published trace; --data names the folder of its files.
-    #[arg(long, value_enum, requires = "data", group = "source")]
+    #[arg(long, value_enum, requires = "trace_files", group = "source")]
     trace: Option<Trace>,
     /// The folder of the trace; for swf the log itself, or a folder in which --cell names it.
     #[arg(long, value_name = "DIR", requires = "trace")]
     data: Option<PathBuf>,
+    /// A file of the trace that is elsewhere or has another name, such as jobs=PATH; may be given several times.
+    /// docs/inputs.md has the names.
+    #[arg(long = "file", value_name = "NAME=PATH", requires = "trace")]
+    #[serde(rename = "file", deserialize_with = "named")]
+    named: Vec<NamedFile>,
     /// Part of the trace: for openb a task list (default, cpu050, gpuspec33, ...), for omega-sim a
     /// cell (M, L, L4), for google2011 `jobs`, the job arrivals of ten days. `omega explain`
     /// without a trace takes the address of a served cell, and explains a job there.
@@ -70,6 +78,7 @@ impl Default for InputArgs {
         InputArgs {
             trace: None,
             data: None,
+            named: Vec::new(),
             cell: None,
             production: false,
             on: None,
@@ -88,6 +97,12 @@ fn alike<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Alike>, D::Error> 
     String::deserialize(from)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
+/// Parses the table `file` of a file: paths by the names of the parts.
+fn named<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<NamedFile>, D::Error> {
+    let named = BTreeMap::<String, PathBuf>::deserialize(from)?;
+    Ok(named.into_iter().map(|(part, path)| NamedFile { part, path }).collect())
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Trace {
@@ -104,15 +119,44 @@ enum Trace {
     Swf,
 }
 
+impl Trace {
+    /// The names of its files.
+    fn parts(self) -> &'static [&'static str] {
+        match self {
+            Trace::Google2011 => &["machines", "tasks", "jobs"],
+            Trace::Openb => &["machines", "tasks"],
+            Trace::OmegaSim => &["prefill", "batch", "service"],
+            Trace::Azure => &["vms"],
+            Trace::Swf => &[],
+        }
+    }
+}
+
 /// Error of reading an input.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The arguments contradict each other.
     #[error("{0}; see omega --help")]
     Arguments(&'static str),
+    /// The trace has no such file.
+    #[error("--file {part}: the trace has {}; see omega --help", parts(known))]
+    Part {
+        /// The given name.
+        part: String,
+        /// The names of its files.
+        known: &'static [&'static str],
+    },
     /// A file is missing or invalid.
     #[error(transparent)]
     Load(#[from] LoadError),
+}
+
+/// The names of a trace's files, as text.
+fn parts(known: &[&str]) -> String {
+    match known {
+        [] => "no files by name: --data is the log itself".to_owned(),
+        _ => format!("the files {}", known.join(", ")),
+    }
 }
 
 /// Whether an input must have machines.
@@ -129,8 +173,8 @@ impl InputArgs {
     #[must_use]
     pub fn files(&self) -> Vec<&Path> {
         let tables = [&self.machines_file, &self.jobs_file, &self.placements_file];
-        let files = tables.into_iter().chain([&self.cluster, &self.data]);
-        files.flatten().map(PathBuf::as_path).collect()
+        let files = tables.into_iter().chain([&self.cluster, &self.data]).flatten();
+        files.chain(self.named.iter().map(|file| &file.path)).map(PathBuf::as_path).collect()
     }
 
     /// The addresses of a served cell, if `--cell` has them and not a part of a trace.
@@ -145,7 +189,8 @@ impl InputArgs {
         let files = (self.machines_file.is_some(), self.jobs_file.is_some());
         let sources = [self.trace.is_some(), self.cluster.is_some(), files.0];
         let some = sources.iter().filter(|there| **there).count();
-        match (self.trace.is_some(), self.data.is_some(), files) {
+        let has_files = self.data.is_some() || !self.named.is_empty();
+        match (self.trace.is_some(), has_files, files) {
             (true, false, _) => Some("a trace needs data, the folder of its files"),
             (false, true, _) => Some("data is the folder of a trace: which one?"),
             (_, _, (true, false) | (false, true)) => Some("machines and jobs go together"),
@@ -193,6 +238,12 @@ impl InputArgs {
         if self.on.is_some() && !matches!(self.trace, Some(Trace::Azure | Trace::Swf)) {
             return Err(InputError::Arguments("--on is for --trace azure and --trace swf"));
         }
+        if let Some(trace) = self.trace {
+            let unknown = self.named.iter().find(|file| !trace.parts().contains(&&*file.part));
+            if let Some(NamedFile { part, .. }) = unknown {
+                return Err(InputError::Part { part: part.clone(), known: trace.parts() });
+            }
+        }
         let part = self.cell.as_deref();
         match (self.trace, part) {
             (Some(Trace::Azure), Some(_)) => {
@@ -238,8 +289,9 @@ impl InputArgs {
             let placements = self.placements_file.as_deref();
             return Ok(Box::new(csv::open_all(&Tables { machines, jobs, placements }, window)?));
         }
-        if let (Some(trace), Some(data)) = (self.trace, &self.data) {
-            return self.trace(trace, data, (seed, window, machines));
+        if let Some(trace) = self.trace {
+            let files = TraceFiles::new(self.data.as_deref(), &self.named);
+            return self.trace(trace, &files, (seed, window, machines));
         }
         Ok(Box::new(synth::open(&synth::SynthOptions {
             machines: self.synthetic,
@@ -252,22 +304,22 @@ impl InputArgs {
     fn trace(
         &self,
         trace: Trace,
-        data: &Path,
+        files: &TraceFiles,
         (seed, window, machines): (u64, Window, Machines),
     ) -> Result<Box<dyn Stream>, InputError> {
         let part = |default: &'static str| self.cell.as_deref().unwrap_or(default);
         let on = self.on.as_ref().map(Alike::machines);
         Ok(match trace {
-            Trace::Google2011 if self.cell.is_some() => Box::new(google2011::jobs::open(data)?),
+            Trace::Google2011 if self.cell.is_some() => Box::new(google2011::jobs::open(files)?),
             Trace::Google2011 => {
                 let production = match self.production {
                     true => google2011::Production::OnlyProduction,
                     false => google2011::Production::All,
                 };
-                Box::new(google2011::open(data, &google2011::GoogleOptions { production })?)
+                Box::new(google2011::open(files, &google2011::GoogleOptions { production })?)
             }
-            Trace::Openb => Box::new(openb::open(data, part("default"))?),
-            Trace::OmegaSim => Box::new(omega_sim::open(data, part("M"), window)?),
+            Trace::Openb => Box::new(openb::open(files, part("default"))?),
+            Trace::OmegaSim => Box::new(omega_sim::open(files, part("M"), window)?),
             Trace::Azure if on.is_none() && machines == Machines::Needed => {
                 return Err(InputError::Arguments(
                     "--trace azure has no machines: say on what, such as --on 2000,cpu=64,memory=256Gi",
@@ -275,12 +327,87 @@ impl InputArgs {
             }
             Trace::Azure => {
                 let options = AzureOptions { machines: on.unwrap_or_default(), seed };
-                Box::new(azure::open(data, options)?)
+                Box::new(azure::open(files, options)?)
             }
             Trace::Swf => {
-                let file = swf::stream::find(data, self.cell.as_deref())?;
+                let file = swf::stream::find(files.folder("log")?, self.cell.as_deref())?;
                 Box::new(swf::stream::open(&file, on, window)?)
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::folder;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        input: InputArgs,
+    }
+
+    /// Parses words, opens the input, and returns its name or the error.
+    fn open(dir: &Path, words: &str) -> Result<String, String> {
+        let words = words.replace("DIR", &dir.display().to_string());
+        let parsed = Command::try_parse_from(std::iter::once("x").chain(words.split(' ')));
+        let command = parsed.map_err(|error| error.to_string())?;
+        let opened = command.input.open(1).map(|stream| stream.head().name.clone());
+        opened.map_err(|error| error.to_string().replace(&format!("{}/", dir.display()), ""))
+    }
+
+    const LIST: &str = "submit_s,num_tasks,duration_s,cpus_per_task,mem_gb_per_task\n0,1,9,1,1\n";
+
+    #[test]
+    fn files_of_a_trace_may_be_anywhere() {
+        let raw = "a,s,d,0,600,9,1,3,Unknown,1,1.75\n";
+        let files =
+            [("p.csv.zst", LIST), ("b.csv", LIST), ("M_service.csv.gz", LIST), ("v.csv", raw)];
+        let dir = folder(&files);
+        let some =
+            "--trace omega-sim --data DIR --file prefill=DIR/p.csv.zst --file batch=DIR/b.csv";
+        assert_eq!(open(dir.path(), some), Ok("omega-sim M".to_owned()));
+        let all = "--trace omega-sim --file prefill=DIR/p.csv.zst --file batch=DIR/b.csv \
+                   --file service=DIR/b.csv";
+        assert_eq!(open(dir.path(), all), Ok("omega-sim M".to_owned()));
+        let vms = "--trace azure --file vms=DIR/v.csv";
+        assert_eq!(open(dir.path(), vms), Ok("azure vm v1, raw".to_owned()));
+    }
+
+    #[test]
+    fn files_that_are_not_named_are_told() {
+        let dir = folder(&[("b.csv", LIST)]);
+        let cases = [
+            (
+                "--trace omega-sim --file batch=DIR/b.csv",
+                "prefill: is not named, and no folder is: add --file prefill=PATH",
+            ),
+            (
+                "--trace omega-sim --data DIR --file jobs=DIR/b.csv",
+                "--file jobs: the trace has the files prefill, batch, service; see omega --help",
+            ),
+            (
+                "--trace swf --file log=DIR/b.csv",
+                "--file log: the trace has no files by name: --data is the log itself; \
+                 see omega --help",
+            ),
+        ];
+        for (words, expected) in cases {
+            assert_eq!(open(dir.path(), words), Err(expected.to_owned()), "{words}");
+        }
+        let clap = open(dir.path(), "--trace azure --file vms").expect_err("no path");
+        assert!(clap.contains("expected NAME=PATH, such as jobs=/data/jobs.csv.gz"), "{clap}");
+        assert!(open(dir.path(), "--trace azure").is_err(), "neither a folder nor files");
+    }
+
+    #[test]
+    fn a_file_of_arguments_names_files_by_a_table() {
+        let text = r#"{"trace": "azure", "file": {"vms": "v.csv"}}"#;
+        let input: InputArgs = serde_json::from_str(text).unwrap();
+        assert_eq!((input.lacks(), input.files()), (None, vec![Path::new("v.csv")]));
+        let input: InputArgs = serde_json::from_str(r#"{"trace": "azure"}"#).unwrap();
+        assert!(input.lacks().is_some());
     }
 }

@@ -26,6 +26,7 @@ pub mod synth;
 pub mod table;
 #[cfg(test)]
 mod testing;
+pub mod trace_files;
 pub mod volumes;
 pub mod words;
 

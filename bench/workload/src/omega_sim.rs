@@ -7,11 +7,11 @@
 //! Requests are rounded up to thousandths of a core and to bytes. In a stream, each list passes through a window of its
 //! own ([`crate::stream`]).
 
-use crate::compressed::stored;
 use crate::decimal::Rounding;
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window, whole};
 use crate::table::{Column, Table};
+use crate::trace_files::TraceFiles;
 use crate::{Arrival, LoadError, RunTime, Workload};
 use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup, Text};
@@ -38,27 +38,36 @@ const CELLS: [Cell; 3] = [
 ///
 /// # Errors
 /// If there is no such cell, or a file is missing or invalid.
-pub fn load(dir: &Path, cell: &str) -> Result<Workload, LoadError> {
-    whole(&mut open(dir, cell, Window::All)?)
+pub fn load(files: impl Into<TraceFiles>, cell: &str) -> Result<Workload, LoadError> {
+    whole(&mut open(files, cell, Window::All)?)
 }
 
 /// Opens a cell as a stream.
 ///
 /// # Errors
 /// If there is no such cell, a file is missing, or its header is invalid.
-pub fn open(dir: &Path, cell: &str, window: Window) -> Result<OmegaSimStream, LoadError> {
+pub fn open(
+    files: impl Into<TraceFiles>,
+    cell: &str,
+    window: Window,
+) -> Result<OmegaSimStream, LoadError> {
+    let files = files.into();
     let Some(cell) = CELLS.iter().find(|known| known.name == cell) else {
         let names: Vec<&str> = CELLS.iter().map(|known| known.name).collect();
         let message = format!("there is no cell {cell:?}; there are: {}", names.join(", "));
-        return Err(LoadError::new(dir, message));
+        let place = files.named("batch").map_or_else(|| files.folder("batch"), Ok)?;
+        return Err(LoadError::new(place, message));
     };
     let names = [("prefill", Run::Forever), ("batch", Run::AsListed), ("service", Run::AsListed)];
-    let mut lists = Vec::new();
+    let (mut lists, mut paths) = (Vec::new(), Vec::new());
     for (list, (name, run)) in cell.lists.iter().zip(names) {
-        lists.push(List::open(&stored(&dir.join(format!("{list}.csv"))), name, run, window)?);
+        let file = files.path(name, &format!("{list}.csv"))?;
+        lists.push(List::open(&file, name, run, window)?);
+        paths.push(file);
     }
     let machine = |i: u32| Machine::new(format!("m{i}"), Amounts::new(MACHINE));
-    let jobs_at = JobsAt { file: dir.to_path_buf(), column: "name" };
+    // Names are made of the list and the number, so that none occurs twice.
+    let jobs_at = JobsAt { file: paths.swap_remove(0), column: "name" };
     let machines = (0..cell.machines).map(machine).collect();
     let name = format!("omega-sim {}", cell.name);
     Ok(OmegaSimStream { head: Head::new(name, Kinds::standard(), machines, jobs_at), lists })

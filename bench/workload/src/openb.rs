@@ -8,10 +8,11 @@
 //! are batch jobs. Lists without a class have service jobs only. The list is in order of time, so a stream holds one
 //! row.
 
-use crate::compressed::{plain_name, stored};
+use crate::compressed::plain_name;
 use crate::decimal::Rounding;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, whole};
 use crate::table::{Column, Row, Table};
+use crate::trace_files::TraceFiles;
 use crate::{Arrival, LoadError, RunTime, Workload};
 use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI, DEVICES_MAX};
 use omega_core::{
@@ -34,22 +35,27 @@ const LIST_SUFFIX: &str = ".csv";
 ///
 /// # Errors
 /// If there is no such list, or a file is missing or invalid.
-pub fn load(dir: &Path, list: &str) -> Result<Workload, LoadError> {
-    whole(&mut open(dir, list)?)
+pub fn load(files: impl Into<TraceFiles>, list: &str) -> Result<Workload, LoadError> {
+    whole(&mut open(files, list)?)
 }
 
 /// Opens the machines and one list of tasks as a stream.
 ///
 /// # Errors
 /// If there is no such list, a file is missing, or the machines are invalid.
-pub fn open(dir: &Path, list: &str) -> Result<OpenbStream, LoadError> {
-    let lists = lists(dir)?;
-    if !lists.iter().any(|name| name == list) {
-        let message = format!("there is no task list {list:?}; there are: {}", lists.join(", "));
-        return Err(LoadError::new(dir, message));
+pub fn open(files: impl Into<TraceFiles>, list: &str) -> Result<OpenbStream, LoadError> {
+    let files = files.into();
+    if files.named("tasks").is_none() {
+        let dir = files.folder("tasks")?;
+        let lists = lists(dir)?;
+        if !lists.iter().any(|name| name == list) {
+            let names = lists.join(", ");
+            let message = format!("there is no task list {list:?}; there are: {names}");
+            return Err(LoadError::new(dir, message));
+        }
     }
-    let machines = machines(&stored(&dir.join("openb_node_list_all_node.csv")))?;
-    let file = stored(&dir.join(format!("{LIST_PREFIX}{list}{LIST_SUFFIX}")));
+    let machines = machines(&files.path("machines", "openb_node_list_all_node.csv")?)?;
+    let file = files.path("tasks", &format!("{LIST_PREFIX}{list}{LIST_SUFFIX}"))?;
     let table = Table::open(&file)?;
     let columns = TaskColumns::of(&table)?;
     let jobs_at = JobsAt { file, column: "name" };

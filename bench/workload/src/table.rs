@@ -26,6 +26,8 @@ pub struct Table {
     /// The names of the columns.
     header: Vec<String>,
     record: Record,
+    /// Whether the next row is read already: the first line of a file without a header.
+    is_read: bool,
 }
 
 /// One row of a table.
@@ -51,13 +53,39 @@ impl Table {
     /// # Errors
     /// If it cannot be read, is empty, or its header is invalid.
     pub fn open(file: &Path) -> Result<Table, LoadError> {
+        let table = Table::at_start(file)?;
+        table.with_header()
+    }
+
+    /// Opens a file that may be published without a header: if its first line has as many fields as `columns`, and not
+    /// their first name, it is a row.
+    ///
+    /// # Errors
+    /// If it cannot be read, is empty, or its header is invalid.
+    pub fn open_bare(file: &Path, columns: &[&str]) -> Result<Table, LoadError> {
+        let mut table = Table::at_start(file)?;
+        if table.record.ends.len() != columns.len() {
+            return table.with_header();
+        }
+        table.header = columns.iter().map(|&name| name.to_owned()).collect();
+        table.is_read = table.record.field(0).trim() != columns[0];
+        Ok(table)
+    }
+
+    /// A table of which the first line is read.
+    fn at_start(file: &Path) -> Result<Table, LoadError> {
         let input = open_input(file)
             .map_err(|error| LoadError::new(file, format!("cannot be read: {error}")))?;
-        let record = Record::new();
-        let mut table = Table { file: file.to_path_buf(), input, header: Vec::new(), record };
+        let (file, header, record) = (file.to_path_buf(), Vec::new(), Record::new());
+        let mut table = Table { file, input, header, record, is_read: false };
         if !table.next_record()? {
             return Err(table.error("the file is empty: a header is expected"));
         }
+        Ok(table)
+    }
+
+    fn with_header(mut self) -> Result<Table, LoadError> {
+        let table = &mut self;
         let record = &table.record;
         table.header = (0..record.ends.len()).map(|i| record.field(i).trim().to_owned()).collect();
         for (i, name) in table.header.iter().enumerate() {
@@ -65,7 +93,7 @@ impl Table {
                 return Err(table.error_at(Some(name), "the column is named twice"));
             }
         }
-        Ok(table)
+        Ok(self)
     }
 
     /// The file.
@@ -115,7 +143,7 @@ impl Table {
     /// # Errors
     /// If the file cannot be read further, or the line is not a row of this table.
     pub fn next_row(&mut self) -> Result<Option<Row<'_>>, LoadError> {
-        if !self.next_record()? {
+        if !std::mem::take(&mut self.is_read) && !self.next_record()? {
             return Ok(None);
         }
         let (fields, columns) = (self.record.ends.len(), self.header.len());
@@ -272,7 +300,19 @@ impl<'a> Row<'a> {
     /// # Errors
     /// If the field is no number, negative, or too large.
     pub fn amount(&self, column: Column, unit: u64, rounding: Rounding) -> Result<u64, LoadError> {
-        let text = self.required(column)?;
+        self.amount_of(column, self.required(column)?, (unit, rounding))
+    }
+
+    /// The amount of a text that is part of a field.
+    ///
+    /// # Errors
+    /// If it is no number, negative, or too large.
+    pub fn amount_of(
+        &self,
+        column: Column,
+        text: &str,
+        (unit, rounding): (u64, Rounding),
+    ) -> Result<u64, LoadError> {
         let number = Decimal::parse(text)
             .map_err(|error| self.error(column, format!("{text:?} {error}")))?;
         match number.times(unit, rounding) {

@@ -7,13 +7,12 @@
 
 use super::machines::Machines;
 use super::{kinds, since_start};
-use crate::compressed::stored;
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window};
 use crate::table::{Column, Row, Table};
+use crate::trace_files::TraceFiles;
 use crate::{Arrival, LoadError, RunTime};
 use omega_core::{Amounts, Job, JobKind, Overcommit, Precedence, Preemption, TaskGroup};
-use std::path::Path;
 
 /// The columns that are read.
 struct Columns {
@@ -36,10 +35,11 @@ pub struct JobStream {
 ///
 /// # Errors
 /// If a file is missing, or the initial machines are invalid.
-pub fn open(dir: &Path) -> Result<JobStream, LoadError> {
-    let mut machines = Machines::open(dir, Overcommit::none())?;
+pub fn open(files: impl Into<TraceFiles>) -> Result<JobStream, LoadError> {
+    let files = files.into();
+    let mut machines = Machines::open(&files, Overcommit::none())?;
     let start = machines.read_start()?;
-    let file = stored(&dir.join("jobs_dev_days0-10.csv"));
+    let file = files.path("jobs", "jobs_dev_days0-10.csv")?;
     let table = Table::open(&file)?;
     let [submit, run, class, user] = table.find(["submit_us", "run_us", "class", "user"])?;
     let columns = Columns { submit, run, class, user };

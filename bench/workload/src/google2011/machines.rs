@@ -1,16 +1,15 @@
 //! The machines of the trace: initial ones, and changes over 29 days.
 
 use super::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, since_start};
-use crate::compressed::stored;
 use crate::decimal::Rounding;
 use crate::stream::Window;
 use crate::stream::order::Order;
 use crate::table::{Column, Row, Table};
+use crate::trace_files::TraceFiles;
 use crate::{LoadError, MachineChange, MachineEvent};
 use omega_core::limits::MACHINES_MAX;
 use omega_core::{Amounts, Labels, Machine, Overcommit};
 use std::collections::HashMap;
-use std::path::Path;
 
 /// The columns that are read.
 struct Columns {
@@ -52,8 +51,8 @@ enum Said {
 }
 
 impl Machines {
-    pub(super) fn open(dir: &Path, overcommit: Overcommit) -> Result<Machines, LoadError> {
-        let table = Table::open(&stored(&dir.join("machine_events_compact.csv")))?;
+    pub(super) fn open(files: &TraceFiles, overcommit: Overcommit) -> Result<Machines, LoadError> {
+        let table = Table::open(&files.path("machines", "machine_events_compact.csv")?)?;
         let [time, id, event] = table.find(["time", "machine", "event"])?;
         let [platform, cpu, memory] = table.find(["platform", "cpu", "mem"])?;
         let columns = Columns { time, id, event, platform, cpu, memory };
