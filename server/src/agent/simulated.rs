@@ -56,7 +56,7 @@ async fn register(args: &AgentArgs, count: u32, agent: &Agent) -> ApiError {
         }
     }
     // A closed standard output is not an error.
-    let _ = writeln!(io::stdout(), "agent speaks for {}", plural(count.into(), "machine"));
+    let _ = writeln!(io::stdout(), "agent manages {}", plural(count.into(), "machine"));
     std::future::pending().await
 }
 

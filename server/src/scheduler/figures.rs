@@ -211,7 +211,7 @@ impl SchedulerFigures {
 impl Figures for SchedulerFigures {
     fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let all = self.look();
-        let help = "Workers that place; 0 while this process stands by";
+        let help = "Workers that place tasks; 0 while this process is a standby";
         pen.gauge(Figure::new("scheduler_workers", help), all.len() as f64)?;
         write_busyness(&all, pen)?;
         write_commits(&all, pen)?;
@@ -230,11 +230,11 @@ fn write_busyness(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
         };
         [of("useful", useful), of("wasted", wasted), of("unschedulable", unschedulable)]
     });
-    let help = "Time spent deciding, by what became of it: useful (claims were committed), wasted (they conflicted) or \
+    let help = "Time of decisions, by outcome: useful (claims were committed), wasted (they conflicted) or \
                 unschedulable (no machine was found)";
     pen.counters(Figure::seconds("worker_busy", help), busy)?;
     let decisions = all.iter().map(|worker| (own(worker), worker.counts.decisions as f64));
-    pen.counters(Figure::new("worker_decisions", "Turns of jobs that were decided"), decisions)
+    pen.counters(Figure::new("worker_decisions", "Decisions about a job"), decisions)
 }
 
 fn own(worker: &Told) -> [(&'static str, &str); 1] {
@@ -247,24 +247,21 @@ fn write_commits(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
             |result, count| ([("worker", worker.name.as_str()), ("result", result)], count as f64);
         [of("committed", worker.counts.committed), of("conflicted", worker.counts.conflicted)]
     });
-    let help = "Transactions that were answered: committed whole, or conflicted";
+    let help = "Answered transactions, by result: committed as a whole, or conflicted";
     pen.counters(Figure::new("worker_transactions", help), results)?;
     let claims = all.iter().map(|worker| (own(worker), worker.counts.claims as f64));
-    pen.counters(
-        Figure::new("worker_claims", "Claims in transactions that were answered"),
-        claims,
-    )?;
+    pen.counters(Figure::new("worker_claims", "Claims in answered transactions"), claims)?;
     let placements = all.iter().map(|worker| (own(worker), worker.counts.placements as f64));
-    pen.counters(Figure::new("worker_placements", "Claims that were committed"), placements)?;
+    pen.counters(Figure::new("worker_placements", "Committed claims"), placements)?;
     let conflicts = all.iter().flat_map(|worker| {
         worker.counts.conflicts.iter().map(|(reason, items)| {
             ([("worker", worker.name.as_str()), ("reason", *reason)], *items as f64)
         })
     });
-    let help = "Items of transactions that were refused, by the reason";
+    let help = "Rejected items of transactions, by reason";
     pen.counters(Figure::new("worker_conflicts", help), conflicts)?;
     let behind = all.iter().map(|worker| (own(worker), worker.counts.behind as f64));
-    let help = "Versions of the cell between what transactions were decided on and their answers";
+    let help = "Sum over transactions of the cell's versions between the one they were decided on and the one of their result";
     pen.counters(Figure::new("worker_transactions_behind_versions", help), behind)
 }
 
@@ -275,13 +272,13 @@ fn write_preferences(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
             |result, count| ([("worker", worker.name.as_str()), ("result", result)], count as f64);
         [of("met", met), of("missed", missed)]
     });
-    let help = "Tasks that prefer machines, by whether they were placed on one of these; told by profiles with delay";
+    let help = "Placed tasks that prefer machines, by whether they got one of them; only in profiles with delay";
     pen.counters(Figure::new("worker_preferences", help), placed)?;
     let waits = all.iter().map(|worker| (own(worker), worker.counts.waits.waits as f64));
-    let help = "Jobs that let room pass to wait for a machine that they prefer";
+    let help = "Jobs that passed over free machines to wait for one that they prefer";
     pen.counters(Figure::new("worker_preference_waits", help), waits)?;
     let waited = all.iter().map(|worker| (own(worker), worker.counts.waits.waited as f64 / 1e9));
-    let help = "How long such jobs waited, all together";
+    let help = "Sum of the waits of jobs for a machine that they prefer";
     pen.counters(Figure::seconds("worker_preference_wait", help), waited)
 }
 
@@ -289,11 +286,11 @@ fn write_plans(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let each = |of: fn(&BackfillFigures) -> f64| {
         all.iter().map(move |worker| (own(worker), of(&worker.counts.backfill)))
     };
-    let help = "Jobs that wait and have a plan; told by profiles with backfill";
+    let help = "Pending jobs with a plan; only in profiles with backfill";
     pen.gauges(Figure::new("scheduler_plans", help), each(|figures| figures.held as f64))?;
-    let help = "How often a plan was made, or made anew";
+    let help = "Plans made or changed";
     pen.counters(Figure::new("scheduler_plans_made", help), each(|figures| figures.made as f64))?;
-    let help = "Tasks that were placed while they had to keep clear of a plan";
+    let help = "Backfilled tasks: placed so that they delay no plan";
     let backfilled = each(|figures| figures.backfilled as f64);
     pen.counters(Figure::new("scheduler_backfilled", help), backfilled)?;
     let results = all.iter().flat_map(|worker| {
@@ -303,9 +300,9 @@ fn write_plans(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
         [of("kept", started - late), of("late", late)]
     });
     let help =
-        "Jobs with a plan that were placed, by whether that was when they were promised first";
+        "Placed jobs with a plan, by whether they were placed by the time of their first plan";
     pen.counters(Figure::new("scheduler_planned_jobs", help), results)?;
-    let help = "How much later than promised first such jobs were placed, all together";
+    let help = "Sum of the delays of placed jobs beyond the time of their first plan";
     let late = each(|figures| figures.late_ms as f64 / 1000.0);
     pen.counters(Figure::seconds("scheduler_planned_late", help), late)
 }
@@ -314,13 +311,13 @@ fn write_waits(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let pending = all.iter().map(|worker| (own(worker), worker.counts.pending_tasks as f64));
     pen.gauges(Figure::new("worker_pending_tasks", "Tasks in the queue"), pending)?;
     let active = all.iter().map(|worker| (own(worker), worker.counts.active_jobs as f64));
-    let help = "Jobs in the queue that may be tried now; the others wait for something to change";
+    let help = "Jobs in the queue that may be tried now; the others wait for an event";
     pen.gauges(Figure::new("worker_active_jobs", help), active)?;
     let waits = all.iter().map(|worker| (own(worker), worker.job_wait.clone()));
-    let help = "From when a worker first heard of a job to the job's first decision";
+    let help = "Time from a job's arrival at a worker to its first decision";
     pen.histograms(Figure::seconds("worker_job_wait", help), waits)?;
     let ages = all.iter().map(|worker| (own(worker), worker.view_age.clone()));
-    let help = "How long before a decision the view was brought up to date";
+    let help = "Age of the view at a decision";
     pen.histograms(Figure::seconds("worker_view_age", help), ages)
 }
 

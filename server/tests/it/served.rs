@@ -415,7 +415,7 @@ fn metrics_and_probes_tell_how_it_goes() {
         "omega_sync_streams 1",
         "omega_cell_machines 4",
         "omega_cell_jobs 1",
-        "omega_cluster_claimed{kind=\"cpu\"} 1000",
+        "omega_cell_claimed{kind=\"cpu\"} 1000",
         "omega_replica_is_leader 1",
         "# EOF",
     ] {

@@ -114,7 +114,7 @@ impl Driver {
                         Some(said) => _ = self.take(said),
                         None => return,
                     },
-                    // On machines that it no longer speaks for, tasks may end still.
+                    // Tasks may still end on machines that it no longer manages.
                     () = until(due) => self.kill_late(),
                 }
                 continue;

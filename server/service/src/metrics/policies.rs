@@ -51,7 +51,7 @@ impl PolicyFigures {
     }
 
     pub(super) fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
-        let help = "Gangs whose tasks hold their places until more of them have one";
+        let help = "Gangs that hold machines while they wait for the rest of their minimum";
         pen.gauge(Figure::new("gangs_holding", help), self.holding as f64)?;
         let GangCounts { begun, completed, timed_out } = self.gangs;
         let holds = [
@@ -59,22 +59,22 @@ impl PolicyFigures {
             ([("result", "completed")], completed as f64),
             ([("result", "timed_out")], timed_out as f64),
         ];
-        let help = "Gangs that began to hold places, got all that they needed, or gave up in time";
+        let help = "Gangs that began to hold machines, were completed, or timed out";
         pen.counters(Figure::new("gang_timeouts", help), holds)?;
         let causes = [
             ([("cause", "precedence")], self.evictions.by_precedence as f64),
             ([("cause", "guarantee")], self.evictions.by_guarantee as f64),
         ];
-        let help = "Evictions that the cell took, by what allowed them";
+        let help = "Committed evictions, by cause";
         pen.counters(Figure::new("cell_evictions", help), causes)?;
-        let help = "Evictions that the cell still takes before its time has moved; -1: any number";
+        let help = "Evictions left in the rate limit; -1 without a limit";
         let left = self.evictions_left.map_or(-1.0, f64::from);
         pen.gauge(Figure::new("evictions_left", help), left)?;
-        let help = "Tasks that a transaction took off one machine and placed again, as omega rebalance does";
+        let help = "Tasks that one transaction removed from a machine and placed again, as omega rebalance does";
         pen.counter(Figure::new("moves", help), self.moves as f64)?;
-        let help = "Reservations of machines that are not over";
+        let help = "Reservations of machines that have not ended";
         pen.gauge(Figure::new("reservations", help), self.reservations as f64)?;
-        let help = "Machines on which batch exceeds its share at this time of day";
+        let help = "Machines on which batch tasks exceed their share at this time of day";
         pen.gauge(Figure::new("machines_over_peak", help), self.over_peak as f64)?;
         let PeakCounts { throttled, released, grown } = self.peaks;
         let changes = [
@@ -83,26 +83,25 @@ impl PolicyFigures {
             ([("change", "grown")], grown as f64),
         ];
         let help =
-            "Batch tasks that held less or left where batch held more than its share, or grew";
+            "Batch tasks throttled or released on machines over their peak share, or grown again";
         pen.counters(Figure::new("peak_changes", help), changes)?;
         let HeldCounts { resized, resizes_refused, optional_met, optional_missed } = self.held;
         let resizes = [
             ([("result", "committed")], resized as f64),
             ([("result", "refused")], resizes_refused as f64),
         ];
-        let help = "Tasks that were to get more or less of their machines while they run";
+        let help = "Resizes of running tasks, by result";
         pen.counters(Figure::new("task_resizes", help), resizes)?;
         let optional = [
             ([("result", "met")], optional_met as f64),
             ([("result", "missed")], optional_missed as f64),
         ];
-        let help =
-            "Tasks that want more than they request, when they were placed with it or without";
+        let help = "Placed tasks with optional resources, by whether they got them";
         pen.counters(Figure::new("task_optional_resources", help), optional)?;
         let CoreCounts { all, taken } = self.cores;
-        let help = "Cores that tasks may have to themselves";
+        let help = "Cores that can be exclusive";
         pen.gauge(Figure::new("exclusive_cores", help), all as f64)?;
-        let help = "Cores that tasks have to themselves";
+        let help = "Exclusive cores in use";
         pen.gauge(Figure::new("exclusive_cores_taken", help), taken as f64)?;
         self.write_resources(pen)
     }
@@ -120,20 +119,20 @@ impl PolicyFigures {
             let figure = |(id, name)| ([("kind", name)], amounts.get(id) as f64);
             known.iter().copied().map(figure).collect()
         };
-        let help = "What the cell as a whole has for tasks to claim, in each kind's unit";
+        let help = "Capacity of each cluster resource, in its unit";
         pen.gauges(Figure::new("cluster_resource_capacity", help), of(capacity))?;
-        let help = "What tasks claim of the cell as a whole, in each kind's unit";
+        let help = "Claims on each cluster resource, in its unit";
         pen.gauges(Figure::new("cluster_resource_claimed", help), of(claimed))?;
         self.write_due(pen)
     }
 
     fn write_due(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let DueCounts { in_time, late, late_ms } = self.due;
-        let help = "Jobs with a due time that ended by then";
+        let help = "Jobs that ended by their due time";
         pen.counter(Figure::new("jobs_in_time", help), in_time as f64)?;
-        let help = "Jobs with a due time that ended after it";
+        let help = "Jobs that ended after their due time";
         pen.counter(Figure::new("jobs_late", help), late as f64)?;
-        let help = "How much after it they ended, all together";
+        let help = "Sum of the lateness of jobs that ended after their due time";
         pen.counter(Figure::seconds("jobs_late", help), late_ms as f64 / 1000.0)
     }
 }

@@ -52,18 +52,20 @@ impl TenantFigures {
     }
 
     pub(super) fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
-        let help = "Tenants that ever had a job, a quota or a standing; the first 200 have figures of their own";
+        let help = "Tenants that ever had a job, a quota or a configuration; the first 200 have series of their own";
         pen.gauge(Figure::new("tenants", help), self.count as f64)?;
-        let help = "What the tasks of a tenant and of all below it claim, in each kind's unit";
+        let help =
+            "Claims of the tasks of a tenant and of all tenants below it, in each kind's unit";
         pen.gauges(Figure::new("tenant_used", help), self.series(|told| &told.used))?;
-        let help = "The most that they may claim, of tenants and kinds that are limited";
+        let help =
+            "Limit of the claims of a tenant and of all tenants below it, where there is one";
         let limits = self.limits(|told| told.limit.as_deref().unwrap_or_default());
         pen.gauges(Figure::new("tenant_limit", help), limits)?;
-        let help = "What the jobs of a tenant and of all below it ask for, placed or not, while some tenant's may not ask for all they like";
+        let help = "Requests of the jobs of a tenant and of all tenants below it, pending or placed; only in cells with a request limit";
         pen.gauges(Figure::new("tenant_requested", help), self.series(|told| &told.asked))?;
-        let help = "The most that they may ask for, of tenants and kinds of which that is limited";
+        let help = "Request limit of a tenant and of all tenants below it, where there is one";
         pen.gauges(Figure::new("tenant_request_limit", help), self.limits(|told| &told.admitted))?;
-        let help = "What they may count on; what a tenant uses beyond it is borrowed";
+        let help = "Guarantee of a tenant; use above it is borrowed";
         let sure = self.series(|told| &told.guaranteed).into_iter().filter(|(_, sure)| *sure > 0.0);
         pen.gauges(Figure::new("tenant_guaranteed", help), sure)
     }

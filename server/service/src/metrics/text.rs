@@ -90,10 +90,9 @@ impl Now {
             ([("result", "conflicted")], self.sum(|one| one.conflicted)),
             ([("result", "failed")], self.statistics.transactions_failed as f64),
         ];
-        let help = "Transactions by how they were answered: committed, conflicted (in part or wholly) or failed (not \
-                    judged)";
+        let help = "Transactions, by result: committed, conflicted (in part or as a whole) or failed (not checked)";
         pen.counters(Figure::new("transactions", help), results)?;
-        let help = "Claims in transactions that were judged";
+        let help = "Claims in checked transactions";
         pen.counter(Figure::new("claims", help), self.sum(|one| one.claims))?;
         let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
         for conflict in self.statistics.schedulers.iter().flat_map(|one| &one.conflicts) {
@@ -101,21 +100,21 @@ impl Now {
         }
         let reasons =
             reasons.into_iter().map(|(reason, items)| ([("reason", reason)], items as f64));
-        let help = "Items of transactions that were refused, by the reason";
+        let help = "Rejected items of transactions, by reason";
         pen.counters(Figure::new("conflicts", help), reasons)?;
         let (scheduler_counters, _) = self.metrics().scheduler_counters();
         let evictions: u64 = scheduler_counters.values().map(|one| one.evictions).sum();
-        let help = "Tasks that were evicted to make room for others";
+        let help = "Tasks evicted to make room for others";
         pen.counter(Figure::new("evictions", help), evictions as f64)?;
         let behind: u64 = scheduler_counters.values().map(|one| one.behind).sum();
-        let help = "Versions of the cell between what judged transactions were decided on and their answers";
+        let help = "Sum over transactions of the cell's versions between the one they were decided on and the one of their result";
         pen.counter(Figure::new("transactions_behind_versions", help), behind as f64)?;
-        let help = "From the request of a commit to its answer";
+        let help = "Time from the request of a commit to its answer";
         pen.histogram(Figure::seconds("commit", help), &self.metrics().counted.commit.histogram())
     }
 
     fn write_certificate(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
-        let help = "For how long the certificate that clients are shown is good, if one is shown";
+        let help = "Time until the server's certificate expires; only with TLS";
         let figure = Figure::seconds("certificate_left", help);
         match self.metrics().certificate_left() {
             Some(left) => pen.gauge(figure, left.as_secs_f64()),
@@ -131,8 +130,8 @@ impl Now {
             None => vec![(Stage::Judge, self.metrics().counted.applied.histogram())],
         };
         let stages = stages.into_iter().map(|(stage, took)| ([("stage", stage.name())], took));
-        let help = "How long the entries of this leader, each of many commands, were in each stage of a commit; \
-                    log is of every replica, and a cell in memory has judge alone";
+        let help = "Time of the leader's log entries in each stage of a commit; an entry has many commands, every replica reports the \
+                    stage log, and a cell in memory only judge";
         pen.histograms(Figure::seconds("commit_stage", help), stages)
     }
 
@@ -144,11 +143,10 @@ impl Now {
             };
             [of("committed", one.committed), of("conflicted", one.conflicted)]
         });
-        let help =
-            "Transactions of a scheduler through this replica, committed whole or conflicted";
+        let help = "Transactions of a scheduler through this replica, by result: committed as a whole, or conflicted";
         pen.counters(Figure::new("scheduler_transactions", help), results)?;
         let claims = all.iter().map(|one| ([("scheduler", one.name.as_str())], one.claims as f64));
-        let help = "Claims of a scheduler that were judged through this replica";
+        let help = "Claims of a scheduler that were checked through this replica";
         pen.counters(Figure::new("scheduler_claims", help), claims)?;
         let conflicts = all.iter().flat_map(|one| {
             one.conflicts.iter().map(|conflict| {
@@ -156,48 +154,48 @@ impl Now {
                 (labels, conflict.items as f64)
             })
         });
-        let help = "Items of a scheduler's transactions that were refused through this replica, by the reason";
+        let help = "Rejected items of a scheduler's transactions through this replica, by reason";
         pen.counters(Figure::new("scheduler_conflicts", help), conflicts)?;
         let pending =
             all.iter().map(|one| ([("scheduler", one.name.as_str())], one.pending_tasks as f64));
-        let help = "Tasks that wait for a scheduler to place them";
+        let help = "Pending tasks of a scheduler";
         pen.gauges(Figure::new("scheduler_pending_tasks", help), pending)?;
         let waits = all
             .iter()
             .map(|one| ([("scheduler", one.name.as_str())], one.oldest_wait_ms as f64 / 1000.0));
-        let help = "How long ago the oldest job was submitted that a scheduler has not placed wholly; 0 if none waits";
+        let help = "Time since the submission of a scheduler's oldest job with pending tasks; 0 without one";
         pen.gauges(Figure::seconds("scheduler_oldest_wait", help), waits)
     }
 
     /// Writes the leases, which only a leader knows.
     fn write_leases(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let leases = self.host.leases();
-        let help = "Schedulers that were silent for longer than their lease, and replaced";
+        let help = "Scheduler leases that expired, so that another process took the name";
         pen.counter(Figure::new("lease_expirations", help), leases.silenced() as f64)?;
         let listed = leases.list(&self.host).unwrap_or_default();
         let left = listed.iter().filter_map(|listed| {
             let held = listed.held.as_ref()?;
             Some(([("scheduler", &*listed.name)], held.left_ms as f64 / 1000.0))
         });
-        let help = "For how long the lease of a scheduler's name still runs, at the leader";
+        let help = "Time until the lease of a scheduler's name expires; at the leader";
         pen.gauges(Figure::seconds("scheduler_lease_left", help), left)
     }
 
     fn write_network(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let counted = &self.metrics().counted;
-        let help = "Views that are kept up to date now";
+        let help = "Open sync streams";
         pen.gauge(Figure::new("sync_streams", help), get(&counted.streams))?;
-        let help = "Deltas that were sent, or pieces of large ones";
+        let help = "Sent deltas, counting each piece of a large one";
         pen.counter(Figure::new("sync_deltas", help), get(&counted.sync.deltas))?;
-        let help = "Bytes of deltas that were sent";
+        let help = "Bytes of sent deltas";
         pen.counter(Figure::bytes("sync_sent", help), get(&counted.sync.bytes))?;
-        let help = "Versions that views were behind when a delta was made for them, all together";
+        let help = "Sum over deltas of the versions that the view was behind";
         pen.counter(Figure::new("sync_versions", help), get(&counted.sync.versions))?;
-        let help = "How stale a view was when a delta had been sent to it: since the first change that it lacked";
+        let help = "Age of the oldest change in a delta when the delta had been sent";
         pen.histogram(Figure::seconds("sync_delay", help), &counted.sync.delay.histogram())?;
-        let help = "Agents that are connected now";
+        let help = "Connected agents";
         pen.gauge(Figure::new("agents", help), get(&counted.agents))?;
-        let help = "Messages of agents: that machines live, and what became of tasks";
+        let help = "Messages of agents: heartbeats of machines and states of tasks";
         pen.counter(Figure::new("agent_reports", help), get(&counted.reports))
     }
 
@@ -207,10 +205,13 @@ impl Now {
         let help = "The version of the cell at this replica";
         pen.gauge(Figure::new("cell_version", help), version.0 as f64)?;
         pen.gauge(Figure::new("cell_machines", "Machines of the cell"), f64::from(*machines))?;
-        let help = "Machines that take no tasks: drained by somebody, or lost by their agents";
+        let help = "Machines that accept no tasks: draining, or unreachable";
         let draining = f64::from(self.statistics.draining);
         pen.gauge(Figure::new("cell_machines_draining", help), draining)?;
-        pen.gauge(Figure::new("cell_jobs", "Jobs that the cell knows"), *jobs as f64)?;
+        pen.gauge(
+            Figure::new("cell_jobs", "Jobs of the cell, ended ones until they are forgotten"),
+            *jobs as f64,
+        )?;
         let tasks = self.statistics.tasks.unwrap_or_default();
         let states = [
             ([("state", "pending")], tasks.pending as f64),
@@ -220,41 +221,39 @@ impl Now {
             ([("state", "failed")], tasks.failed as f64),
             ([("state", "killed")], tasks.killed as f64),
         ];
-        let help = "Tasks of all jobs that the cell knows, by what they do";
+        let help = "Tasks of all jobs, by state";
         pen.gauges(Figure::new("cell_tasks", help), states)?;
         let of_kinds = |values: &[u64]| -> Vec<([(&'static str, &str); 1], f64)> {
             let all = self.kinds.iter().zip(values);
             all.map(|((_, kind), value)| ([("kind", &*kind.name)], *value as f64)).collect()
         };
-        let help = "What may be claimed of all machines, in each kind's unit";
+        let help = "Total that may be claimed of all machines, in each kind's unit";
         pen.gauges(Figure::new("cell_claimable", help), of_kinds(claimable))?;
-        let help = "What is claimed of all machines, in each kind's unit";
-        pen.gauges(Figure::new("cluster_claimed", help), of_kinds(claimed))?;
-        let help =
-            "What is claimed beyond what machines have, over all machines, in each kind's unit";
+        let help = "Total of the claims on all machines, in each kind's unit";
+        pen.gauges(Figure::new("cell_claimed", help), of_kinds(claimed))?;
+        let help = "Sum over machines of the claims beyond their capacity, in each kind's unit";
         pen.gauges(Figure::new("cell_overcommitted", help), of_kinds(overcommitted))?;
-        let help = "What tasks whose demand varies over the day claim less together than each at its peak, in each kind's unit";
+        let help = "Difference between the sum of the peaks of tasks with demand profiles and the peak of their sum, in each kind's unit";
         pen.gauges(
             Figure::new("cell_demand_profiles_saved", help),
             of_kinds(demand_profiles_saved),
         )?;
-        let help =
-            "How old the oldest is of the machines' last reports of load; 0 if there is none";
+        let help = "Age of the oldest last load report of a machine; 0 without reports";
         let oldest = oldest_load_ms.unwrap_or(0) as f64 / 1000.0;
         pen.gauge(Figure::seconds("cell_oldest_load", help), oldest)
     }
 
     fn write_replica(&self, status: &Status, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let leads = f64::from(u8::from(status.leadership.is_leader));
-        pen.gauge(Figure::new("replica_is_leader", "1 if this replica leads"), leads)?;
+        pen.gauge(Figure::new("replica_is_leader", "1 if this replica is the leader"), leads)?;
         let term = status.leadership.term.0 as f64;
         pen.gauge(Figure::new("replica_term", "The term of this replica"), term)?;
         let stopped = f64::from(u8::from(status.stopped.is_some()));
-        let help = "1 if this replica has stopped for good";
+        let help = "1 if this replica has stopped after an error and must be restarted";
         pen.gauge(Figure::new("replica_stopped", help), stopped)?;
         let help = "Bytes written to the log";
         pen.counter(Figure::bytes("replica_log_written", help), status.log_bytes as f64)?;
-        let help = "Times the log was synced";
+        let help = "Syncs of the log";
         pen.counter(Figure::new("replica_log_syncs", help), status.log_syncs as f64)?;
         let help = "Snapshots taken";
         pen.counter(Figure::new("replica_snapshots", help), status.snapshots as f64)?;
@@ -263,10 +262,10 @@ impl Now {
         let behind: Vec<(String, f64)> =
             progress.map(|one| (name(one.replica), one.lag_entries as f64)).collect();
         let behind = behind.iter().map(|(name, entries)| ([("replica", name.as_str())], *entries));
-        let help = "Entries of the log that a replica lacks or has not applied: a leader tells of all, another one of itself";
+        let help = "Log entries that a replica has not applied: a leader reports all replicas, a follower itself";
         pen.gauges(Figure::new("replica_lag_entries", help), behind)?;
         let own = name(self.me.replica.0);
-        let help = "1: which replica of which cell this is";
+        let help = "1, with the cell and the replica as labels";
         let labels = [("cell", &*self.me.cell.to_string()), ("replica", &own)];
         pen.gauges(Figure::new("replica_info", help), [(labels, 1.0)])
     }
