@@ -18,8 +18,10 @@
 //! measure it through an [`Observer`].
 
 mod backfilling;
+mod course;
 mod decided;
 mod fault;
+mod finder;
 mod flight;
 mod hearing;
 mod observer;
@@ -30,29 +32,25 @@ mod rounds;
 mod settings;
 mod waits;
 
-use crate::crowding::{Crowding, is_of_a_place};
+use crate::crowding::is_of_a_place;
 use crate::delay::Waits;
 use crate::events::Events;
-use crate::failures::Failures;
-use crate::place::{Placement, Placer};
 use crate::points::{Lack, MadeRoom, Queued, Refused};
 use crate::profile::Profile;
 use crate::queue::{Nanos, Queue, Verdict};
 use crate::refusals::Refusers;
 use crate::search::tasks;
 use crate::waiting::Waiting;
+use course::Course;
 use decided::{Decided, Turns};
 use fault::Fault;
-use flight::Flight;
+use finder::Finder;
 use omega_cellstate::{CellHandle, GroupRef, HandleError, View};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Commit, Job, JobId, Reason, TaskId, Transaction, TransactionId};
-use passage::Part;
-use rand::SeedableRng;
-use rand_pcg::Pcg64;
-use recovery::first_view;
+use passage::Permits;
+use recovery::{SetAside, first_view};
 use smallvec::SmallVec;
-use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -80,43 +78,20 @@ pub struct Step {
 pub struct Scheduler {
     view: View,
     profile: Profile,
-    queue: Queue,
-    placer: Placer,
-    rng: Pcg64,
     settings: Settings,
-    /// Transactions with unknown outcome, to be resent first, in order.
-    unknown: VecDeque<Flight>,
-    /// Number of transactions of this step that wait for their answers.
-    flying: usize,
-    /// Whether claims of this step were rejected, so that later decisions did not see the freed
-    /// room.
-    returned: bool,
-    /// Whether the result being settled arrived after those of later transactions.
-    late: bool,
-    /// Number of claims until the next sync, in rounds without a pause.
-    claims_left: usize,
-    decided: Turns,
-    /// Jobs without room because of claims of open and in-flight transactions.
-    missed: Vec<JobId>,
-    crowding: Crowding,
-    failures: Failures,
+    queue: Queue,
+    finder: Finder,
+    course: Course,
+    /// Parts of jobs in the open transaction.
+    turns: Turns,
+    /// Jobs that wait for machines that they prefer.
     waits: Waits,
-    /// Time until which the open transaction is held back, if any.
-    held_until: Option<Nanos>,
-    tasks: Vec<TaskId>,
+    permits: Permits,
+    set_aside: SetAside,
     /// Jobs with outdated compiled data in the view.
     stale: Vec<JobId>,
-    waiting: Waiting,
-    /// Whether another handle to the waiting tasks may exist.
-    shared: bool,
-    /// Claims that wait for permits.
-    parts: Vec<Part>,
-    /// Whether the open transaction has claims that waited for permits.
-    resumed: bool,
-    /// The job that is being decided.
-    deciding: Option<JobId>,
-    /// Jobs that are skipped because their decision panicked.
-    set_aside: BTreeSet<JobId>,
+    /// A buffer for the tasks of a decision.
+    tasks: Vec<TaskId>,
 }
 
 impl Scheduler {
@@ -136,28 +111,15 @@ impl Scheduler {
         Ok(Scheduler {
             view,
             queue: Queue::new(settings.patience, profile.chain.order.clone()),
-            placer: Placer::default(),
-            rng: Pcg64::seed_from_u64(settings.seed),
+            finder: Finder::new(&settings),
             settings,
-            unknown: VecDeque::new(),
-            flying: 0,
-            returned: false,
-            late: false,
-            claims_left: 0,
-            decided: Turns::new(),
-            missed: Vec::new(),
-            crowding: Crowding::default(),
-            failures: Failures::default(),
+            course: Course::default(),
+            turns: Turns::default(),
             waits: Waits::default(),
-            held_until: None,
-            tasks: Vec::new(),
+            permits: Permits::new(waiting, &profile.chain),
+            set_aside: SetAside::default(),
             stale: Vec::new(),
-            waiting,
-            shared: !profile.chain.permit.is_empty() || !profile.chain.reserve.is_empty(),
-            parts: Vec::new(),
-            resumed: false,
-            deciding: None,
-            set_aside: BTreeSet::new(),
+            tasks: Vec::new(),
             profile,
         })
     }
@@ -177,21 +139,20 @@ impl Scheduler {
     /// The first transaction with unknown outcome, if any: it is resent first.
     #[must_use]
     pub fn unanswered(&self) -> Option<TransactionId> {
-        self.unknown.front().map(|flight| flight.txn.id)
+        self.course.unknown().map(|flight| flight.txn.id)
     }
 
     /// A handle to the tasks that wait for a permit, for any thread.
     #[must_use]
     pub fn waiting(&mut self) -> Waiting {
-        self.shared = true;
-        self.waiting.clone()
+        self.permits.share()
     }
 
     /// Level by which conflicts widen its choice: each level doubles the number of candidate
     /// machines.
     #[must_use]
     pub fn crowding(&self) -> u32 {
-        self.crowding.level()
+        self.finder.crowding()
     }
 
     /// Its settings.
@@ -225,8 +186,7 @@ impl Scheduler {
         for index in 0..job.groups.len() {
             self.queue.take(id, index, TRANSACTION_ITEMS_MAX - placed, &mut tasks);
             let group = self.view.compile(id, &job, index);
-            let how = (&self.profile, self.placement());
-            placed += self.placer.place(&mut self.view, how, (group, &tasks), &mut self.rng);
+            placed += self.finder.try_to_place(&mut self.view, &self.profile, group, &tasks);
             taken.append(&mut tasks);
         }
         self.view.drop_claims(placed);
@@ -237,7 +197,7 @@ impl Scheduler {
     /// Places jobs on the view until the transaction is full or no job has its turn.
     fn decide(&mut self, now: Nanos, observer: &mut impl Observer) {
         self.decide_in_turn(now, observer);
-        self.deciding = None;
+        self.set_aside.end();
     }
 
     fn decide_in_turn(&mut self, now: Nanos, observer: &mut impl Observer) {
@@ -248,11 +208,11 @@ impl Scheduler {
             let next = if open < limit { self.queue.next(now) } else { None };
             let Some(id) = next else { return };
             let Some(job) = self.queue.job(id).cloned() else { return };
-            if self.set_aside.contains(&id) {
+            if self.set_aside.contains(id) {
                 self.queue.gate(id, Events::NONE, now);
                 continue;
             }
-            self.deciding = Some(id);
+            self.set_aside.begin(id);
             if let Err(Refused(until)) = self.admit(Queued { id, job: &job }) {
                 self.queue.gate(id, until, now);
                 continue;
@@ -267,14 +227,14 @@ impl Scheduler {
             observer.deciding();
             let first = self.view.open_claims();
             self.begin_turn(id, &job);
-            let mut decided = self.decide_job((id, &job), room, now);
+            let mut decided = self.decide_job(Queued { id, job: &job }, room, now);
             observer.decided(id, decided.asked, decided.placed);
             if decided.placed > 0 && self.profile.chain.guards() {
                 self.pass(&mut decided, (&job, first), now, observer);
             }
             match decided.placed {
                 0 => self.missed_out(&decided, now),
-                _ => self.note_decided(decided),
+                _ => self.turns.add(decided),
             }
             self.end_turn(&decided, &job, now);
         }
@@ -308,28 +268,13 @@ impl Scheduler {
             verdict => verdict,
         };
         self.queue.end(decided.job, verdict, now);
-        if (self.view.open_claims() > 0 || self.flying > 0) && decided.short {
-            self.missed.push(decided.job);
+        if (self.view.open_claims() > 0 || self.course.is_flying()) && decided.short {
+            self.turns.miss(decided.job);
         }
     }
 
-    /// Adds to a job's part of the open transaction.
-    fn note_decided(&mut self, decided: Decided) {
-        // A job has one turn in a transaction, plus claims that have waited for a permit.
-        let same = |part: &&mut Decided| part.job == decided.job;
-        let part = if self.resumed { self.decided.iter_mut().find(same) } else { None };
-        let Some(part) = part else {
-            self.decided.push(decided);
-            return;
-        };
-        part.asked += decided.asked;
-        part.placed += decided.placed;
-        part.short |= decided.short;
-        part.turned_away |= decided.turned_away;
-        part.by = part.by.and(decided.by);
-    }
-
-    fn decide_job(&mut self, (id, job): (JobId, &Arc<Job>), room: usize, now: Nanos) -> Decided {
+    fn decide_job(&mut self, queued: Queued<'_>, room: usize, now: Nanos) -> Decided {
+        let Queued { id, job } = queued;
         let mut decided = Decided::new(id, self.queue.news());
         let mut tasks = std::mem::take(&mut self.tasks);
         let mut placed_tasks = Vec::new();
@@ -340,9 +285,9 @@ impl Scheduler {
                 continue;
             }
             let group = self.view.compile(id, job, index);
-            let placed = self.place((id, job), (group, &tasks), now);
+            let placed = self.place(queued, group, &tasks, now);
             if placed < tasks.len() || job.is_placed_at_once() && job.groups.len() > 1 {
-                decided.by = decided.by.and(self.refusers((id, job), group));
+                decided.by = decided.by.and(self.refusers(queued, group));
                 if let Some(until) = self.waits_until(id, group, now) {
                     decided.by = decided.by.and(Refusers::until(until));
                 }
@@ -373,11 +318,12 @@ impl Scheduler {
     /// plugins make. Returns the number of placed tasks.
     fn place(
         &mut self,
-        job: (JobId, &Arc<Job>),
-        (group, tasks): (GroupRef, &[TaskId]),
+        Queued { id, job }: Queued<'_>,
+        group: GroupRef,
+        tasks: &[TaskId],
         now: Nanos,
     ) -> usize {
-        let (mut placed, waits) = self.place_within_reach(job.0, (group, tasks), now);
+        let (mut placed, waits) = self.place_within_reach(id, group, tasks, now);
         if waits {
             return placed;
         }
@@ -386,7 +332,7 @@ impl Scheduler {
             let Some(task) = tasks.get(placed) else { return placed };
             // Its evictions still need space in the transaction.
             if self.profile.chain.post_filter.is_empty()
-                || !self.make_room((*task, job.1), group, tasks.len() - placed)
+                || !self.make_room(*task, job, group, tasks.len() - placed)
             {
                 return placed;
             }
@@ -398,34 +344,18 @@ impl Scheduler {
     fn place_in_room(&mut self, group: GroupRef, tasks: &[TaskId]) -> usize {
         match self.with_optional(group) {
             None => self.place_alike(group, tasks),
-            Some(with) => self.place_with_optional((group, with), tasks),
+            Some(with) => self.place_with_optional(group, with, tasks),
         }
     }
 
     /// Places tasks, all with the group's request.
     fn place_alike(&mut self, group: GroupRef, tasks: &[TaskId]) -> usize {
-        let remembers = self.settings.failures;
-        if remembers && self.failures.has(&self.view, &self.profile, group) {
-            return 0;
-        }
-        let how = (&self.profile, self.placement());
-        let placed = self.placer.place(&mut self.view, how, (group, tasks), &mut self.rng);
-        // Claims of a gang may be undone immediately.
-        let is_gang = self.view.job(group).0.is_placed_at_once();
-        if remembers && placed < tasks.len() && !is_gang {
-            self.failures.note(&self.view, &self.profile, group);
-        }
-        placed
+        self.finder.place(&mut self.view, &self.profile, group, tasks)
     }
 
     /// Calls the post filters for a task, and claims the room that they make. `left` tasks remain.
     #[inline(never)]
-    fn make_room(
-        &mut self,
-        (task, job): (TaskId, &Arc<Job>),
-        group: GroupRef,
-        left: usize,
-    ) -> bool {
+    fn make_room(&mut self, task: TaskId, job: &Arc<Job>, group: GroupRef, left: usize) -> bool {
         let mut plugins = std::mem::take(&mut self.profile.chain.post_filter);
         let lack = Lack { task, group, job, profile: &self.profile };
         let view = &mut self.view;
@@ -438,39 +368,31 @@ impl Scheduler {
         debug_assert_eq!(self.view.lifted(), 0, "a plugin puts back what it takes off");
         let Some(made) = made else { return false };
         // Evictions may free more room than the task needs.
-        self.failures.forget();
+        self.finder.forget_failures();
         let MadeRoom { machine, evictions, throttled } = made;
         let items = self.open_items() + evictions.len() + throttled.len() + left;
         if items > TRANSACTION_ITEMS_MAX {
             return false;
         }
-        let claimed = match throttled.is_empty() {
-            true => self.view.claim_evicting(task, machine, group, &evictions),
-            false => self.view.claim_throttling(task, machine, group, &throttled),
+        let claimed = if throttled.is_empty() {
+            self.view.claim_evicting(task, machine, group, &evictions)
+        } else {
+            self.view.claim_throttling(task, machine, group, &throttled)
         };
         claimed.is_ok()
     }
 
     /// Plugins that reject tasks without a machine. After the first failure a guess is enough;
     /// after that a second search is worth its cost.
-    fn refusers(&mut self, (id, job): (JobId, &Arc<Job>), group: GroupRef) -> Refusers {
+    fn refusers(&mut self, Queued { id, job }: Queued<'_>, group: GroupRef) -> Refusers {
         // In a gang of several groups another choice for one may help the other.
         let entangled = job.is_placed_at_once() && job.groups.len() > 1;
-        let filters = match entangled || self.queue.failures(id) == 0 {
-            true => Refusers::suspects(&self.profile, &tasks(&self.view, group)),
-            false => {
-                let known = self.failures.refusers(&self.view, &self.profile, group);
-                known.unwrap_or_else(|| Refusers::of(&self.view, &self.profile, group))
-            }
+        let filters = if entangled || self.queue.failures(id) == 0 {
+            Refusers::suspects(&self.profile, &tasks(&self.view, group))
+        } else {
+            self.finder.refusers(&self.view, &self.profile, group)
         };
         filters.with_makers(&self.profile, &tasks(&self.view, group))
-    }
-
-    /// The placement of the settings, wider while many claims conflict.
-    fn placement(&self) -> Placement {
-        let near_best = self.settings.placement.near_best.max(1);
-        let near_best = near_best.saturating_mul(1 << self.crowding.level());
-        Placement { near_best, ..self.settings.placement }
     }
 
     fn settle(&mut self, txn: &Transaction, commit: &Commit, now: Nanos) -> Step {
@@ -496,7 +418,7 @@ impl Scheduler {
             }
         }
         if conflicts > 0 {
-            self.failures.forget();
+            self.finder.forget_failures();
             // All tasks: those placed meanwhile may be pending again.
             let back = txn.claims.iter().map(|claim| claim.task).enumerate();
             let back = back.filter(|(index, _)| commit.conflict_of_claim(*index).is_some());
@@ -504,14 +426,15 @@ impl Scheduler {
         }
         // Evictions may free more room than was needed. No sync reports it, because the victims
         // were already off the view.
-        let unheard = conflicts > 0 && (self.resumed || self.late);
+        let unheard = conflicts > 0 && (self.turns.is_resumed() || self.course.is_late());
         if unheard || !txn.evictions.is_empty() || !txn.resizes.is_empty() {
             self.hear_of_own(txn.claims.iter().map(|claim| claim.machine.slot), now);
         }
-        self.resumed = false;
-        self.returned |= conflicts > 0;
-        self.end_turns(now, self.returned.then_some(&faults));
-        self.crowding.note(txn.claims.len(), crowded);
+        if conflicts > 0 {
+            self.course.note_returned();
+        }
+        self.end_turns(now, self.course.has_returned().then_some(&faults));
+        self.finder.note_conflicts(txn.claims.len(), crowded);
         Step { placed: txn.claims.len() - conflicts, conflicts, ..Step::default() }
     }
 
@@ -519,17 +442,16 @@ impl Scheduler {
     /// backoff and their room returns to the view. Jobs that lacked that room are retried at once,
     /// before the jobs with a backoff can take it again.
     fn end_turns(&mut self, now: Nanos, refused: Option<&[Fault]>) {
-        for job in self.missed.drain(..) {
-            if refused.is_some() {
-                self.queue.wake(job);
-            }
+        let mut turns = std::mem::take(&mut self.turns);
+        let (decided, missed) = turns.parts();
+        if refused.is_some() {
+            missed.iter().for_each(|job| self.queue.wake(*job));
         }
         let at_fault = refused.unwrap_or_default();
-        let mut decided = std::mem::take(&mut self.decided);
-        for part in decided.drain(..) {
+        for part in decided {
             let verdict = match () {
                 () if let Some(fault) = at_fault.iter().find(|fault| fault.job == part.job) => {
-                    fault.verdict(&part)
+                    fault.verdict(part)
                 }
                 // The room it lacked may be free again.
                 () if part.short && refused.is_some() => Verdict::More,
@@ -542,6 +464,7 @@ impl Scheduler {
                 self.waits.end(part.job, now);
             }
         }
-        self.decided = decided;
+        turns.clear();
+        self.turns = turns;
     }
 }

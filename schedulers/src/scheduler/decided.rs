@@ -1,12 +1,9 @@
-//! Part of one job in the transaction that is being decided, and the end of its turn.
+//! Parts of jobs in the transaction that is being decided, and the ends of their turns.
 
 use crate::queue::Verdict;
 use crate::refusals::Refusers;
 use omega_core::JobId;
 use smallvec::SmallVec;
-
-/// The jobs of a transaction. A small transaction has one, without an allocation.
-pub(super) type Turns = SmallVec<[Decided; 1]>;
 
 /// A job's part of the open transaction.
 #[derive(Clone, Copy, Debug)]
@@ -44,9 +41,81 @@ impl Decided {
 
     /// The verdict of the decision alone.
     pub(super) fn verdict(&self) -> Verdict {
-        match self.turned_away || self.short {
-            true => Verdict::Refused { by: self.by, news: self.news },
-            false => Verdict::More,
+        if self.turned_away || self.short {
+            Verdict::Refused { by: self.by, news: self.news }
+        } else {
+            Verdict::More
         }
+    }
+
+    fn add(&mut self, more: Decided) {
+        self.asked += more.asked;
+        self.placed += more.placed;
+        self.short |= more.short;
+        self.turned_away |= more.turned_away;
+        self.by = self.by.and(more.by);
+    }
+}
+
+/// The jobs whose turns end with the answer to the open transaction.
+///
+/// Empty between transactions; its memory is used again.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// A small transaction has one, without an allocation.
+    decided: SmallVec<[Decided; 1]>,
+    /// Jobs without room because of claims of open and in-flight transactions.
+    missed: Vec<JobId>,
+    /// Whether the transaction has claims that waited for permits.
+    resumed: bool,
+}
+
+impl Turns {
+    /// Adds a job's part.
+    pub(super) fn add(&mut self, decided: Decided) {
+        // A job has one turn in a transaction, plus claims that have waited for a permit.
+        let part = if self.resumed { self.of(decided.job) } else { None };
+        match part {
+            Some(part) => part.add(decided),
+            None => self.decided.push(decided),
+        }
+    }
+
+    /// Adds a job's part of claims that waited for permits.
+    pub(super) fn resume(&mut self, decided: Decided) {
+        self.resumed = true;
+        self.add(decided);
+    }
+
+    /// Whether the transaction has claims that waited for permits.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.resumed
+    }
+
+    /// The part of a job.
+    pub(super) fn of(&mut self, job: JobId) -> Option<&mut Decided> {
+        self.decided.iter_mut().find(|part| part.job == job)
+    }
+
+    /// Whether a job has a part.
+    pub(super) fn includes(&self, job: JobId) -> bool {
+        self.decided.iter().any(|part| part.job == job)
+    }
+
+    /// Adds a job without room because of claims without an answer.
+    pub(super) fn miss(&mut self, job: JobId) {
+        self.missed.push(job);
+    }
+
+    /// The parts, and the jobs without room.
+    pub(super) fn parts(&self) -> (&[Decided], &[JobId]) {
+        (&self.decided, &self.missed)
+    }
+
+    /// Removes everything.
+    pub(super) fn clear(&mut self) {
+        self.decided.clear();
+        self.missed.clear();
+        self.resumed = false;
     }
 }

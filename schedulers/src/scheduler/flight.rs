@@ -17,22 +17,13 @@
 //! If plugins evict or reserve, there is only one in-flight transaction, because a rejection would
 //! invalidate what the plugins did for later ones.
 
-use super::decided::Turns;
+use super::course::{Flight, Late};
 use super::{Observer, Scheduler, Step};
 use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, HandleError};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
-use omega_core::{Commit, JobId, Transaction};
+use omega_core::{Commit, Transaction};
 use smallvec::{SmallVec, smallvec};
-
-/// A transaction with the decisions in it.
-#[derive(Debug)]
-pub(super) struct Flight {
-    pub(super) txn: Transaction,
-    decided: Turns,
-    missed: Vec<JobId>,
-    resumed: bool,
-}
 
 /// Flights of one step. Most cells have one at a time, which needs no allocation.
 type Flights = SmallVec<[Flight; 1]>;
@@ -55,10 +46,8 @@ impl Scheduler {
     /// Number of transactions of a step: one where a rejection would invalidate what plugins did for later ones.
     pub(super) fn in_flight(&self) -> usize {
         let chain = &self.profile.chain;
-        match chain.guards() || !chain.post_filter.is_empty() {
-            true => 1,
-            false => self.settings.commits_in_flight.max(1),
-        }
+        let alone = chain.guards() || !chain.post_filter.is_empty();
+        if alone { 1 } else { self.settings.commits_in_flight.max(1) }
     }
 
     /// Decides and submits up to `most` transactions, and settles their answers.
@@ -71,7 +60,7 @@ impl Scheduler {
     ) -> Result<Step, HandleError> {
         let mut flights = Flights::new();
         while flights.len() < most {
-            self.flying = flights.len();
+            self.course.decides_after(flights.len());
             self.decide(now, observer);
             if self.view.open_claims() == 0 {
                 break;
@@ -79,14 +68,14 @@ impl Scheduler {
             if flights.is_empty()
                 && let Some(until) = self.hold_back(now)
             {
-                self.flying = 0;
+                self.course.decides_after(0);
                 return Ok(Step { idle: true, until: Some(until), holds: true, ..Step::default() });
             }
             flights.push(self.take_off());
         }
-        self.flying = 0;
+        self.course.decides_after(0);
         if flights.is_empty() {
-            self.claims_left = 0;
+            self.course.must_sync();
             let idle = self.queue.active_jobs() == 0;
             if idle {
                 observer.idle(self.view.version(), &self.queue);
@@ -111,30 +100,23 @@ impl Scheduler {
         {
             return None;
         }
-        let until = *self.held_until.get_or_insert(now.saturating_add(self.settings.hold));
-        (now < until).then_some(until)
+        self.course.hold(now, self.settings.hold)
     }
 
     /// Releases the open transaction before a new queue gives its jobs their turn again.
     pub(super) fn drop_held(&mut self) {
         self.view.drop_claims(self.view.open_claims());
-        self.decided.clear();
-        self.missed.clear();
-        self.held_until = None;
+        self.turns.clear();
+        self.course.end_hold();
     }
 
     /// Makes the open claims a transaction.
     fn take_off(&mut self) -> Flight {
-        self.held_until = None;
+        self.course.end_hold();
         let mut txn = self.view.take_transaction();
         txn.granularity = self.settings.granularity;
         txn.check = self.settings.check;
-        Flight {
-            txn,
-            decided: std::mem::take(&mut self.decided),
-            missed: std::mem::take(&mut self.missed),
-            resumed: std::mem::take(&mut self.resumed),
-        }
+        Flight { txn, turns: std::mem::take(&mut self.turns) }
     }
 
     /// Settles the answers in order.
@@ -144,7 +126,7 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        self.returned = false;
+        self.course.begin_answers(Late::No);
         let mut all = Step::default();
         let mut failed = None;
         for (flight, answer) in flights {
@@ -156,9 +138,11 @@ impl Scheduler {
                 Err(error) => _ = failed.get_or_insert(error),
             }
         }
-        let is_surprised = self.returned || failed.is_some();
-        self.claims_left =
-            if is_surprised { 0 } else { self.claims_left.saturating_sub(all.placed) };
+        if self.course.has_returned() || failed.is_some() {
+            self.course.must_sync();
+        } else {
+            self.course.claimed(all.placed);
+        }
         failed.map_or(Ok(all), Err)
     }
 
@@ -176,14 +160,12 @@ impl Scheduler {
             Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown)
         ) {
             // A retry without an effect says nothing about the first attempt.
-            self.unknown.push_front(flight);
+            self.course.return_unknown(flight);
             return answer.map(|_| Step::default());
         }
-        self.returned = false;
-        // Jobs decided after it that lacked its room have ended their turns.
-        self.late = true;
+        self.course.begin_answers(Late::Yes);
         let step = self.answered(flight, answer, now, observer);
-        self.late = false;
+        self.course.end_answers();
         step
     }
 
@@ -195,12 +177,11 @@ impl Scheduler {
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
         if answer == Err(HandleError::Unknown) {
-            self.unknown.push_back(flight);
+            self.course.add_unknown(flight);
             return Err(HandleError::Unknown);
         }
-        let Flight { txn, decided, missed, resumed } = flight;
-        // These vectors are empty between decisions and kept for their memory.
-        (self.decided, self.missed, self.resumed) = (decided, missed, resumed);
+        let Flight { txn, turns } = flight;
+        self.turns = turns;
         match answer {
             Ok(commit) => {
                 observer.committed(&txn, &commit);
@@ -209,12 +190,11 @@ impl Scheduler {
             Err(error) => {
                 // Nothing was placed, or the next sync shows it.
                 self.view.abandon(&txn);
-                self.failures.forget();
+                self.finder.forget_failures();
                 self.follow(&txn, |_| false);
                 self.queue.put_back(txn.claims.iter().map(|claim| claim.task));
-                self.returned = true;
+                self.course.note_returned();
                 self.end_turns(now, Some(&[]));
-                self.resumed = false;
                 Err(error)
             }
         }

@@ -1,6 +1,5 @@
 //! Sync events of a scheduler, and the jobs that they wake.
 
-use super::rounds::CLAIMS_PER_SYNC;
 use super::{Observer, Scheduler};
 use crate::events::Events;
 use crate::queue::Nanos;
@@ -20,8 +19,8 @@ impl Scheduler {
     ) -> Result<(), HandleError> {
         let before = self.view.tally();
         self.view.sync(cell)?;
-        self.claims_left = CLAIMS_PER_SYNC;
-        if self.view.delta().full && self.held_until.is_some() {
+        self.course.synced();
+        if self.view.delta().full && self.course.is_holding() {
             self.drop_held();
         }
         self.update_queue(now);
@@ -41,15 +40,14 @@ impl Scheduler {
         let stale = std::mem::take(&mut self.stale);
         for job in stale {
             // The compiled data of a waiting claim stays as long as the claim.
-            let claims = self.parts.iter().any(|part| part.job == job)
-                || self.decided.iter().any(|part| part.job == job);
-            match claims {
-                true => self.stale.push(job),
-                false => self.view.forget_job(job),
+            if self.permits.includes(job) || self.turns.includes(job) {
+                self.stale.push(job);
+            } else {
+                self.view.forget_job(job);
             }
         }
-        let mut events = if self.shared { self.waiting.take_raised() } else { Events::NONE };
-        if self.queue.anyone_listens() || !self.failures.is_empty() {
+        let mut events = self.permits.take_raised();
+        if self.queue.anyone_listens() || self.finder.listens() {
             events |= events_of(self.view.delta(), before, self.view.tally());
         }
         if !events.is_empty() {
@@ -95,12 +93,13 @@ impl Scheduler {
 
     /// Wakes the jobs that events may help; `rows` are the machines that they are about.
     pub(super) fn hear(&mut self, events: Events, rows: &[u32], now: Nanos) {
-        self.failures.hear(events, rows);
+        self.finder.hear(events, rows);
         let news = News { events, rows };
         for (id, by) in self.queue.hear(events) {
-            match self.may_help(id, by, &news) {
-                true => self.queue.wake(id),
-                false => self.queue.sleep_on(id, now),
+            if self.may_help(id, by, &news) {
+                self.queue.wake(id);
+            } else {
+                self.queue.sleep_on(id, now);
             }
         }
     }

@@ -24,7 +24,8 @@ impl Scheduler {
     /// number of placed tasks, counted from the first.
     pub(super) fn place_with_optional(
         &mut self,
-        (group, with): (GroupRef, GroupRef),
+        group: GroupRef,
+        with: GroupRef,
         tasks: &[TaskId],
     ) -> usize {
         let wanting = self.place_alike(with, tasks);
@@ -56,6 +57,6 @@ impl Scheduler {
     /// Undoes the last claims, and results that depend on them.
     fn take_back(&mut self, count: usize) {
         self.view.drop_claims(count);
-        self.failures.forget();
+        self.finder.forget_failures();
     }
 }

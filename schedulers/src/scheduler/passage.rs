@@ -11,12 +11,13 @@
 //! the view.
 
 use super::{Decided, Observer, Scheduler};
+use crate::chain::Chain;
 use crate::events::Events;
 use crate::points::{Claimed, PERMIT_WAIT_MAX, Permission, Refused};
 use crate::profile::Profile;
 use crate::queue::Nanos;
 use crate::refusals::Refusers;
-use crate::waiting::{Answer, WaitingTask};
+use crate::waiting::{Answer, Waiting, WaitingTask};
 use omega_cellstate::View;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Job, JobId, MachineId, TaskId, Transaction};
@@ -55,10 +56,53 @@ impl Bound {
 
 /// Claims of one decision that wait for permits.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) job: JobId,
+struct Part {
+    job: JobId,
     spec: Arc<Job>,
     claims: Vec<Bound>,
+}
+
+/// The claims that wait for permits.
+#[derive(Debug, Default)]
+pub(super) struct Permits {
+    waiting: Waiting,
+    /// Whether another handle to the waiting tasks may exist.
+    shared: bool,
+    parts: Vec<Part>,
+}
+
+impl Permits {
+    /// Waiting tasks with a handle, of which the plugins of this chain may have others.
+    pub(super) fn new(waiting: Waiting, chain: &Chain) -> Permits {
+        let shared = !chain.permit.is_empty() || !chain.reserve.is_empty();
+        Permits { waiting, shared, parts: Vec::new() }
+    }
+
+    /// Another handle to the waiting tasks.
+    pub(super) fn share(&mut self) -> Waiting {
+        self.shared = true;
+        self.waiting.clone()
+    }
+
+    /// Whether another handle to the waiting tasks may exist.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Events that other handles raised since the last call.
+    pub(super) fn take_raised(&self) -> Events {
+        if self.shared { self.waiting.take_raised() } else { Events::NONE }
+    }
+
+    /// Whether claims of a job wait.
+    pub(super) fn includes(&self, job: JobId) -> bool {
+        self.parts.iter().any(|part| part.job == job)
+    }
+
+    /// Whether there is a result of a claim that waits.
+    fn any_answer(&self, now: Nanos) -> bool {
+        !self.parts.is_empty() && self.waiting.any_answer(now)
+    }
 }
 
 /// A rejection, and the name of its plugin.
@@ -183,7 +227,7 @@ impl Scheduler {
         let mut waits = claim.waits();
         let mut events = Events::NONE;
         for plugin in &mut self.profile.chain.permit {
-            match plugin.permit(&claimed, &self.waiting) {
+            match plugin.permit(&claimed, &self.permits.waiting) {
                 Permission::Allow => {}
                 Permission::Refuse(refusal) => return Err((refusal, plugin.name())),
                 Permission::Wait { at_most, then } => {
@@ -207,11 +251,11 @@ impl Scheduler {
         for (claim, waits) in held.into_iter().rev() {
             self.view.hold_claim(claim.task);
             self.queue.hold(claim.task);
-            self.waiting.insert(waits);
+            self.permits.waiting.insert(waits);
             claims.push(claim);
         }
         claims.reverse();
-        self.parts.push(Part { job, spec: spec.clone(), claims });
+        self.permits.parts.push(Part { job, spec: spec.clone(), claims });
     }
 
     /// Returns rejected claims to the view, open or waiting.
@@ -222,10 +266,10 @@ impl Scheduler {
         observer: &mut impl Observer,
     ) {
         if !refused.is_empty() {
-            self.failures.forget();
+            self.finder.forget_failures();
         }
         for (claim, (_, by)) in refused.iter().rev() {
-            self.waiting.remove(claim.task);
+            self.permits.waiting.remove(claim.task);
             self.view.drop_claim(claim.task);
             unreserve(&mut self.profile, &claim.claimed(&self.view, spec));
             observer.refused(claim.task, by);
@@ -237,16 +281,16 @@ impl Scheduler {
 
     /// Continues with the allowed claims, and returns those that were rejected or timed out.
     pub(super) fn let_go(&mut self, now: Nanos, observer: &mut impl Observer) {
-        if !self.parts.is_empty() && self.waiting.any_answer(now) {
+        if self.permits.any_answer(now) {
             self.let_go_all(now, observer);
         }
     }
 
     #[cold]
     fn let_go_all(&mut self, now: Nanos, observer: &mut impl Observer) {
-        for part in std::mem::take(&mut self.parts) {
+        for part in std::mem::take(&mut self.permits.parts) {
             let rest = self.let_go_of(part, now, observer);
-            self.parts.extend(rest);
+            self.permits.parts.extend(rest);
         }
     }
 
@@ -254,7 +298,7 @@ impl Scheduler {
         let Part { job, spec, claims } = part;
         let mut way = Way::default();
         for claim in claims {
-            match self.waiting.answer(claim.task, now) {
+            match self.permits.waiting.answer(claim.task, now) {
                 Answer::Waits => way.held.push((claim, claim.waits())),
                 Answer::Allowed => way.on.push(claim),
                 Answer::Refused(by) => way.refused.push((claim, (claim.then, by))),
@@ -264,24 +308,23 @@ impl Scheduler {
         let gang_waits = spec.is_placed_at_once() && !way.held.is_empty();
         let too_many = self.open_items() + way.on.len() > TRANSACTION_ITEMS_MAX;
         if too_many {
-            self.waiting.look_again();
+            self.permits.waiting.look_again();
         }
         let mut rest: Vec<Bound> = way.held.drain(..).map(|(claim, _)| claim).collect();
         if gang_waits || too_many {
             rest.append(&mut way.on);
         }
         for claim in &way.on {
-            self.waiting.remove(claim.task);
+            self.permits.waiting.remove(claim.task);
             self.view.resume_claim(claim.task);
             self.queue.resume(claim.task);
         }
         self.stage(&mut way, &spec, Scheduler::pre_bind);
         if !way.on.is_empty() {
             let resumed = way.on.len();
-            self.resumed = true;
             self.queue.begin(job);
             let decided = Decided::new(job, self.queue.news());
-            self.note_decided(Decided { asked: resumed, placed: resumed, ..decided });
+            self.turns.resume(Decided { asked: resumed, placed: resumed, ..decided });
         }
         if !way.refused.is_empty() {
             self.give_back(&spec, &way.refused, observer);
@@ -294,7 +337,7 @@ impl Scheduler {
     fn refuse_held(&mut self, job: JobId, way: &Way, now: Nanos) {
         self.hear_of_own(way.refused.iter().map(|(claim, _)| claim.machine.slot), now);
         let by = way.refusers();
-        match self.decided.iter_mut().find(|part| part.job == job) {
+        match self.turns.of(job) {
             Some(part) => {
                 part.turned_away = true;
                 part.by = part.by.and(by);
@@ -306,14 +349,14 @@ impl Scheduler {
     /// After a sync: undoes waiting claims whose machine was removed or whose task is no longer
     /// pending.
     pub(super) fn drop_lost(&mut self, now: Nanos, observer: &mut impl Observer) {
-        if !self.parts.is_empty() {
+        if !self.permits.parts.is_empty() {
             self.drop_lost_of_parts(now, observer);
         }
     }
 
     #[cold]
     fn drop_lost_of_parts(&mut self, now: Nanos, observer: &mut impl Observer) {
-        for mut part in std::mem::take(&mut self.parts) {
+        for mut part in std::mem::take(&mut self.permits.parts) {
             let mut lost = Vec::new();
             part.claims.retain(|claim| {
                 let row = claim.machine.row();
@@ -331,10 +374,10 @@ impl Scheduler {
                 self.hear_of_own(lost.iter().map(|(claim, _)| claim.machine.slot), now);
                 self.queue.wake(part.job);
                 // The remaining claims of a gang may now suffice.
-                self.waiting.look_again();
+                self.permits.waiting.look_again();
             }
             if !part.claims.is_empty() {
-                self.parts.push(part);
+                self.permits.parts.push(part);
             }
         }
     }
@@ -356,12 +399,11 @@ impl Scheduler {
             let then = Refused(Events::NONE);
             let bound = Bound { task: claim.task, machine: claim.machine, group, then };
             let claimed = bound.claimed(&self.view, spec);
-            match taken(index) {
-                true => {
-                    let plugins = self.profile.chain.post_bind.iter_mut();
-                    plugins.for_each(|plugin| plugin.post_bind(&claimed));
-                }
-                false => unreserve(&mut self.profile, &claimed),
+            if taken(index) {
+                let plugins = self.profile.chain.post_bind.iter_mut();
+                plugins.for_each(|plugin| plugin.post_bind(&claimed));
+            } else {
+                unreserve(&mut self.profile, &claimed);
             }
         }
     }

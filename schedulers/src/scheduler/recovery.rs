@@ -4,15 +4,51 @@
 //! job is set aside, and view and queue are rebuilt, because the panic may have corrupted them.
 //! Transactions with an unknown outcome are dropped, because the first sync shows their results.
 
+use super::course::Course;
 use super::{Scheduler, Settings};
-use crate::crowding::Crowding;
 use crate::delay::Waits;
-use crate::failures::Failures;
-use crate::place::Placer;
 use crate::profile::Profile;
 use crate::queue::Queue;
 use omega_cellstate::{Interest, View};
 use omega_core::JobId;
+use std::collections::BTreeSet;
+
+/// The job that is being decided, and those whose decision panicked.
+#[derive(Debug, Default)]
+pub(super) struct SetAside {
+    deciding: Option<JobId>,
+    jobs: BTreeSet<JobId>,
+}
+
+impl SetAside {
+    /// Records the decision on a job.
+    pub(super) fn begin(&mut self, job: JobId) {
+        self.deciding = Some(job);
+    }
+
+    /// Ends the decision.
+    pub(super) fn end(&mut self) {
+        self.deciding = None;
+    }
+
+    /// Whether a job is skipped.
+    pub(super) fn contains(&self, job: JobId) -> bool {
+        self.jobs.contains(&job)
+    }
+
+    /// The job whose decision did not end. A second call returns none.
+    fn interrupted(&mut self) -> Option<JobId> {
+        self.deciding.take()
+    }
+
+    fn add(&mut self, job: JobId) {
+        self.jobs.insert(job);
+    }
+
+    fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.jobs.iter().copied()
+    }
+}
 
 /// Prepares an empty view for what a profile reads.
 pub(super) fn first_view(view: View, profile: &Profile, settings: &Settings) -> View {
@@ -36,30 +72,24 @@ impl Scheduler {
     /// `None` if the scheduler cannot continue: no decision was in progress, or plugins have
     /// reservations that could not be released.
     pub fn recover(&mut self) -> Option<JobId> {
-        let job = self.deciding.take()?;
+        let job = self.set_aside.interrupted()?;
         if self.profile.chain.guards() {
             return None;
         }
-        self.set_aside.insert(job);
+        self.set_aside.add(job);
         self.view = first_view(self.view.begin_again(), &self.profile, &self.settings);
         self.queue = Queue::new(self.settings.patience, self.profile.chain.order.clone());
-        self.placer = Placer::default();
-        self.crowding = Crowding::default();
-        self.failures = Failures::default();
+        self.finder.reset();
         self.waits = Waits::default();
-        self.unknown.clear();
-        self.decided.clear();
-        self.missed.clear();
+        self.course = Course::default();
+        self.turns.clear();
         self.tasks.clear();
         self.stale.clear();
-        (self.flying, self.held_until) = (0, None);
-        (self.returned, self.late, self.resumed) = (false, false, false);
-        self.claims_left = 0;
         Some(job)
     }
 
     /// The jobs that were set aside, ascending.
     pub fn set_aside(&self) -> impl Iterator<Item = JobId> + '_ {
-        self.set_aside.iter().copied()
+        self.set_aside.jobs()
     }
 }

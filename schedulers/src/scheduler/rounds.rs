@@ -1,12 +1,9 @@
 //! Rounds of a scheduler: complete, in two halves, or read-only.
 
+use super::course::CLAIMS_PER_SYNC;
 use super::{Observer, Scheduler, Step, Unobserved};
 use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, HandleError, Wake};
-
-/// Number of claims after which a scheduler syncs, in rounds without a pause: see [`Scheduler::go_on`]. They are few
-/// compared with the machines of a cell, so claims of several schedulers seldom conflict.
-pub(super) const CLAIMS_PER_SYNC: usize = 32;
 
 /// Number of small transactions that are submitted together, in rounds without a pause: they take the cell's lock once. They
 /// are few, because other schedulers see none of their claims before the last is decided.
@@ -17,7 +14,7 @@ impl Scheduler {
     /// and [`Step::until`] suffice. They do not if the handle cannot wake schedulers, or if permits
     /// come from other threads.
     pub fn watch(&self, cell: &(impl CellHandle + ?Sized), wake: Wake) -> bool {
-        !self.shared && cell.watch(self.view.interest(), wake)
+        !self.permits.is_shared() && cell.watch(self.view.interest(), wake)
     }
 
     /// Syncs the view and the queue, and places nothing: diagnoses then refer to the cell's present
@@ -66,8 +63,9 @@ impl Scheduler {
         if self.reads_each_change() {
             return self.step(cell, now, observer);
         }
-        if self.claims_left > 0 {
-            let step = self.act_on(self.together(self.claims_left), cell, now, observer)?;
+        let claims = self.course.claims_left();
+        if claims > 0 {
+            let step = self.act_on(self.together(claims), cell, now, observer)?;
             if !step.idle {
                 return Ok(step);
             }
@@ -87,7 +85,7 @@ impl Scheduler {
         let chain = &self.profile.chain;
         chain.guards()
             || !chain.post_filter.is_empty()
-            || self.shared
+            || self.permits.is_shared()
             || self.profile.backfill.is_some()
             || self.profile.delay.is_some()
             || self.queue.shares().is_some()
@@ -104,7 +102,7 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<(), HandleError> {
-        if !self.unknown.is_empty() {
+        if self.course.unknown().is_some() {
             return Ok(());
         }
         self.sync(cell, now, observer)?;
@@ -139,7 +137,7 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        match self.unknown.pop_front() {
+        match self.course.take_unknown() {
             Some(flight) => self.ask_again(flight, cell, now, observer),
             None => self.fly(cell, most, now, observer),
         }

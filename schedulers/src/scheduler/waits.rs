@@ -13,7 +13,8 @@ impl Scheduler {
     pub(super) fn place_within_reach(
         &mut self,
         id: JobId,
-        (group, tasks): (GroupRef, &[TaskId]),
+        group: GroupRef,
+        tasks: &[TaskId],
         now: Nanos,
     ) -> (usize, bool) {
         if !self.bound_reach(id, group, now) {
@@ -42,11 +43,7 @@ impl Scheduler {
 
     /// Whether there is room for a task anywhere.
     fn has_room(&mut self, task: TaskId, group: GroupRef) -> bool {
-        if self.settings.failures && self.failures.has(&self.view, &self.profile, group) {
-            return false;
-        }
-        let how = (&self.profile, self.placement());
-        self.placer.has_room(&mut self.view, how, (group, task), &mut self.rng)
+        self.finder.has_room(&mut self.view, &self.profile, group, task)
     }
 
     /// End of a group's wait, if it waits.

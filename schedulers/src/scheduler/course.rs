@@ -1,0 +1,140 @@
+//! The course of a scheduler's rounds: transactions without an outcome, and what a round leaves to
+//! the next.
+
+use super::decided::Turns;
+use crate::queue::Nanos;
+use omega_core::Transaction;
+use std::collections::VecDeque;
+
+/// Number of claims after which a scheduler syncs, in rounds without a pause: see [`Scheduler::go_on`]. They are few
+/// compared with the machines of a cell, so claims of several schedulers seldom conflict.
+///
+/// [`Scheduler::go_on`]: super::Scheduler::go_on
+pub(super) const CLAIMS_PER_SYNC: usize = 32;
+
+/// A transaction with the decisions in it.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) txn: Transaction,
+    pub(super) turns: Turns,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Course {
+    /// Transactions with unknown outcome, to be resent first, in order.
+    unknown: VecDeque<Flight>,
+    /// Number of transactions of this step that wait for their answers.
+    flying: usize,
+    /// Whether claims of this step were rejected, so that later decisions did not see the freed
+    /// room.
+    returned: bool,
+    /// Whether the result being settled arrived after those of later transactions.
+    late: bool,
+    /// Number of claims until the next sync, in rounds without a pause.
+    claims_left: usize,
+    /// Time until which the open transaction is held back, if any.
+    held_until: Option<Nanos>,
+}
+
+impl Course {
+    /// The first transaction with unknown outcome.
+    pub(super) fn unknown(&self) -> Option<&Flight> {
+        self.unknown.front()
+    }
+
+    /// Removes the first transaction with unknown outcome, to be resent.
+    pub(super) fn take_unknown(&mut self) -> Option<Flight> {
+        self.unknown.pop_front()
+    }
+
+    /// Adds a transaction whose outcome is unknown.
+    pub(super) fn add_unknown(&mut self, flight: Flight) {
+        self.unknown.push_back(flight);
+    }
+
+    /// Returns a transaction whose outcome is unknown even after it was resent.
+    pub(super) fn return_unknown(&mut self, flight: Flight) {
+        self.unknown.push_front(flight);
+    }
+
+    /// Records that a transaction is decided after this many that wait for their answers.
+    pub(super) fn decides_after(&mut self, flying: usize) {
+        self.flying = flying;
+    }
+
+    /// Whether transactions of this step wait for their answers.
+    pub(super) fn is_flying(&self) -> bool {
+        self.flying > 0
+    }
+
+    /// Begins to settle answers: of this step's transactions in order, or of one that was resent.
+    pub(super) fn begin_answers(&mut self, late: Late) {
+        self.returned = false;
+        self.late = late == Late::Yes;
+    }
+
+    /// Ends that.
+    pub(super) fn end_answers(&mut self) {
+        self.late = false;
+    }
+
+    /// Whether jobs decided later that lacked the room of this transaction have ended their turns.
+    pub(super) fn is_late(&self) -> bool {
+        self.late
+    }
+
+    /// Records that claims were rejected.
+    pub(super) fn note_returned(&mut self) {
+        self.returned = true;
+    }
+
+    /// Whether claims of this step were rejected.
+    pub(super) fn has_returned(&self) -> bool {
+        self.returned
+    }
+
+    /// Starts the claims until the next sync, after a sync.
+    pub(super) fn synced(&mut self) {
+        self.claims_left = CLAIMS_PER_SYNC;
+    }
+
+    /// Has the next round sync.
+    pub(super) fn must_sync(&mut self) {
+        self.claims_left = 0;
+    }
+
+    /// Counts claims since the last sync.
+    pub(super) fn claimed(&mut self, claims: usize) {
+        self.claims_left = self.claims_left.saturating_sub(claims);
+    }
+
+    /// Number of claims until the next sync, in rounds without a pause.
+    pub(super) fn claims_left(&self) -> usize {
+        self.claims_left
+    }
+
+    /// Holds the open transaction back, from its first claim on for this long. Returns until when;
+    /// `None` once that time has come.
+    pub(super) fn hold(&mut self, now: Nanos, hold: Nanos) -> Option<Nanos> {
+        let until = *self.held_until.get_or_insert(now.saturating_add(hold));
+        (now < until).then_some(until)
+    }
+
+    /// Whether the open transaction is held back.
+    pub(super) fn is_holding(&self) -> bool {
+        self.held_until.is_some()
+    }
+
+    /// Ends the holding back: the open transaction was submitted or dropped.
+    pub(super) fn end_hold(&mut self) {
+        self.held_until = None;
+    }
+}
+
+/// Whether an answer arrived after those of later transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    Yes,
+    No,
+}

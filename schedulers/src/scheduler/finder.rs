@@ -1,0 +1,138 @@
+//! The search of a scheduler for machines, with results of earlier searches and conflicts.
+
+use super::settings::Settings;
+use crate::crowding::Crowding;
+use crate::events::Events;
+use crate::failures::Failures;
+use crate::place::{Placement, Placer};
+use crate::profile::Profile;
+use crate::refusals::Refusers;
+use omega_cellstate::{GroupRef, View};
+use omega_core::TaskId;
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+
+/// Finds machines on one view for one profile.
+#[derive(Debug)]
+pub(super) struct Finder {
+    placer: Placer,
+    rng: Pcg64,
+    /// The placement of the settings.
+    placement: Placement,
+    /// Task groups that found no machine, if the settings have it remembered.
+    failures: Failures,
+    remembers: bool,
+    crowding: Crowding,
+}
+
+impl Finder {
+    /// A finder by a scheduler's settings.
+    pub(super) fn new(settings: &Settings) -> Finder {
+        Finder {
+            placer: Placer::default(),
+            rng: Pcg64::seed_from_u64(settings.seed),
+            placement: settings.placement,
+            failures: Failures::default(),
+            remembers: settings.failures,
+            crowding: Crowding::default(),
+        }
+    }
+
+    /// Forgets everything about a view that is replaced.
+    pub(super) fn reset(&mut self) {
+        self.placer = Placer::default();
+        self.failures = Failures::default();
+        self.crowding = Crowding::default();
+    }
+
+    /// Claims machines in the view for tasks of a group, as far as there is room. Returns how many
+    /// of the tasks, from the first, have a machine.
+    pub(super) fn place(
+        &mut self,
+        view: &mut View,
+        profile: &Profile,
+        group: GroupRef,
+        tasks: &[TaskId],
+    ) -> usize {
+        if self.has_failed(view, profile, group) {
+            return 0;
+        }
+        let placed = self.try_to_place(view, profile, group, tasks);
+        // Claims of a gang may be undone immediately.
+        let is_gang = view.job(group).0.is_placed_at_once();
+        if self.remembers && placed < tasks.len() && !is_gang {
+            self.failures.note(view, profile, group);
+        }
+        placed
+    }
+
+    /// Places tasks like [`Finder::place`], without regard to earlier failures.
+    pub(super) fn try_to_place(
+        &mut self,
+        view: &mut View,
+        profile: &Profile,
+        group: GroupRef,
+        tasks: &[TaskId],
+    ) -> usize {
+        let how = (profile, self.placement());
+        self.placer.place(view, how, (group, tasks), &mut self.rng)
+    }
+
+    /// Whether there is room for a task anywhere.
+    pub(super) fn has_room(
+        &mut self,
+        view: &mut View,
+        profile: &Profile,
+        group: GroupRef,
+        task: TaskId,
+    ) -> bool {
+        if self.has_failed(view, profile, group) {
+            return false;
+        }
+        let how = (profile, self.placement());
+        self.placer.has_room(view, how, (group, task), &mut self.rng)
+    }
+
+    /// Whether tasks like those of a group found no machine, and nothing has changed for them since.
+    fn has_failed(&mut self, view: &View, profile: &Profile, group: GroupRef) -> bool {
+        self.remembers && self.failures.has(view, profile, group)
+    }
+
+    /// The placement of the settings, wider while many claims conflict.
+    fn placement(&self) -> Placement {
+        let near_best = self.placement.near_best.max(1);
+        let near_best = near_best.saturating_mul(1 << self.crowding.level());
+        Placement { near_best, ..self.placement }
+    }
+
+    /// Plugins that reject the tasks of a group that has no machine.
+    pub(super) fn refusers(&mut self, view: &View, profile: &Profile, group: GroupRef) -> Refusers {
+        let known = self.failures.refusers(view, profile, group);
+        known.unwrap_or_else(|| Refusers::of(view, profile, group))
+    }
+
+    /// Whether events change what it remembers.
+    pub(super) fn listens(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    /// Records events; `rows` are the machines concerned.
+    pub(super) fn hear(&mut self, events: Events, rows: &[u32]) {
+        self.failures.hear(events, rows);
+    }
+
+    /// Forgets failures, because room was returned to the view.
+    pub(super) fn forget_failures(&mut self) {
+        self.failures.forget();
+    }
+
+    /// Counts the claims of a transaction, and those that were rejected because of their machine.
+    pub(super) fn note_conflicts(&mut self, claims: usize, conflicts: usize) {
+        self.crowding.note(claims, conflicts);
+    }
+
+    /// Level by which conflicts widen the choice.
+    pub(super) fn crowding(&self) -> u32 {
+        self.crowding.level()
+    }
+}
