@@ -14,8 +14,8 @@ mod asks;
 mod offers;
 
 use super::cell::RunCell;
-use super::feeder::Feeder;
-use super::meter::{IdleState, Meter};
+use super::message::IdleState;
+use super::meter::Meter;
 use super::{CLIENTS, RunError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
@@ -98,25 +98,24 @@ pub(super) fn jobs(arrivals: &[Arrival]) -> Vec<(&'static str, Vec<Job>)> {
     CLIENTS.into_iter().map(of).filter(|(_, jobs)| !jobs.is_empty()).collect()
 }
 
-impl Feeder {
-    /// The fronts that the workload needs, registered.
-    pub(super) fn fronts(&mut self, cells: &[RunCell]) -> Result<Vec<Fronted>, RunError> {
-        let clients = std::mem::take(&mut self.clients);
-        let mut fronts = Vec::new();
-        for (index, (name, jobs)) in clients.into_iter().enumerate() {
-            let cell = &cells[index % cells.len()];
-            let client: Result<Box<dyn Client>, HandleError> = match name {
-                "offers" => offers::Offers::new(cell, name, &jobs).map(|one| Box::new(one) as _),
-                _ => asks::Asks::new(cell, name, jobs).map(|one| Box::new(one) as _),
-            };
-            let client = client.map_err(|why| RunError::Scheduler { name: name.into(), why })?;
-            fronts.push((name, client));
-        }
-        let first = self.idle.len() - fronts.len();
-        let meters = (first..).map(|worker| self.meter(worker));
-        let fronts = fronts.into_iter().zip(meters);
-        Ok(fronts.map(|((name, client), meter)| Fronted { name, client, meter }).collect())
+/// Registers the frontends of these jobs, with the cell handles assigned round-robin, each with the meter of its
+/// position.
+pub(super) fn register(
+    jobs: Vec<(&'static str, Vec<Job>)>,
+    cells: &[RunCell],
+    meter: impl Fn(usize) -> Meter,
+) -> Result<Vec<Fronted>, RunError> {
+    let mut fronts = Vec::new();
+    for (index, (name, jobs)) in jobs.into_iter().enumerate() {
+        let cell = &cells[index % cells.len()];
+        let client: Result<Box<dyn Client>, HandleError> = match name {
+            "offers" => offers::Offers::new(cell, name, &jobs).map(|one| Box::new(one) as _),
+            _ => asks::Asks::new(cell, name, jobs).map(|one| Box::new(one) as _),
+        };
+        let client = client.map_err(|why| RunError::Scheduler { name: name.into(), why })?;
+        fronts.push(Fronted { name, client, meter: meter(index) });
     }
+    Ok(fronts)
 }
 
 /// Fronts on threads.

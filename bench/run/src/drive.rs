@@ -1,10 +1,12 @@
 //! The workers of a run: on threads, or in lock step on the feeder's thread.
 
+use super::RunError;
 use super::cell::RunCell;
 use super::clients::{Front, Fronts, Served};
 use super::clock::RunClock;
-use super::meter::{Message, Meter};
-use super::{RunError, feeder};
+use super::crew::Measured;
+use super::message::Message;
+use super::meter::Meter;
 use crossbeam_channel::Receiver;
 use omega_schedulers::{LockStep, Nanos, Pool, Worker};
 use std::time::Duration;
@@ -98,7 +100,7 @@ impl<'a> Stepped<'a> {
     /// Takes over the workers of a run.
     pub(super) fn new(
         cell: &'a RunCell,
-        schedulers: Vec<feeder::Measured>,
+        schedulers: Vec<Measured>,
         fronts: Vec<Front<'a>>,
     ) -> Stepped<'a> {
         Stepped { cell, schedulers: LockStep::new(schedulers), fronts, now: 0 }

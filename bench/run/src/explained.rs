@@ -1,7 +1,7 @@
 //! Explanation of pending jobs after a run, by the schedulers that could not place them.
 
 use super::cell::RunCell;
-use super::feeder::Feeder;
+use super::feeder::Fed;
 use super::meter::Meter;
 use super::outcome::unplaced;
 use super::{Ended, RunError, Which};
@@ -21,30 +21,30 @@ const JOBS_MAX: usize = 5;
 
 /// Explains jobs of a run that has ended.
 pub(super) fn report(ended: Ended, which: Which<'_>) -> WaitingReport {
-    let Ended { feeder, mut workers, .. } = ended;
+    let Ended { fed, mut workers, .. } = ended;
     let names: Vec<String> = match which {
         Which::Job(name) => vec![name.to_owned()],
         Which::EachReason => {
-            let reasons = unplaced(&feeder, &mut workers);
+            let reasons = unplaced(&fed, &mut workers);
             reasons.into_iter().map(|reason| reason.example).take(JOBS_MAX).collect()
         }
     };
-    let jobs = names.into_iter().map(|name| job_of_run(&feeder, &mut workers, name)).collect();
-    WaitingReport { jobs, pending: feeder.pending(), name: feeder.name }
+    let jobs = names.into_iter().map(|name| job_of_run(&fed, &mut workers, name)).collect();
+    WaitingReport { jobs, pending: fed.counts.pending(), name: fed.name }
 }
 
-fn job_of_run(feeder: &Feeder, workers: &mut [Worker<Meter>], name: String) -> WaitingJob {
-    let id = feeder.cell.read(|cell| cell.job_by_name(&name));
+fn job_of_run(fed: &Fed, workers: &mut [Worker<Meter>], name: String) -> WaitingJob {
+    let id = fed.cell.read(|cell| cell.job_by_name(&name));
     let waits = |worker: &&mut Worker<Meter>| {
         worker.scheduler.queue().waiting().iter().any(|(waiting, _)| Some(*waiting) == id)
     };
     let Some(worker) = workers.iter_mut().find(waits) else {
-        return job(&feeder.cell, None, name);
+        return job(&fed.cell, None, name);
     };
-    let kinds = feeder.cell.read(|cell| cell.kinds().clone());
+    let kinds = fed.cell.read(|cell| cell.kinds().clone());
     let refused = id.and_then(|id| worker.observer.refused.get(&id));
     let refused = refused.map(|reason| describe(*reason, &kinds));
-    WaitingJob { refused, ..job(&feeder.cell, Some(&mut worker.scheduler), name) }
+    WaitingJob { refused, ..job(&fed.cell, Some(&mut worker.scheduler), name) }
 }
 
 /// Explains why a job is pending in the present cell, by the profile of its scheduler or a built-in

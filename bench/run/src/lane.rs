@@ -12,35 +12,17 @@
 //! feeder waits for the answers before it considers the schedulers caught up.
 
 use super::cell::RunCell;
-use super::kept::{Answer, KeepError};
-use super::meter::Message;
+use super::kept::KeepError;
+use super::message::{Done, Message, Purpose};
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use omega_core::{Command, Text};
+use omega_core::Command;
 use std::thread::JoinHandle;
 
 /// Number of unanswered commands from which the feeder waits: a few batches of the replicas.
 pub(super) const ON_THE_WAY_MAX: usize = 4096;
 
-/// Purpose of a command.
-#[derive(Clone, Debug)]
-pub(crate) enum Purpose {
-    /// To submit the job of this name.
-    Submit(Text),
-    /// Reports that a task has ended.
-    End,
-    /// To forget jobs that have ended.
-    Expire,
-}
-
 /// A command and its purpose.
 pub(super) type Errand = (Purpose, Command);
-
-/// Commands that were answered, in order; or that were not all answered.
-#[derive(Debug)]
-pub(crate) struct Done {
-    pub(super) purposes: Vec<Purpose>,
-    pub(super) answers: Result<Vec<Answer>, KeepError>,
-}
 
 /// See the head of the file.
 #[derive(Debug)]

@@ -14,9 +14,12 @@
 //! With [`Pace::InTurns`], it waits for them before each event. With [`Pace::Speed`], it follows
 //! the wall clock.
 
+mod agenda;
 mod cell;
 mod clients;
 mod clock;
+mod counts;
+mod crew;
 mod drive;
 mod ends;
 mod explained;
@@ -24,18 +27,20 @@ mod feeder;
 pub mod kept;
 mod lane;
 mod ledger;
+mod message;
 mod meter;
 mod outcome;
 mod rebalanced;
 #[cfg(feature = "durable")]
 pub mod replicas;
 pub mod report;
-mod start;
+mod samples;
 mod stop;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "durable")]
 mod timed;
+mod watch;
 mod window;
 
 use crate::report::RunReport;
@@ -272,7 +277,7 @@ pub fn explain(
 
 /// A run that has ended.
 struct Ended {
-    feeder: feeder::Feeder,
+    fed: feeder::Fed,
     kept: Option<Box<dyn Kept>>,
     workers: Vec<Worker<meter::Meter>>,
     served: Vec<clients::Served>,
@@ -309,14 +314,15 @@ fn run_to_the_end(
     feeder.close(&clock);
     let wall_s = clock.seconds();
     let cpu_s = cpu_before.zip(clock::process_cpu_s()).map(|(before, after)| after - before);
-    if feeder.interrupted {
+    let fed = feeder.end();
+    if fed.interrupted {
         look(&mut workers, &cells, &clock);
     }
     match &kept {
         Some(kept) => kept.check_states()?,
         None => _ = cells[0].read(|cell| cell.audit())?,
     }
-    Ok(Ended { feeder, kept, workers, served, wall_s, cpu_s })
+    Ok(Ended { fed, kept, workers, served, wall_s, cpu_s })
 }
 
 /// Syncs interrupted schedulers with the cell, because the report takes pending jobs from their

@@ -1,51 +1,17 @@
-//! Measurements of a scheduler's thread, and its messages to the driver of the workload.
+//! Measurements of a scheduler's thread, which it reports to the driver of the workload.
 
-use super::lane::Done;
+use super::message::{Committed, IdleState, Message};
 use crossbeam_channel::Sender;
 use hdrhistogram::Histogram;
 use omega_core::transaction::Item;
-use omega_core::{Commit, JobId, MachineId, Reason, TaskId, Transaction, Version};
+use omega_core::{Commit, JobId, Reason, TaskId, Transaction, Version};
 use omega_schedulers::{Observer, Queue};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Message of a worker, or of the command thread, to the driver.
-#[derive(Debug)]
-pub(crate) enum Message {
-    /// A transaction was decided at one version and answered at another; with its placed tasks, its
-    /// removed tasks, and the number of rejected claims.
-    Committed {
-        worker: usize,
-        base: Version,
-        version: Version,
-        placed: Vec<(TaskId, MachineId)>,
-        evicted: Vec<TaskId>,
-        refused: usize,
-    },
-    /// A worker has tried all jobs of a version.
-    Idle { worker: usize, state: IdleState },
-    /// A worker has seen a version, and its jobs wait for time to pass.
-    Synced { worker: usize, version: Version },
-    /// Commands of the feeder were answered.
-    Done(Done),
-    /// Messages of one worker, in their order.
-    Several(Vec<Message>),
-}
-
 /// Number of messages that a busy worker collects before it sends them: each send may wake the feeder, which takes
 /// longer than a transaction of one claim.
 pub(super) const AT_ONCE: usize = 64;
-
-/// State of a worker that has nothing to try at the moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct IdleState {
-    /// Newest cell version that it has seen.
-    pub(crate) version: Version,
-    /// Number of its tasks that find no machine.
-    pub(crate) unplaceable: usize,
-    /// Whether it has tried them again since room last became free.
-    pub(crate) settled: bool,
-}
 
 /// Measures one scheduler.
 #[derive(Debug)]
@@ -203,14 +169,9 @@ impl Observer for Meter {
         self.unschedulable = 0;
         let version = commit.version;
         let evicted = evicted(txn, commit);
-        self.unsent.push(Message::Committed {
-            worker: self.worker,
-            base: txn.base,
-            version,
-            placed,
-            evicted,
-            refused,
-        });
+        let (worker, base) = (self.worker, txn.base);
+        let committed = Committed { worker, base, version, placed, evicted, refused };
+        self.unsent.push(Message::Committed(committed));
         if self.unsent.len() >= self.at_once {
             self.flush();
         }

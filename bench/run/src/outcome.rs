@@ -1,7 +1,8 @@
 //! Conversion of a finished run to its report.
 
-use super::feeder::Feeder;
+use super::feeder::Fed;
 use super::meter::Meter;
+use super::samples::used_shares;
 use super::{Ended, RunOptions};
 use crate::report::{MachineHeat, ResourceReport, RunReport, SchedulerReport, Unplaced};
 use omega_cellstate::{Cell, MachineState};
@@ -14,26 +15,6 @@ use std::collections::HashMap;
 /// Labels by which a heat map groups machines, the first that a machine has.
 const PLACES: [&str; 4] = ["zone", "topology.kubernetes.io/zone", "gpu-model", "platform"];
 
-/// The claimed share of the cell's capacity by kind, and the number of placed tasks.
-pub(crate) fn used_shares(cell: &Cell) -> (Vec<f64>, usize) {
-    let count = cell.kinds().count();
-    let (mut used, mut capacity) = (vec![0i64; count], vec![0u128; count]);
-    let mut running = 0;
-    for machine in cell.machines() {
-        running += machine.tasks.len();
-        for (kind, _) in cell.kinds().iter() {
-            let i = kind.index();
-            used[i] += machine.claimable[i] - machine.free[i];
-            capacity[i] += u128::from(machine.machine.capacity.get(kind));
-        }
-    }
-    let share = |(used, capacity): (&i64, &u128)| match capacity {
-        0 => 0.0,
-        capacity => *used as f64 / *capacity as f64,
-    };
-    (used.iter().zip(&capacity).map(share).collect(), running)
-}
-
 /// Number of tasks without a machine. (The feeder does not see every removal from a machine, such
 /// as those of gangs at their timeout.)
 fn waiting(cell: &Cell) -> usize {
@@ -43,13 +24,13 @@ fn waiting(cell: &Cell) -> usize {
 
 /// The report of a run that has ended.
 pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
-    let Ended { mut feeder, kept, mut workers, served, wall_s, cpu_s } = ended;
-    let mut unplaced = unplaced(&feeder, &mut workers);
-    unplaced.extend(served.iter().filter_map(|one| unserved(&feeder, one.name)));
-    let kinds = feeder.cell.read(|cell| cell.kinds().clone());
-    let pending = feeder.cell.read(waiting);
-    let resources = resources(&feeder, &kinds);
-    let ledger = std::mem::take(&mut feeder.ledger);
+    let Ended { fed, kept, mut workers, served, wall_s, cpu_s } = ended;
+    let mut unplaced = unplaced(&fed, &mut workers);
+    unplaced.extend(served.iter().filter_map(|one| unserved(&fed, one.name)));
+    let kinds = fed.cell.read(|cell| cell.kinds().clone());
+    let pending = fed.cell.read(waiting);
+    let resources = resources(&fed, &kinds);
+    let Fed { cell, name, notes, counts, ledger, series, jobs, now_ms, interrupted } = fed;
     let own = workers.iter().map(|one| (&*one.scheduler.settings().name, &one.observer));
     let meters = own.chain(served.iter().map(|one| (one.name, &one.meter)));
     let schedulers = meters.enumerate().map(|(index, (name, meter))| {
@@ -61,30 +42,30 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
     let claims = schedulers.iter().map(|scheduler| scheduler.claims).sum();
     RunReport {
         seed: options.seed,
-        machines: feeder.cell.read(|cell| cell.machines().count()),
-        interrupted: feeder.interrupted,
-        jobs: feeder.came(),
-        tasks: feeder.submitted as usize,
-        placed_at_start: feeder.placed_at_start,
-        placements: feeder.placements,
-        finished: feeder.finished,
-        lost: feeder.lost,
-        evictions: feeder.evicted.values().map(|evicted| u64::from(evicted.times)).sum(),
-        evicted_again: feeder.evicted.values().filter(|evicted| evicted.times > 1).count(),
+        machines: cell.read(|cell| cell.machines().count()),
+        interrupted,
+        jobs,
+        tasks: counts.submitted as usize,
+        placed_at_start: counts.placed_at_start,
+        placements: counts.placements,
+        finished: counts.finished,
+        lost: counts.lost,
+        evictions: counts.evictions.total(),
+        evicted_again: counts.evictions.repeated(),
         pending,
         wall_s,
         cpu_s,
-        workload_s: feeder.now_ms as f64 / 1000.0,
-        placements_per_s: feeder.placements as f64 / wall_s.max(1e-9),
+        workload_s: now_ms as f64 / 1000.0,
+        placements_per_s: counts.placements as f64 / wall_s.max(1e-9),
         schedulers,
-        tenants: feeder.cell.read(|cell| ledger.tenants(cell)),
+        tenants: cell.read(|cell| ledger.tenants(cell)),
         resources,
         durable: kept.map(|kept| kept.report(claims)),
         unplaced,
-        heat: feeder.cell.read(|cell| cell.machines().map(|m| heat(cell, &m)).collect()),
-        name: feeder.name,
-        notes: feeder.notes,
-        series: feeder.series,
+        heat: cell.read(|cell| cell.machines().map(|m| heat(cell, &m)).collect()),
+        name,
+        notes,
+        series,
     }
 }
 
@@ -109,12 +90,12 @@ fn scheduler(name: &str, meter: &Meter, kinds: &Kinds) -> SchedulerReport {
 }
 
 /// Pending jobs of a frontend at the end. Its clients have no reasons.
-fn unserved(feeder: &Feeder, name: &str) -> Option<Unplaced> {
+fn unserved(fed: &Fed, name: &str) -> Option<Unplaced> {
     let reason = match name {
         "offers" => "no offer that its framework could use",
         _ => "no container, of those that its application asks for",
     };
-    feeder.cell.read(|cell| {
+    fed.cell.read(|cell| {
         let waiting = |id: JobId| {
             cell.tasks(id).filter(|(_, task)| *task == omega_core::TaskState::Pending).count()
         };
@@ -128,18 +109,18 @@ fn unserved(feeder: &Feeder, name: &str) -> Option<Unplaced> {
     })
 }
 
-fn resources(feeder: &Feeder, kinds: &Kinds) -> Vec<ResourceReport> {
+fn resources(fed: &Fed, kinds: &Kinds) -> Vec<ResourceReport> {
     let capacity = |kind| {
         let amount = |m: MachineState<'_>| u128::from(m.machine.capacity.get(kind));
-        let sum: u128 = feeder.cell.read(|cell| cell.machines().map(amount).sum());
+        let sum: u128 = fed.cell.read(|cell| cell.machines().map(amount).sum());
         u64::try_from(sum).unwrap_or(u64::MAX)
     };
-    let at_end = feeder.cell.read(used_shares).0;
-    let fragmented = feeder.cell.read(|cell| feeder.ledger.requests.fragmented(cell));
+    let at_end = fed.cell.read(used_shares).0;
+    let fragmented = fed.cell.read(|cell| fed.ledger.requests.fragmented(cell));
     let report = |(kind, spec): (omega_core::KindId, &omega_core::ResourceKind)| {
         let total = capacity(kind);
-        let used = feeder.series.iter().filter_map(|sample| sample.used.get(kind.index()));
-        (total > 0 && is_bounded(feeder, kind)).then(|| ResourceReport {
+        let used = fed.series.iter().filter_map(|sample| sample.used.get(kind.index()));
+        (total > 0 && is_bounded(fed, kind)).then(|| ResourceReport {
             name: spec.name.clone(),
             capacity: kinds.display(kind, total),
             used_at_end: at_end[kind.index()],
@@ -151,9 +132,9 @@ fn resources(feeder: &Feeder, kinds: &Kinds) -> Vec<ResourceReport> {
 }
 
 /// Whether a machine can run out of this kind: some are only counted.
-fn is_bounded(feeder: &Feeder, kind: omega_core::KindId) -> bool {
+fn is_bounded(fed: &Fed, kind: omega_core::KindId) -> bool {
     let bounded = |m: MachineState<'_>| m.machine.capacity.get(kind) < AMOUNT_MAX;
-    feeder.cell.read(|cell| cell.machines().any(bounded))
+    fed.cell.read(|cell| cell.machines().any(bounded))
 }
 
 fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
@@ -176,15 +157,15 @@ fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
 type Need = (usize, [Amounts; 2], Option<DeviceRequest>, PlacementRules);
 
 /// Pending jobs at the end, by the reason that excludes most machines.
-pub(super) fn unplaced(feeder: &Feeder, workers: &mut [Worker<Meter>]) -> Vec<Unplaced> {
+pub(super) fn unplaced(fed: &Fed, workers: &mut [Worker<Meter>]) -> Vec<Unplaced> {
     let mut known: HashMap<Need, String> = HashMap::new();
     let mut list: Vec<Unplaced> = Vec::new();
     for (index, worker) in workers.iter_mut().enumerate() {
         let mut waiting = worker.scheduler.queue().waiting();
         waiting.retain(|(_, tasks)| *tasks > 0);
         for (id, tasks) in waiting {
-            let Some(job) = feeder.cell.read(|cell| cell.job(id).cloned()) else { continue };
-            let reason = reason(feeder, (index, worker), (id, &job), &mut known);
+            let Some(job) = fed.cell.read(|cell| cell.job(id).cloned()) else { continue };
+            let reason = reason(fed, (index, worker), (id, &job), &mut known);
             match list.iter_mut().find(|entry| entry.reason == reason) {
                 Some(entry) => {
                     entry.jobs += 1;
@@ -201,16 +182,16 @@ pub(super) fn unplaced(feeder: &Feeder, workers: &mut [Worker<Meter>]) -> Vec<Un
 }
 
 fn reason(
-    feeder: &Feeder,
+    fed: &Fed,
     (worker_index, worker): (usize, &mut Worker<Meter>),
     (id, job): (JobId, &omega_core::Job),
     known: &mut HashMap<Need, String>,
 ) -> String {
-    let kinds = feeder.cell.read(|cell| cell.kinds().clone());
+    let kinds = fed.cell.read(|cell| cell.kinds().clone());
     if let Some(reason) = worker.observer.refused.get(&id) {
         return describe(*reason, &kinds);
     }
-    let pending = feeder.cell.read(|cell| {
+    let pending = fed.cell.read(|cell| {
         let waits = |task: &(omega_core::TaskId, _)| task.1 == omega_core::TaskState::Pending;
         cell.tasks(id).find(waits).and_then(|(task, _)| cell.task_group(task))
     });

@@ -91,7 +91,7 @@ pub fn cell_of(
         workload.arrivals.iter_mut().for_each(|arrival| arrival.run = RunTime::Forever);
     }
     let ended = run_to_the_end(workload, options, progress)?;
-    Ok(ended.feeder.cell.read(Cell::clone))
+    Ok(ended.fed.cell.read(Cell::clone))
 }
 
 /// The cell at the start, with the tasks that run then.

@@ -1,7 +1,7 @@
 //! The start of a run: running tasks, and their machines.
 
-use super::RunError;
-use super::feeder::Feeder;
+use super::Feeder;
+use crate::RunError;
 use omega_core::{Command, Job, JobId, MachineId, TaskGroup, TaskId, Version};
 use omega_workload::Arrival;
 
@@ -11,7 +11,7 @@ impl Feeder {
     pub(super) fn begin(&mut self, machines: &[MachineId]) -> Result<(), RunError> {
         let mut running = Vec::new();
         let mut with_volumes = Vec::new();
-        let arrivals = self.arrived(0);
+        let arrivals = self.agenda.arrived(0);
         let of = |arrival: &Arrival| {
             let spec = uses_volumes(&arrival.job).then(|| arrival.job.clone());
             (arrival.placed.clone(), spec)
@@ -29,8 +29,8 @@ impl Feeder {
         running.retain(|_| answers.next().is_some_and(|answer| answer.is_ok()));
         let adopted = running;
         self.tell_of_volumes(&with_volumes, &adopted);
-        self.placed_at_start += adopted.len();
-        self.schedule_ends((Version(0), adopted));
+        self.counts.placed_at_start += adopted.len();
+        self.agenda.schedule_ends((Version(0), adopted));
         if refused > 0 {
             let tasks = if refused == 1 { "task that ran" } else { "tasks that ran" };
             self.notes.push(format!(
@@ -51,7 +51,7 @@ impl Feeder {
                 && let Some(name) = name
                 && !group.volumes.is_empty()
             {
-                self.volumes.runs(*task, &group.volumes, &name);
+                self.crew.volumes().runs(*task, &group.volumes, &name);
             }
         }
     }
