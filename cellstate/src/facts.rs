@@ -124,6 +124,13 @@ pub(crate) enum Trackers {
     Find,
 }
 
+/// A rule of a task group.
+struct RuleOf<'a> {
+    member: Member<'a>,
+    group: &'a TaskGroup,
+    rule: &'a TaskRule,
+}
+
 impl Facts {
     /// Updates a row whose machine was added, changed or removed.
     pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<Arc<Machine>>) {
@@ -237,7 +244,7 @@ impl Facts {
             rules.held.push(id);
         }
         for rule in &group.rules.tasks {
-            self.compile_rule((member, group, rule), mode, made, &mut rules);
+            self.compile_rule(RuleOf { member, group, rule }, mode, made, &mut rules);
         }
         rules.held.sort_unstable();
         rules.held.dedup();
@@ -246,7 +253,7 @@ impl Facts {
 
     fn compile_rule(
         &mut self,
-        (member, group, rule): (Member<'_>, &TaskGroup, &TaskRule),
+        RuleOf { member, group, rule }: RuleOf<'_>,
         mode: Trackers,
         made: &mut Vec<TrackerId>,
         into: &mut GroupRules,

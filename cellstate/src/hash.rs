@@ -21,7 +21,7 @@ impl Cell {
     #[must_use]
     pub fn state_hash(&self) -> u64 {
         let mut hash = StateHasher::new();
-        hash.head((&self.kinds, self.version, self.now_ms, &self.policy));
+        hash.head(&self.kinds, self.version, self.now_ms, &self.policy);
         for slot in 0..self.machines.row_count() {
             let machine = self.facts.machines[slot].clone();
             let row = MachineImage::of(machine, self.machines.row(slot));
@@ -61,7 +61,7 @@ impl Image {
     #[must_use]
     pub fn state_hash(&self) -> u64 {
         let mut hash = StateHasher::new();
-        hash.head((&self.kinds, self.version, self.now_ms, &self.policy));
+        hash.head(&self.kinds, self.version, self.now_ms, &self.policy);
         let mut loads = self.loads.iter().peekable();
         for (slot, machine) in (0..).zip(&self.machines) {
             let load = loads.next_if(|(other, _)| *other == slot);
@@ -128,7 +128,7 @@ impl StateHasher {
         StateHasher { hash: Xxh3::new(), gathered: Vec::with_capacity(GATHERED) }
     }
 
-    fn head(&mut self, (kinds, version, now_ms, policy): (&Kinds, Version, u64, &Policy)) {
+    fn head(&mut self, kinds: &Kinds, version: Version, now_ms: u64, policy: &Policy) {
         kinds.iter().for_each(|(_, kind)| kind.hash(self));
         (version, now_ms, policy.ttl_after_finished_ms, &policy.overcommit_max).hash(self);
     }

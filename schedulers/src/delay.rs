@@ -39,7 +39,7 @@ impl Delay {
     }
 
     /// Locality level that a group accepts after a wait.
-    fn reach(&self, view: &View, group: GroupRef, waited: Nanos) -> Reach {
+    pub(crate) fn reach(&self, view: &View, group: GroupRef, waited: Nanos) -> Reach {
         let preferred = &view.need(group).preferred;
         if preferred.iter().all(|(_, set)| view.is_empty_set(*set)) {
             return Reach::Anywhere;
@@ -191,14 +191,9 @@ impl Waits {
         gone.into_iter().for_each(|id| self.end(id, now));
     }
 
-    /// Locality level that a group of a job accepts now.
-    pub(crate) fn reach(
-        &self,
-        delay: &Delay,
-        (view, id, group): (&View, JobId, GroupRef),
-        now: Nanos,
-    ) -> Reach {
+    /// The time for which a job has let room pass.
+    pub(crate) fn waited(&self, id: JobId, now: Nanos) -> Nanos {
         let since = self.since.get(&id).copied().unwrap_or(now);
-        delay.reach(view, group, now.saturating_sub(since))
+        now.saturating_sub(since)
     }
 }

@@ -61,7 +61,7 @@
 //! - `chaos.rs`, `linearizable.rs`, `corrupted_histories.rs`, `planted.rs`: whole cells of replicas under
 //!   faults; checks of their histories; and injected bugs that must be found (with the feature `planted`).
 //! - `supply_chain.rs`: sources, licenses and accepted advisories of the dependencies.
-//! - `book.rs`, `tidy.rs`: the documentation as a book, and the repository's own rules.
+//! - `book.rs`, `tidy.rs`, `structure.rs`: the documentation as a book, and the repository's own rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
@@ -147,6 +147,7 @@ mod small;
 mod snapshot_files;
 mod snapshot_fixtures;
 mod snapshot_transfer;
+mod structure;
 mod supply_chain;
 mod tasks_per_machine;
 mod tenants;

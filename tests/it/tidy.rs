@@ -35,7 +35,7 @@ fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
 }
 
 /// Every Rust file with its text.
-fn sources() -> Vec<(String, String)> {
+pub(super) fn sources() -> Vec<(String, String)> {
     let root = root();
     let read = |path: PathBuf| {
         let text = std::fs::read_to_string(&path).expect("a source is text");
@@ -76,7 +76,8 @@ fn what_goes_over_all_policies_names_none() {
     assert_none("policies named where all are meant", named);
 }
 
-fn assert_none(what: &str, wrong: Vec<String>) {
+/// Fails with a list of what is wrong, unless it is empty.
+pub(super) fn assert_none(what: &str, wrong: Vec<String>) {
     assert!(wrong.is_empty(), "{what}:\n  {}", wrong.join("\n  "));
 }
 

@@ -211,13 +211,13 @@ fn terms(plan: &Plan, kinds: &Kinds) -> Vec<TermLine> {
         weight: plan.objectives.weight(term),
         before,
         after,
-        what: what(plan, (term, before, after), kinds),
+        what: what(plan, term, (before, after), kinds),
     });
     lines.filter(|line| line.weight > 0).collect()
 }
 
 /// A term in words.
-fn what(plan: &Plan, (term, before, after): (Term, i128, i128), kinds: &Kinds) -> String {
+fn what(plan: &Plan, term: Term, (before, after): (i128, i128), kinds: &Kinds) -> String {
     let name = |kind| kinds.get(kind).map_or("?", |kind| kind.name.as_str());
     match term {
         Term::Misplaced => {

@@ -7,7 +7,7 @@
 use super::Options;
 use super::cells::{self, Made};
 use super::clock::{Figure, Span, median, process_time};
-use super::commit::transactions;
+use super::commit::{Sizes, transactions};
 use super::show::{Reach, Row, Unit};
 use omega_cellstate::{CellHandle, SharedCell, View};
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
@@ -116,7 +116,7 @@ type Client = fn(&Served, Vec<CommitRequest>) -> usize;
 
 fn run(made: &Made, count: usize, server: Server, client: Client) -> Figure {
     let mut cell = made.copy();
-    let txns = transactions(&mut cell, made.machines, (count * CLAIMS, CLAIMS, CLAIMS));
+    let txns = transactions(&mut cell, made.machines, count * CLAIMS, Sizes::each(CLAIMS));
     let served = Served::start(SharedCell::new(cell), server);
     let requests = txns.iter().map(CommitRequest::from).collect();
     let (wall, cpu) = (Instant::now(), process_time());
@@ -251,7 +251,7 @@ impl SchedulingService for Bare {
 fn fan_out(made: &Made, options: &Options) -> Row {
     let count = options.work(5 * PLACEMENTS_PER_SECOND) / CLAIMS;
     let mut cell = made.copy();
-    let txns = transactions(&mut cell, made.machines, (count * CLAIMS, CLAIMS, CLAIMS));
+    let txns = transactions(&mut cell, made.machines, count * CLAIMS, Sizes::each(CLAIMS));
     let served = Served::start(SharedCell::new(cell), Server::Omega);
     let address = Address::plain([served.address.to_string()]);
     let connect = || RemoteCell::connect(&address).expect("it is an address");

@@ -51,7 +51,7 @@ fn committed(made: &Made, claims: usize, amount: u64) -> Figure {
     let jobs = cells::small_jobs(0, claims, 1);
     let jobs: Vec<JobId> =
         jobs.map(|job| cells::submit(&mut cell, claiming(job, amount))).collect();
-    let txns = commit::claims_of(&mut cell, made.machines, (&jobs, 1, 1));
+    let txns = commit::claims_of(&mut cell, made.machines, &jobs, commit::Sizes::ONE);
     let (refused, span) = timed(|| {
         let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
         commits.map(|commit| commit.conflicts.len()).sum::<usize>()

@@ -43,7 +43,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
 /// Resizes of running tasks, ten in a transaction: first to nothing, so that each has room.
 fn resize(made: &Made, count: usize) -> Figure {
     let mut cell = made.copy();
-    for txn in transactions(&mut cell, made.machines, (count, 100, 100)) {
+    for txn in transactions(&mut cell, made.machines, count, Sizes::each(100)) {
         cell.commit(&txn).expect("it is judged");
     }
     let placed: Vec<TaskId> = cell.machines().flat_map(|machine| machine.tasks.to_vec()).collect();
@@ -71,7 +71,7 @@ fn resize(made: &Made, count: usize) -> Figure {
 /// Commits that place `claims` tasks of jobs of `tasks` tasks, `each` in a transaction.
 fn run(made: &Made, claims: usize, each: usize, tasks: usize) -> Figure {
     let mut cell = made.copy();
-    let txns = transactions(&mut cell, made.machines, (claims, each, tasks));
+    let txns = transactions(&mut cell, made.machines, claims, Sizes { each, tasks });
     let (refused, span) = timed(|| {
         let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
         commits.map(|commit| commit.conflicts.len()).sum::<usize>()
@@ -80,22 +80,43 @@ fn run(made: &Made, claims: usize, each: usize, tasks: usize) -> Figure {
     span.each(claims)
 }
 
+/// Sizes of transactions and jobs.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    /// Claims of a transaction.
+    pub(super) each: usize,
+    /// Tasks of a job.
+    pub(super) tasks: usize,
+}
+
+impl Sizes {
+    /// One claim in a transaction, and one task in a job.
+    pub(super) const ONE: Sizes = Sizes::each(1);
+
+    /// This many of both.
+    pub(super) const fn each(count: usize) -> Sizes {
+        Sizes { each: count, tasks: count }
+    }
+}
+
 /// Transactions that place tasks on random machines. The jobs are in the cell.
 pub(super) fn transactions(
     cell: &mut Cell,
     machines: usize,
-    (claims, each, tasks): (usize, usize, usize),
+    claims: usize,
+    sizes: Sizes,
 ) -> Vec<Transaction> {
-    let jobs: Vec<_> =
-        cells::small_jobs(0, claims, tasks).map(|job| cells::submit(cell, job)).collect();
-    claims_of(cell, machines, (&jobs, each, tasks))
+    let jobs = cells::small_jobs(0, claims, sizes.tasks);
+    let jobs: Vec<_> = jobs.map(|job| cells::submit(cell, job)).collect();
+    claims_of(cell, machines, &jobs, sizes)
 }
 
 /// Claims of these jobs.
 pub(super) fn claims_of(
     cell: &mut Cell,
     machines: usize,
-    (jobs, each, tasks): (&[JobId], usize, usize),
+    jobs: &[JobId],
+    Sizes { each, tasks }: Sizes,
 ) -> Vec<Transaction> {
     let mut rng = Pcg64::seed_from_u64(SEED);
     let name = "measured".into();

@@ -74,7 +74,7 @@ fn claimed(made: &Made, claims: usize, cores: Option<CoreRequest>) -> Figure {
         Job::batch(format!("j{i}"), group)
     };
     let jobs: Vec<JobId> = (0..claims).map(|i| cells::submit(&mut cell, job(i))).collect();
-    let txns = commit::claims_of(&mut cell, made.machines, (&jobs, 1, 1));
+    let txns = commit::claims_of(&mut cell, made.machines, &jobs, commit::Sizes::ONE);
     let (refused, span) = timed(|| {
         let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
         commits.map(|commit| commit.conflicts.len()).sum::<usize>()

@@ -82,7 +82,7 @@ fn claimed(made: &Made, claims: usize, points: Option<usize>) -> Figure {
             cells::submit(&mut cell, job)
         })
         .collect();
-    let txns = commit::claims_of(&mut cell, made.machines, (&jobs, 1, 1));
+    let txns = commit::claims_of(&mut cell, made.machines, &jobs, commit::Sizes::ONE);
     let (refused, span) = timed(|| {
         let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
         commits.map(|commit| commit.conflicts.len()).sum::<usize>()

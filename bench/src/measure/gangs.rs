@@ -84,7 +84,7 @@ fn claimed(made: &Made, claims: usize, on: On) -> Figure {
         };
         cell.apply(Command::SetPolicy(policy)).expect("it is a policy");
     }
-    let txns = commit::transactions(&mut cell, made.machines, (claims, 1, 1));
+    let txns = commit::transactions(&mut cell, made.machines, claims, commit::Sizes::ONE);
     let (refused, span) = timed(|| {
         let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
         commits.map(|commit| commit.conflicts.len()).sum::<usize>()

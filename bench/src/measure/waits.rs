@@ -39,17 +39,15 @@ fn with_delay() -> Profile {
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let made = cells::in_use(MACHINES);
     let jobs: Vec<Job> = cells::small_jobs(0, options.work(20_000), 1).collect();
-    let compared = |make: Make, reports: bool, hold: Nanos| {
-        by_turns(
-            options.runs(),
-            || cost(&made, &jobs, (make, reports, hold)),
-            || cost(&made, &jobs, (Profile::service, false, 0)),
-        )
+    let plain = Case { make: Profile::service, loads: Loads::Unknown, hold: 0 };
+    let compared = |case: Case| {
+        by_turns(options.runs(), || cost(&made, &jobs, case), || cost(&made, &jobs, plain))
     };
-    let (load, off) = compared(with_load, true, 0);
-    let (unreported, _) = compared(with_load, false, 0);
-    let (delay, _) = compared(with_delay, false, 0);
-    let (hold, _) = compared(Profile::service, false, MS);
+    let loaded = Case { make: with_load, ..plain };
+    let (load, off) = compared(Case { loads: Loads::Reported, ..loaded });
+    let (unreported, _) = compared(loaded);
+    let (delay, _) = compared(Case { make: with_delay, ..plain });
+    let (hold, _) = compared(Case { hold: MS, ..plain });
     let ratio =
         |what: &str, figure: Figure| Row::value(what.to_owned(), Unit::Times, figure.cpu / off.cpu);
     let unused = |what: &str, figure: Figure| ratio(what, figure).reach(Reach::AtMost(1.1));
@@ -69,10 +67,25 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
+/// A scheduler to be measured, and its cell.
+#[derive(Clone, Copy)]
+struct Case {
+    make: Make,
+    loads: Loads,
+    hold: Nanos,
+}
+
+/// Whether machines report their load.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loads {
+    Reported,
+    Unknown,
+}
+
 /// Time of a scheduler for each of the jobs.
-fn cost(made: &Made, jobs: &[Job], (make, reports, hold): (Make, bool, Nanos)) -> Figure {
+fn cost(made: &Made, jobs: &[Job], Case { make, loads, hold }: Case) -> Figure {
     let cell = SharedCell::new(made.copy());
-    if reports {
+    if loads == Loads::Reported {
         let ids: Vec<MachineId> = cell.read(|cell| cell.machines().map(|m| m.id).collect());
         let load = |id: MachineId| Amounts::new([u64::from(id.slot % 8) * 100, 1 << 30]);
         let reports = ids.into_iter().map(|id| Command::ReportLoad { id, load: load(id) });

@@ -168,6 +168,13 @@ enum Machines {
     Optional,
 }
 
+/// The part of a trace that is read.
+struct Wanted {
+    seed: u64,
+    window: Window,
+    machines: Machines,
+}
+
 impl InputArgs {
     /// The named input files, which outputs must not overwrite.
     #[must_use]
@@ -291,7 +298,7 @@ impl InputArgs {
         }
         if let Some(trace) = self.trace {
             let files = TraceFiles::new(self.data.as_deref(), &self.named);
-            return self.trace(trace, &files, (seed, window, machines));
+            return self.trace(trace, &files, Wanted { seed, window, machines });
         }
         Ok(Box::new(synth::open(&synth::SynthOptions {
             machines: self.synthetic,
@@ -305,7 +312,7 @@ impl InputArgs {
         &self,
         trace: Trace,
         files: &TraceFiles,
-        (seed, window, machines): (u64, Window, Machines),
+        Wanted { seed, window, machines }: Wanted,
     ) -> Result<Box<dyn Stream>, InputError> {
         let part = |default: &'static str| self.cell.as_deref().unwrap_or(default);
         let on = self.on.as_ref().map(Alike::machines);

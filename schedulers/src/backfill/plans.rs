@@ -294,8 +294,9 @@ impl Plans {
             let after = before.iter().filter(stays).filter_map(|one| one.plan.as_ref());
             let after: Vec<&Plan> = after.collect();
             let old_plan = old.as_ref().and_then(|old| old.plan.clone());
-            let of = (&after[..], changed);
-            let (mut next, made) = self.next_plan((id, old, lack), of, (view, profile));
+            let wanted = Wanted { id, old, lack };
+            let others = Others { after: &after, changed };
+            let (mut next, made) = self.next_plan(wanted, others, (view, profile));
             next.stamps = next.plan.iter().flat_map(|plan| stamps(plan, view)).collect();
             changed |= old_plan != next.plan;
             renewed.eased |= old_plan.is_some() && old_plan != next.plan;
@@ -325,12 +326,11 @@ impl Plans {
         }
     }
 
-    /// The updated plan of a job, and whether it is new. Plans of earlier jobs are final; `after`
-    /// are the current plans of later ones.
+    /// The updated plan of a job, and whether it is new. Plans of earlier jobs are final.
     fn next_plan(
         &self,
-        (id, old, lack): (JobId, Option<Planned>, Lack),
-        (after, others_changed): (&[&Plan], bool),
+        Wanted { id, old, lack }: Wanted,
+        others: Others<'_>,
         (view, profile): (&View, &Profile),
     ) -> (Planned, bool) {
         let now_ms = view.now_ms();
@@ -352,7 +352,7 @@ impl Plans {
         let time_passed = now_ms > old.looked_ms;
         let is_due = now_ms.saturating_sub(old.looked_ms) >= self.interval_ms;
         let nobody_knew = old.plan.is_none() && old.lack == lack;
-        let is_same = !time_passed && !others_changed && old.lack == lack;
+        let is_same = !time_passed && !others.changed && old.lack == lack;
         let kept = old.plan.clone().and_then(|plan| plan.fit_to(&old.lack, &lack));
         let kept = kept.filter(|plan| plan.start_ms >= from_ms).filter(|plan| {
             if is_same && old.is_untouched(plan, view) {
@@ -365,7 +365,7 @@ impl Plans {
         let made = match &kept {
             // An unchanged plan moves up where that delays no other.
             Some(plan) if is_due && time_passed && plan.start_ms > from_ms => {
-                let all: Vec<&Plan> = before.iter().chain(after).copied().collect();
+                let all: Vec<&Plan> = before.iter().chain(others.after).copied().collect();
                 Some(search(&all, plan.start_ms))
             }
             Some(_) => None,
@@ -379,6 +379,23 @@ impl Plans {
         let plan = made.or(kept);
         (Planned { id, plan, lack, looked_ms, stamps: Vec::new() }, is_made)
     }
+}
+
+/// A job to be planned.
+struct Wanted {
+    id: JobId,
+    /// Its present plan, if it was among the first jobs before.
+    old: Option<Planned>,
+    lack: Lack,
+}
+
+/// The plans of other jobs.
+#[derive(Clone, Copy)]
+struct Others<'a> {
+    /// The present plans of later jobs.
+    after: &'a [&'a Plan],
+    /// Whether a plan of an earlier job has changed.
+    changed: bool,
 }
 
 /// Resources that plans keep, by row.

@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
         }
         self.name_once(plugin, at)?;
         let field = format!("{path}.args");
-        let arguments = arguments(self.document, (self.profile, point, index)).cloned();
+        let arguments = arguments(self.document, self.profile, (point, index)).cloned();
         let nothing = || Spanned::new(written.span(), DeValue::Table(DeTable::new()));
         let arguments = arguments.unwrap_or_else(nothing);
         let place = arguments.span();
@@ -217,10 +217,11 @@ fn is_always(plugin: &Plugin) -> bool {
     plugin.presence() == Presence::Always
 }
 
-/// The arguments of a plugin in a document, by the positions of its profile and itself.
+/// The arguments of a plugin in a document, by the position of its profile, and its own at a point.
 fn arguments<'a, 'd>(
     document: &'a Value<'d>,
-    (profile, point, index): (usize, Point, usize),
+    profile: usize,
+    (point, index): (Point, usize),
 ) -> Option<&'a Value<'d>> {
     let profile = document.get_ref().get("profile")?.get_ref().get(profile)?;
     let plugin = profile.get_ref().get(point.name())?.get_ref().get(index)?;

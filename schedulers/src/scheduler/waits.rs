@@ -35,7 +35,7 @@ impl Scheduler {
     /// Limits the locality level of a group to the one accepted now. Returns whether it is limited.
     fn bound_reach(&mut self, id: JobId, group: GroupRef, now: Nanos) -> bool {
         let Some(delay) = &self.profile.delay else { return false };
-        let reach = self.waits.reach(delay, (&self.view, id, group), now);
+        let reach = delay.reach(&self.view, group, self.waits.waited(id, now));
         let bounded = reach != Reach::Anywhere;
         self.view.set_reach(group, reach);
         bounded

@@ -34,8 +34,16 @@ const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
+/// The checks of calls before a service gets them.
+struct Gate {
+    audit: Option<Arc<AuditLog>>,
+    limits: Limits,
+    places: Places,
+}
+
 /// A server whose calls all pass the gate.
-fn guarded(audit: Option<Arc<AuditLog>>, (limits, places): (Limits, Places)) -> Server<Guarded> {
+fn guarded(gate: Gate) -> Server<Guarded> {
+    let Gate { audit, limits, places } = gate;
     let gate = GateLayer { places, audit };
     Server::builder()
         .layer(gate)
@@ -55,7 +63,7 @@ fn client_services(
     host: &Host,
     me: Whoami,
     extras: Extras,
-    (audit, limits, places): (Option<Arc<AuditLog>>, Limits, Places),
+    gate: Gate,
 ) -> io::Result<Router<Guarded>> {
     use proto::agent_service_server::AgentServiceServer;
     use proto::cell_service_server::CellServiceServer;
@@ -64,6 +72,7 @@ fn client_services(
     use proto::scheduling_service_server::SchedulingServiceServer;
     use proto::task_service_server::TaskServiceServer;
     use proto::tenant_service_server::TenantServiceServer;
+    let limits = gate.limits;
     // The server's largest message is fixed; the largest accepted message is a setting.
     let (taken_max, sent_max) = (limits.message_bytes as usize, MESSAGE_BYTES_MAX);
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -78,7 +87,7 @@ fn client_services(
         names.fold(builder, tonic_reflection::server::Builder::with_service_name)
     };
     let agents = Agents::start(host.clone(), extras.monitor);
-    Ok(guarded(audit, (limits, places))
+    Ok(guarded(gate)
         .add_service(
             SchedulingServiceServer::new(Scheduling::start(
                 host.clone(),
@@ -185,7 +194,8 @@ pub async fn serve_clients(
         host.metrics().show(certificates);
     }
     let places = Places::new(limits);
-    let services = client_services(&host, me, extras, (audit, limits, places.clone()))?;
+    let gate = Gate { audit, limits, places: places.clone() };
+    let services = client_services(&host, me, extras, gate)?;
     let following = tokio::spawn(follow(host));
     let incoming = incoming(listener, door, Caller::local(), (limits, Some(places)));
     let served = services.serve_with_incoming_shutdown(incoming, end).await;
@@ -205,7 +215,8 @@ pub(crate) async fn serve_as(
     host: Host,
 ) -> io::Result<()> {
     let me = Whoami { cell: omega_store::CellId(1), replica: omega_store::log::ReplicaId(1) };
-    let services = client_services(&host, me, Extras::default(), (audit, limits, places.clone()))?;
+    let gate = Gate { audit, limits, places: places.clone() };
+    let services = client_services(&host, me, Extras::default(), gate)?;
     let incoming = incoming(listener, door, caller, (limits, Some(places)));
     services.serve_with_incoming(incoming).await.map_err(io::Error::other)
 }
@@ -227,7 +238,7 @@ pub async fn serve_peers(
     // A frame may be large, and the network between replicas slow.
     let Deadlines { max, .. } = limits.deadlines;
     let limits = Limits { deadlines: Deadlines { usual: max, max }, ..limits };
-    guarded(audit, (limits, Places::new(limits)))
+    guarded(Gate { audit, limits, places: Places::new(limits) })
         .add_service(service)
         .serve_with_incoming_shutdown(incoming, end)
         .await

@@ -78,9 +78,9 @@ impl TenantService for Tenants {
             let mut rest = cell.tenants().filter(|(name, ..)| caller.sees_tenant(name)).skip(start);
             let mut tenants = Vec::new();
             while !room.is_full()
-                && let Some(tenant) = rest.next()
+                && let Some((name, quota, used)) = rest.next()
             {
-                tenants.push(room.take(described(cell, tenant)));
+                tenants.push(room.take(described(cell, name, quota, used)));
             }
             let next_page_token = match rest.next() {
                 Some(_) => page_token((start + tenants.len()) as u64),
@@ -95,7 +95,9 @@ impl TenantService for Tenants {
 /// Message with a tenant's configuration and usage.
 fn described(
     cell: &Cell,
-    (name, quota, used): (&Text, Option<&Amounts>, &[i64]),
+    name: &Text,
+    quota: Option<&Amounts>,
+    used: &[i64],
 ) -> proto::TenantStatus {
     let limit = |limit: &Amounts| proto::Quota { limit: convert::values(limit) };
     proto::TenantStatus {

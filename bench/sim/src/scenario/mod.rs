@@ -6,6 +6,7 @@ mod settings;
 mod submit_index;
 
 pub use job_outcome::JobOutcome;
+use report::Ran;
 pub use report::{Report, SchedulerReport, TenantReport, Waits};
 pub use settings::{ArchitectureKind, ScenarioSettings};
 
@@ -14,7 +15,8 @@ use crate::engine::{
     run_queues, run_sampling,
 };
 use crate::shipped::{
-    Feed, HeldJobs, PlacerSettings, ShippedCell, ShippedError, Start, StreamedJobs, Taste,
+    Described, Feed, HeldJobs, PlacerSettings, ShippedCell, ShippedError, Start, StreamedJobs,
+    Taste,
 };
 use omega_cellstate::SharedCell;
 use omega_core::{Kinds, Machine, Policy};
@@ -93,7 +95,8 @@ pub fn simulate_from(
         changes: &workload.machine_events,
         notes: workload.notes.clone(),
     };
-    let ground = (&workload.kinds, &workload.policy, start);
+    let (kinds, policy) = (&workload.kinds, &workload.policy);
+    let ground = Ground { kinds, policy, start };
     run(&about, ground, (roll, Box::new(HeldJobs::new(&workload.arrivals))), settings)
 }
 
@@ -125,18 +128,29 @@ pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
     drop((stream, names));
     let about = About { name: &head.name, machines: &head.machines, changes: &changes, notes };
     let jobs = Box::new(StreamedJobs::new(open()?));
-    Ok(run(&about, (&head.kinds, &head.policy, &Start::default()), (roll, jobs), settings)?)
+    let start = &Start::default();
+    let ground = Ground { kinds: &head.kinds, policy: &head.policy, start };
+    Ok(run(&about, ground, (roll, jobs), settings)?)
+}
+
+/// The cell of a workload before its first job.
+#[derive(Clone, Copy)]
+struct Ground<'a> {
+    kinds: &'a Kinds,
+    policy: &'a Policy,
+    start: &'a Start,
 }
 
 fn run<'a>(
     about: &About<'a>,
-    (kinds, policy, start): (&Kinds, &Policy, &Start),
+    Ground { kinds, policy, start }: Ground<'_>,
     (roll, jobs): (SubmitIndex, Box<dyn Feed + 'a>),
     settings: &ScenarioSettings,
 ) -> Result<Outcome, ShippedError> {
     let judgement = Judgement { check: settings.check, granularity: settings.granularity };
     settings.profiles.check(kinds).map_err(ShippedError::Profile)?;
-    let mut cell = ShippedCell::new((kinds, policy, about.machines), jobs, judgement)?;
+    let mut cell =
+        ShippedCell::new(Described { kinds, policy, machines: about.machines }, jobs, judgement)?;
     cell.prepare(start)?;
     cell.set_changes(about.changes);
     let changes: Vec<f64> = about.changes.iter().map(|event| event.at_ms as f64 / 1000.0).collect();
@@ -176,7 +190,8 @@ fn run<'a>(
     let audit = cell.shared().read(omega_cellstate::Cell::audit);
     assert!(audit.is_ok(), "the cell is not sound after the run: {audit:?}");
     let names = roles.into_iter().map(|role| role.name).collect();
-    let mut report = Report::new((about, settings), (&plan, names), &books, roll.found.len());
+    let mut report =
+        Report::new((about, settings), Ran { plan: &plan, names, books: &books }, roll.found.len());
     report.fragmented = cell.fragmented();
     report.tenants = TenantReport::all(&roll, &books, &cell.take_got());
     let state_hash = cell.shared().read(omega_cellstate::Cell::state_hash);

@@ -142,11 +142,18 @@ impl Waits {
     }
 }
 
+/// A run that has ended.
+pub(super) struct Ran<'a> {
+    pub(super) plan: &'a Plan<'a>,
+    /// The name of each scheduler.
+    pub(super) names: Vec<String>,
+    pub(super) books: &'a Records,
+}
+
 impl Report {
     pub(super) fn new(
         (about, settings): (&About<'_>, &ScenarioSettings),
-        (plan, names): (&Plan<'_>, Vec<String>),
-        books: &Records,
+        Ran { plan, names, books }: Ran<'_>,
         jobs_at_start: usize,
     ) -> Report {
         let looks = books.looks.max(1) as f64;

@@ -173,13 +173,24 @@ const FORGET_AT_ONCE: usize = 256;
 /// The reported kinds.
 pub(super) const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
 
+/// The description of a cell without jobs.
+#[derive(Clone, Copy, Debug)]
+pub struct Described<'k, 'a> {
+    /// Its resource kinds.
+    pub kinds: &'k Kinds,
+    /// Its policy.
+    pub policy: &'k Policy,
+    /// Its machines.
+    pub machines: &'a [Machine],
+}
+
 impl<'a> ShippedCell<'a> {
     /// A cell with the kinds, policy and machines of a workload, for these jobs. Schedulers are added later.
     ///
     /// # Errors
     /// If the cell rejects any of it.
     pub fn new(
-        (kinds, policy, described): (&Kinds, &Policy, &'a [Machine]),
+        Described { kinds, policy, machines: described }: Described<'_, 'a>,
         jobs: Box<dyn Feed + 'a>,
         judgement: Judgement,
     ) -> Result<ShippedCell<'a>, ShippedError> {

@@ -11,7 +11,7 @@ mod sampled;
 mod start;
 
 pub use accounting::Got;
-pub use cell::{ShippedCell, ShippedError};
+pub use cell::{Described, ShippedCell, ShippedError};
 pub use feed::{Feed, HeldJobs, StreamedJobs};
 pub use placer::{PlacerSettings, Taste};
 pub use rows::Rows;

@@ -176,12 +176,13 @@ impl CellPlacer {
     /// Claims this machine for a task, if the cell's check accepted it at the last sync.
     pub(super) fn claim_on(
         &mut self,
-        (id, job, group): (JobId, Arc<Job>, usize),
+        job: &Arc<Job>,
+        group: usize,
         task: TaskId,
         machine: MachineId,
     ) -> bool {
         let view = &mut self.parts[self.fresh].view;
-        let compiled = view.compile(id, &job, group);
+        let compiled = view.compile(task.job, job, group);
         view.claim(task, machine, compiled).is_ok()
     }
 

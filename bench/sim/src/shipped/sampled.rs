@@ -25,10 +25,10 @@ impl SampledCell for ShippedCell<'_> {
     fn start(&mut self, machine: u32, scheduler: usize, job: usize) -> Option<Taken> {
         let machine = self.machines[machine as usize];
         let (task, known) = self.next_task(job)?;
-        let of = (known.id, known.job.clone(), known.group_of(task));
+        let (spec, group) = (known.job.clone(), known.group_of(task));
         let seat = &mut self.seats[scheduler];
         seat.sync(&self.cell);
-        if !seat.claim_on(of, task, machine) {
+        if !seat.claim_on(&spec, group, task, machine) {
             return None;
         }
         let (_, taken) = self.commit(scheduler);

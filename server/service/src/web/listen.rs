@@ -21,9 +21,16 @@ use tower::{Service, ServiceExt};
 /// Maximum number of headers of one request: browsers send some twenty.
 const HEADERS_COUNT_MAX: usize = 64;
 
+/// A listener with its access rules.
+pub(super) struct Entry {
+    pub(super) listener: TcpListener,
+    pub(super) door: Door,
+    pub(super) limits: Limits,
+}
+
 /// Serves until `end` resolves, and completes open requests.
 pub(super) async fn serve(
-    (listener, door, limits): (TcpListener, Door, Limits),
+    Entry { listener, door, limits }: Entry,
     routes: Router,
     end: impl Future<Output = ()>,
 ) {

@@ -81,7 +81,7 @@ pub async fn serve_web(
         kept: Arc::default(),
         is_local: is_open && listener.local_addr()?.ip().is_loopback(),
     };
-    listen::serve((listener, door, limits), routes(shown), end).await;
+    listen::serve(listen::Entry { listener, door, limits }, routes(shown), end).await;
     Ok(())
 }
 

@@ -34,7 +34,8 @@ pub async fn serve_metrics(
         .route("/healthz", get(async || "ok\n"))
         .layer(axum::middleware::from_fn_with_state(is_local, guard::protect))
         .with_state(text);
-    listen::serve((listener, Door::Open, Limits::default()), routes, end).await;
+    let entry = listen::Entry { listener, door: Door::Open, limits: Limits::default() };
+    listen::serve(entry, routes, end).await;
     Ok(())
 }
 

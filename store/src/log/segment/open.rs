@@ -153,10 +153,21 @@ pub(super) fn open(
     replay.index.forget(replay.base);
     let slot = opening.newest_promise()?;
     let torn = opening.clean(&replay, &end, last, &mut bytes)?;
-    let mut log = opening.finish(replay, end.offset as u64, last, (options, torn, &sequences))?;
+    let tail = Tail { last, end: end.offset as u64, torn };
+    let mut log = opening.finish(replay, tail, options, &sequences)?;
     log.promises = slot.sequence;
     log.doubt = Some(slot.promise).filter(|promise| !promise.is_kept_by(log.held()));
     Ok(log)
+}
+
+/// The end of the log that was found.
+struct Tail {
+    /// The last segment.
+    last: u64,
+    /// The offset of the end in it.
+    end: u64,
+    /// The file and offset of a torn record, if any.
+    torn: Option<(PathBuf, u64)>,
 }
 
 impl Opening {
@@ -368,9 +379,9 @@ impl Opening {
     fn finish(
         mut self,
         replay: Replay,
-        end: u64,
-        last: u64,
-        (options, torn, sequences): (SegmentOptions, Option<(PathBuf, u64)>, &[u64]),
+        Tail { last, mut end, torn }: Tail,
+        options: SegmentOptions,
+        sequences: &[u64],
     ) -> Result<SegmentLog, OpenError> {
         self.segments.retain(|sequence, _| *sequence >= replay.first_segment);
         for sequence in sequences.iter().filter(|sequence| **sequence < replay.first_segment) {
@@ -380,7 +391,6 @@ impl Opening {
         let mut spares: VecDeque<Segment> =
             self.segments.split_off(&(last + 1)).into_values().collect();
         let mut segments: VecDeque<Segment> = self.segments.into_values().collect();
-        let mut end = end;
         if replay.sealed {
             segments.extend(spares.pop_front());
             end = header::BYTES as u64;
