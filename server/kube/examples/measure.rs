@@ -1,4 +1,5 @@
-//! Measures the program against the double of the API server: processor time per bound pod, and overcommitted nodes.
+//! Measures the program against the double of the API server: processor time per bound pod, the time to the first binding,
+//! and overcommitted nodes.
 //!
 //! `cargo build --release -p omega-kube && cargo run --release -p omega-kube --example measure`
 
@@ -8,6 +9,8 @@ mod double;
 
 use double::Double;
 use double::http::Server;
+use omega_kube::client::config::Config;
+use omega_kube::client::{Call, Client};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -112,6 +115,35 @@ async fn per_pod(nodes: u32, pods: u32, more: &[&str]) {
     );
 }
 
+/// Time from the start of the program to its first binding in a large cluster, beside the time of the bare list of pods.
+async fn first_binding(nodes: u32, pods: u32) {
+    let mut double = cluster(nodes, 64);
+    for index in 0..pods {
+        let mut bound = pod(index, 100);
+        bound["spec"]["nodeName"] = format!("n{}", index % nodes).into();
+        bound["status"] = json!({"phase": "Running", "startTime": "2026-01-01T00:00:00Z"});
+        double.call("POST", "/api/v1/namespaces/t/pods", &bound);
+    }
+    let server = start(double).await;
+    let client = Client::new(Config::plain(&server.url()), Duration::from_secs(300));
+    let client = client.expect("a client");
+    let began = Instant::now();
+    let list = client.call(&Call::get("/api/v1/pods")).await.expect("a list");
+    let (listed, megabytes) = (began.elapsed(), list.body.len() as f64 / 1e6);
+    drop(list);
+    create(&server, pods..pods + 1, 100);
+    let began = Instant::now();
+    let program = Program::start(&server, 2, &[]);
+    server.until(|double| !double.audit.is_empty()).await;
+    println!(
+        "| {nodes} | {pods} | {megabytes:.0} MB | {:.1} s | {:.1} s | {:.2} s | {} MiB |",
+        listed.as_secs_f64(),
+        began.elapsed().as_secs_f64(),
+        program.cpu().as_secs_f64(),
+        program.memory()
+    );
+}
+
 /// Overcommitted nodes where pods exceed the room fivefold.
 async fn overcommit(workers: u32) {
     let server = start(cluster(100, 8)).await;
@@ -134,6 +166,11 @@ fn main() {
             per_pod(nodes, 4000, &[]).await;
             per_pod(nodes, 4000, &["--events", "off"]).await;
         }
+        println!(
+            "\n| nodes | pods | bare list of pods | its time | first binding after | CPU until then | memory |"
+        );
+        println!("|--:|--:|--:|--:|--:|--:|--:|");
+        first_binding(5000, 52_000).await;
         println!("\n| workers | bound, of 800 places | overcommitted nodes |");
         println!("|--:|--:|--:|");
         for workers in [1, 2, 4, 8] {

@@ -8,7 +8,7 @@ use crate::run::input::{Input, Into};
 use crate::run::reasons::Explainer;
 use crate::run::{NAMESPACES, NODES, PODS, watch_storage};
 use crate::watch::{self, Event, keep};
-use omega_workload::kube::api::{Namespace, Node, Pod};
+use omega_workload::kube::api::{Namespace, Node, Pod, PodGroup};
 use std::collections::BTreeSet;
 use tokio::sync::mpsc::channel;
 
@@ -30,12 +30,16 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
             adapter.storage_listed(kind, all);
         }
     }
+    match groups(client).await? {
+        Some(groups) => adapter.groups_listed(groups),
+        None => adapter.groups_absent(),
+    }
     match adapter.state(&wanted) {
         None => Ok(format!("{wanted} has ended")),
         Some(State::Bound(node)) => Ok(format!("{wanted} is bound to {node}")),
         Some(State::Held(why)) => Ok(format!("{wanted} is not scheduled: {why}")),
         Some(_) => {
-            let job = adapter.job_of(&wanted);
+            let job = adapter.job_of(&wanted).or_else(|| adapter.gang_of(&wanted));
             let mut explainer = Explainer::new(adapter.shared(), vec![profile]);
             let message = job.and_then(|job| explainer.message(job));
             let feasible =
@@ -74,6 +78,24 @@ async fn lists(client: &Client) -> First {
             keep::<Node, _>(client, NODES, settings, nodes),
             keep::<Namespace, _>(client, NAMESPACES, settings, namespaces),
         ); } => First::default(),
+    }
+}
+
+/// Lists the groups of pods; `None` if the server does not serve them.
+async fn groups(client: &Client) -> Result<Option<Vec<PodGroup>>, String> {
+    #[derive(serde::Deserialize)]
+    struct List {
+        items: Vec<PodGroup>,
+    }
+    let call = crate::client::Call::get("/apis/scheduling.k8s.io/v1alpha2/podgroups");
+    let answer = client.call(&call).await.map_err(|why| why.to_string())?;
+    match answer.status {
+        200 => {
+            let list: List = serde_json::from_slice(&answer.body).map_err(|why| why.to_string())?;
+            Ok(Some(list.items))
+        }
+        404 => Ok(None),
+        _ => Err(format!("groups of pods: {}", answer.message())),
     }
 }
 

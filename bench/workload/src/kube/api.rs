@@ -127,8 +127,37 @@ objects! {
         "volumes" volumes: Vec<PodVolume>,
         "schedulingGates" gates: Vec<serde::de::IgnoredAny>,
         "resourceClaims" claims: Vec<serde::de::IgnoredAny>,
-        "schedulingGroup" scheduling_group: Option<serde::de::IgnoredAny>,
+        "schedulingGroup" scheduling_group: Option<SchedulingGroup>,
         "workloadRef" workload: Option<serde::de::IgnoredAny>,
+    }
+    SchedulingGroup {
+        "podGroupName" name: String,
+    }
+    PodGroup {
+        "metadata" metadata: Metadata,
+        "spec" spec: PodGroupSpec,
+        "status" status: PodGroupStatus,
+    }
+    PodGroupSpec {
+        "schedulingPolicy" policy: SchedulingPolicy,
+        "schedulingConstraints" constraints: Option<SchedulingConstraints>,
+    }
+    SchedulingPolicy {
+        "gang" gang: Option<GangPolicy>,
+    }
+    GangPolicy {
+        "minCount" min: u32,
+    }
+    SchedulingConstraints {
+        "topology" topology: Vec<serde::de::IgnoredAny>,
+    }
+    PodGroupStatus {
+        "conditions" conditions: Vec<Condition>,
+    }
+    Condition {
+        "type" kind: String,
+        "status" status: String,
+        "message" message: String,
     }
     /// A volume of a pod, by its source.
     PodVolume {

@@ -121,10 +121,14 @@ impl Converter {
             ));
         }
         if !spec.claims.is_empty() {
-            return Some("spec.resourceClaims is not understood".into());
+            return Some(
+                "spec.resourceClaims: device claims (DRA) are not supported; remove them, or name another scheduler \
+                 in spec.schedulerName"
+                    .into(),
+            );
         }
-        if spec.scheduling_group.is_some() || spec.workload.is_some() {
-            return Some("spec.schedulingGroup is not understood".into());
+        if spec.workload.is_some() {
+            return Some("spec.workloadRef: not supported; use spec.schedulingGroup".into());
         }
         let known = |name: &str| self.kinds.knows(name);
         let request = pod_request(spec);

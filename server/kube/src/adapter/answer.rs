@@ -10,6 +10,7 @@
 //! [`FAILURES_MAX`] failures it is parked for at least a request's timeout, with its room kept, and then decided anew.
 
 use super::claims::ClaimChoice;
+use super::gangs::GroupCondition;
 use super::preempt::{Eviction, Nominee};
 use super::{Adapter, Binding, PodName, State};
 use omega_workload::kube::api::Pod;
@@ -59,6 +60,8 @@ pub enum Action {
     Evict(Eviction, u64),
     /// Write the volume that was chosen for a claim at this time.
     Claim(ClaimChoice, u64),
+    /// Have the status of a group of pods show a condition at this time.
+    Group(GroupCondition, u64),
 }
 
 impl Action {
@@ -69,7 +72,8 @@ impl Action {
         | Action::Get(_, at)
         | Action::Nominate(_, at)
         | Action::Evict(_, at)
-        | Action::Claim(_, at)) = self;
+        | Action::Claim(_, at)
+        | Action::Group(_, at)) = self;
         *at
     }
 }

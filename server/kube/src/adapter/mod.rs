@@ -5,12 +5,13 @@
 //! rules for answers of the API server.
 //!
 //! In reading order: [`types`], `nodes`, `place`, [`answer`], `blind`, `overcommit`, `namespaces`, [`preempt`],
-//! `nominations`, [`budgets`], [`storage`], [`claims`].
+//! `nominations`, [`budgets`], [`storage`], [`claims`], [`gangs`].
 
 pub mod answer;
 mod blind;
 pub mod budgets;
 pub mod claims;
+pub mod gangs;
 mod namespaces;
 mod nodes;
 mod nominations;
@@ -26,6 +27,7 @@ pub use types::{Binding, Counters, Effect, PodName, Remark, Settings, Shared, St
 use blind::Blind;
 use budgets::Budgets;
 use claims::Waiting;
+use gangs::Gangs;
 use nominations::Nomination;
 use storage::Storage;
 
@@ -52,6 +54,8 @@ struct Entry {
     parked: u32,
     /// Room that is kept for it.
     nomination: Option<Nomination>,
+    /// Whether the reason for which it is held is for its owner to remove.
+    refused: bool,
     /// Its binding, if that waits for its volume claims.
     waiting: Option<Waiting>,
     /// The node of its last nomination, so that one that failed is not tried again.
@@ -73,8 +77,11 @@ pub struct Adapter {
     rooms: BTreeMap<JobId, PodName>,
     budgets: Budgets,
     storage: Storage,
+    gangs: Gangs,
     /// Whether this process leads, and may preempt.
     leads: bool,
+    /// Whether this process leads, and tells users why pods are held.
+    tells: bool,
     /// The adapter's own name in the cell, and the number of its last transaction.
     scheduler: SchedulerId,
     transactions: u64,
@@ -111,7 +118,9 @@ impl Adapter {
             rooms: BTreeMap::new(),
             budgets: Budgets::default(),
             storage: Storage::default(),
+            gangs: Gangs::default(),
             leads: false,
+            tells: false,
             scheduler,
             transactions,
             blind: Blind::default(),
@@ -239,10 +248,12 @@ impl Adapter {
                     failures: 0,
                     parked: 0,
                     nomination: None,
+                    refused: false,
                     waiting: None,
                     tried: String::new(),
                 };
                 self.pods.insert(name.clone(), entry);
+                self.join_group(&name);
             }
         }
         self.settle(&name);
@@ -283,8 +294,11 @@ impl Adapter {
     }
 
     /// Takes in an accepted claim, and returns its binding. `None` if the pod or the node has changed since, or if the
-    /// binding waits for volume claims.
+    /// binding waits for volume claims. The bindings of a gang are among the effects.
     pub fn decided(&mut self, task: TaskId, machine: MachineId) -> Option<Binding> {
+        if self.gang_decided(task.job) {
+            return None;
+        }
         let name = self.jobs.get(&task.job)?.clone();
         let node = self.names.get(&machine)?.clone();
         let placed = self.cell.read(|cell| cell.task(task));

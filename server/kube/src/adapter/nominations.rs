@@ -48,6 +48,7 @@ impl Adapter {
     /// Lets decisions have effects: this process leads from now on.
     pub fn lead(&mut self) {
         self.leads = self.settings.preempts;
+        self.tell_all();
         let nominated: Vec<PodName> = self.rooms.values().cloned().collect();
         nominated.iter().for_each(|name| self.bind_if_free(name));
     }
@@ -70,8 +71,12 @@ impl Adapter {
         let Some(entry) = self.pods.get(name).filter(|_| !self.starting) else { return };
         let node = entry.pod.status.nominated_node.clone();
         let origin = match &entry.state {
-            // Pods with claims are not nominated here, since their volumes are reserved by workers only.
-            State::Pending if !Converter::claims(&entry.pod).is_empty() => return,
+            // Volumes are reserved and gangs are placed by workers only, so such pods are not nominated here.
+            State::Pending
+                if !Converter::claims(&entry.pod).is_empty() || Adapter::is_grouped(&entry.pod) =>
+            {
+                return;
+            }
             State::Pending if self.settings.preempts => Origin::Found,
             State::Held(_) if !self.is_ours(entry) && entry.pod.metadata.deleted.is_none() => {
                 Origin::Foreign

@@ -1,6 +1,7 @@
 //! The pods of the API server as jobs of the cell.
 
-use super::{Adapter, Entry, PodName, State};
+use super::types::Hold;
+use super::{Adapter, Effect, Entry, PodName, State};
 use omega_core::{Command, Job, JobId, MachineId, Outcome, PlacementRules, TaskGroup, TaskId};
 use omega_workload::kube::api::Pod;
 use std::sync::Arc;
@@ -29,34 +30,61 @@ impl Adapter {
         match self.held(&pod) {
             Some(why) => {
                 self.replace(name, None);
-                self.set(name, State::Held(why));
+                self.hold(name, why);
             }
-            None if parked => {}
+            None if parked || Adapter::is_grouped(&pod) => {}
             None => self.submit(name),
         }
         self.follow_nomination(name);
+        self.settle_group_of(name);
     }
 
     /// Returns the reason for which a pod is not scheduled by us, if there is one.
-    fn held(&self, pod: &Pod) -> Option<String> {
+    pub(super) fn held(&self, pod: &Pod) -> Option<Hold> {
         let scheduler = scheduler_of(pod);
         if !self.settings.scheduler_names.contains(scheduler) {
-            return Some(format!("spec.schedulerName is {scheduler:?}"));
-        }
-        if let Some(why) = &pod.metadata.unreadable {
-            return Some(format!("it is not understood: {why}"));
+            return Some(Hold::Quiet(format!("spec.schedulerName is {scheduler:?}")));
         }
         if pod.metadata.deleted.is_some() {
-            return Some("it is being deleted".into());
+            return Some(Hold::Quiet("it is being deleted".into()));
+        }
+        if let Some(why) = &pod.metadata.unreadable {
+            return Some(Hold::Told(format!("it is not understood: {why}")));
         }
         if !pod.spec.gates.is_empty() {
-            return Some("spec.schedulingGates is not empty".into());
+            return Some(Hold::Quiet("spec.schedulingGates is not empty".into()));
         }
-        self.converter.obstacle(&pod.spec).or_else(|| self.storage_obstacle(pod))
+        let obstacle = self.converter.obstacle(&pod.spec).map(Hold::Told);
+        obstacle.or_else(|| self.storage_obstacle(pod).map(Hold::Quiet))
+    }
+
+    /// Holds a pod, and has its owner told of a reason that is new.
+    pub(super) fn hold(&mut self, name: &PodName, why: Hold) {
+        let Some(entry) = self.pods.get_mut(name) else { return };
+        let (why, refused) = match why {
+            Hold::Quiet(why) => (why, false),
+            Hold::Told(why) => (why, true),
+        };
+        let state = State::Held(why.clone());
+        entry.refused = refused;
+        if refused && self.tells && entry.state != state {
+            self.effects.push(Effect::Refuse(name.clone(), why));
+        }
+        entry.state = state;
+    }
+
+    /// Begins to tell the owners of pods for which reason they are held.
+    pub(super) fn tell_all(&mut self) {
+        self.tells = true;
+        let held = self.pods.iter().filter_map(|(name, entry)| match &entry.state {
+            State::Held(why) if entry.refused => Some(Effect::Refuse(name.clone(), why.clone())),
+            _ => None,
+        });
+        self.effects.extend(held);
     }
 
     /// Makes a pod a pending task, unless it is one of this form already.
-    fn submit(&mut self, name: &PodName) {
+    pub(super) fn submit(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name) else { return };
         let scheduler = scheduler_of(&entry.pod);
         let job = self.converter.job(&entry.pod, "".into(), scheduler.into());
@@ -87,6 +115,7 @@ impl Adapter {
         self.place(name, job);
         // After that, so that nobody sees the node without either.
         self.drop_nomination(name);
+        self.settle_group_of(name);
         self.note_sight(name);
         if !there && !self.starting {
             self.counters.foreign += 1;
@@ -173,7 +202,7 @@ impl Adapter {
         }
     }
 
-    fn note(&mut self, name: &PodName, id: JobId) {
+    pub(super) fn note(&mut self, name: &PodName, id: JobId) {
         self.jobs.insert(id, name.clone());
         if let Some(entry) = self.pods.get_mut(name) {
             entry.job = Some(id);
@@ -208,6 +237,7 @@ impl Adapter {
         self.drop_nomination(name);
         self.replace(name, None);
         self.selecting.remove(name);
+        self.leave_group(name);
         self.pods.remove(name);
         self.victim_left(name);
     }

@@ -117,6 +117,17 @@ pub enum Effect {
     Act(Action),
     /// An Event about a pod.
     Tell(PodName, Remark),
+    /// The reason for which a pod is not scheduled, which its owner can remove.
+    Refuse(PodName, String),
+}
+
+/// The reason for which a pod is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// It ends by itself, or was chosen by the pod's owner.
+    Quiet(String),
+    /// The owner has to know of it.
+    Told(String),
 }
 
 /// The content of an Event about a pod that is not about its own scheduling.

@@ -7,6 +7,7 @@ use super::notices::{Notice, Notices};
 use super::outbox::Outbox;
 use super::preempter::{Preempter, Preempting};
 use crate::adapter::answer::{Action, Answer};
+use crate::adapter::claims::ClaimChoice;
 use crate::adapter::{Adapter, Binding, Counters, Effect, PodName, Settings, State};
 use crate::profiles::KubeProfile;
 use crate::watch::Event;
@@ -99,6 +100,8 @@ pub struct Engine {
     pub(super) would: BTreeMap<PodName, String>,
     /// Pods for which victims are being looked for.
     pub(super) asking: BTreeSet<PodName>,
+    /// Pods whose owners are to be told why they are not scheduled.
+    pub(super) untold: BTreeMap<PodName, String>,
     /// Pods for which they are to be looked for again.
     pub(super) again: BTreeSet<PodName>,
     /// The counters that the metrics have.
@@ -120,6 +123,7 @@ impl Engine {
             seen: HashMap::new(),
             would: BTreeMap::new(),
             asking: BTreeSet::new(),
+            untold: BTreeMap::new(),
             again: BTreeSet::new(),
             counted: Counters::default(),
             ticks: 0,
@@ -228,6 +232,7 @@ impl Engine {
                 std::mem::take(&mut self.again)
                     .into_iter()
                     .for_each(|pod| self.ask_for_victims(pod));
+                self.tell_why();
                 self.figures();
             }
             Input::Namespaces(event) => self.namespaces(event),
@@ -239,6 +244,23 @@ impl Engine {
                     Event::Changed(object) => adapter.storage_changed(object),
                     Event::Deleted(object) => adapter.storage_deleted(&object),
                 }
+            }
+            Input::Groups(event) => {
+                let Some(adapter) = &mut self.adapter else { return };
+                match event {
+                    Event::Listed(all, _) => adapter.groups_listed(all),
+                    Event::Changed(group) => adapter.group_changed(group),
+                    Event::Deleted(group) => adapter.group_deleted(&group),
+                }
+            }
+            Input::GroupsAbsent => {
+                let Some(adapter) = &mut self.adapter else { return };
+                adapter.groups_absent();
+            }
+            Input::GroupShown(condition, done) => {
+                let Some(adapter) = &mut self.adapter else { return };
+                let action = adapter.group_shown(condition, done, now_ms);
+                self.act(action, now_ms);
             }
             Input::Chosen(choice, done) => {
                 let Some(adapter) = &mut self.adapter else { return };
@@ -266,10 +288,13 @@ impl Engine {
         let Some(adapter) = &mut self.adapter else { return };
         for effect in adapter.effects() {
             match effect {
-                Effect::Act(Action::Claim(choice, _)) if self.parts.mode == Mode::DryRun => {
-                    tracing::info!(pod = %choice.binding.pod, node = %choice.binding.node, "would bind");
-                    self.would.insert(choice.binding.pod, choice.binding.node);
+                Effect::Act(
+                    Action::Claim(ClaimChoice { binding, .. }, _) | Action::Bind(binding, _),
+                ) if self.parts.mode == Mode::DryRun => {
+                    tracing::info!(pod = %binding.pod, node = %binding.node, "would bind");
+                    self.would.insert(binding.pod, binding.node);
                 }
+                Effect::Refuse(name, why) => drop(self.untold.insert(name, why)),
                 Effect::Act(_) if self.parts.mode == Mode::DryRun => {}
                 Effect::Act(action) => self.act(Some(action), now_ms),
                 Effect::Tell(name, remark) => {
@@ -357,6 +382,10 @@ impl Engine {
         count("scheduled", bindings.len() as u64);
         count("unschedulable", collect.unplaced.len() as u64);
         for job in &collect.unplaced {
+            if let Some(why) = adapter.gang_unplaced(*job) {
+                let pods = adapter.pods_of_gang(*job).iter();
+                self.untold.extend(pods.map(|pod| (pod.clone(), why.clone())));
+            }
             if let Some(pod) = adapter.pod_of(*job) {
                 self.parts.notices.ask(pod.clone(), *job);
                 unplaced.push(pod.clone());
@@ -398,10 +427,20 @@ impl Engine {
         self.parts.outbox.act(action, delay);
     }
 
+    /// Has owners of pods told why they are not scheduled, as many as the explainer takes.
+    fn tell_why(&mut self) {
+        while let Some((pod, why)) = self.untold.pop_first() {
+            if !self.parts.notices.say(pod.clone(), why.clone()) {
+                self.untold.insert(pod, why);
+                return;
+            }
+        }
+    }
+
     /// Reports a pod that still finds no node.
     fn explained(&self, name: &PodName, message: String) {
         let Some(adapter) = &self.adapter else { return };
-        if adapter.state(name) == Some(&State::Pending)
+        if matches!(adapter.state(name), Some(State::Pending | State::Held(_)))
             && let Some(pod) = adapter.pod(name)
         {
             self.parts.notices.tell(Notice::unschedulable(pod, message));

@@ -2,12 +2,13 @@
 
 use crate::adapter::answer::{Answer, Found};
 use crate::adapter::claims::ClaimChoice;
+use crate::adapter::gangs::GroupCondition;
 use crate::adapter::preempt::{Done, Eviction, Nominee, Proposal};
 use crate::adapter::storage::{Stored, StoredKind};
 use crate::adapter::{Binding, PodName};
 use crate::watch::{Event, Sink};
 use crate::workers::Collect;
-use omega_workload::kube::api::{DisruptionBudget, Namespace, Node, Pod};
+use omega_workload::kube::api::{DisruptionBudget, Namespace, Node, Pod, PodGroup};
 use tokio::sync::mpsc::Sender;
 
 /// An input.
@@ -29,6 +30,12 @@ pub enum Input {
     Budgets(Event<DisruptionBudget>),
     /// From the watch of storage objects of a kind.
     Storage(StoredKind, Event<Stored>),
+    /// From the watch of groups of pods.
+    Groups(Event<PodGroup>),
+    /// The server does not serve groups of pods.
+    GroupsAbsent,
+    /// The outcome of a written condition of a group.
+    GroupShown(GroupCondition, Done),
     /// The outcome of a written choice of a volume.
     Chosen(ClaimChoice, Done),
     /// The preempter's answer about a pod.

@@ -1,12 +1,13 @@
 //! The program: watches, engine, workers and outbox together.
 //!
-//! In reading order: [`input`], [`first`], [`engine`], `victims`, `figures`, [`outbox`], [`fence`], [`lease`], [`notices`], [`reasons`],
+//! In reading order: [`input`], [`first`], [`engine`], `victims`, `figures`, `groups`, [`outbox`], [`fence`], [`lease`], [`notices`], [`reasons`],
 //! [`preempter`], [`metrics`], [`serve`].
 
 pub mod engine;
 pub mod fence;
 mod figures;
 pub mod first;
+mod groups;
 pub mod input;
 pub mod lease;
 pub mod metrics;
@@ -238,7 +239,8 @@ fn watches(
             }
         }),
     ];
-    others.into_iter().chain(storage).collect()
+    let groups = tokio::spawn(groups::keep(client.clone(), settings, queue.clone()));
+    others.into_iter().chain(storage).chain([groups]).collect()
 }
 
 /// Leads from the time at which this process may, until it may no more.

@@ -168,6 +168,7 @@ pub struct Notices {
 enum Ask {
     Mirror(Shared, Vec<KubeProfile>),
     Explain(PodName, JobId),
+    Say(PodName, String),
 }
 
 /// The parts that the writer of notices needs.
@@ -212,6 +213,11 @@ impl Notices {
         let _ = self.asks.try_send(Ask::Explain(pod, job));
     }
 
+    /// Has a pod's reason pass at the rate of explanations. Returns whether there was room for it.
+    pub fn say(&self, pod: PodName, why: String) -> bool {
+        self.asks.try_send(Ask::Say(pod, why)).is_ok()
+    }
+
     /// Takes a notice, unless too many wait.
     pub fn tell(&self, notice: Notice) {
         if self.queue.try_send(notice).is_err() {
@@ -227,6 +233,15 @@ fn explain(asked: &std::sync::mpsc::Receiver<Ask>, back: &Sender<Input>, per_sec
     while let Ok(ask) = asked.recv() {
         match ask {
             Ask::Mirror(shared, profiles) => explainer = Some(Explainer::new(shared, profiles)),
+            Ask::Say(pod, why) => {
+                if per_second == 0 {
+                    continue;
+                }
+                if back.blocking_send(Input::Explained(pod, why)).is_err() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_secs(1) / per_second);
+            }
             Ask::Explain(pod, job) => {
                 if per_second == 0 {
                     continue;

@@ -1,11 +1,13 @@
 //! The outbox: bindings on their way to the API server, a bounded number at a time.
 
 use super::fence::Fence;
+use super::groups::GROUPS;
 use super::input::Input;
 use super::metrics::Metrics;
 use crate::adapter::Binding;
 use crate::adapter::answer::{Action, Answer, Found};
 use crate::adapter::claims::ClaimChoice;
+use crate::adapter::gangs::GroupCondition;
 use crate::adapter::preempt::{Done, Eviction, Nominee};
 use crate::client::{Call, CallError, Client, Response, time};
 use crate::watch::partial::read;
@@ -77,6 +79,10 @@ impl Outbox {
                     let done = outbox.choose(&choice).await;
                     Input::Chosen(choice, done)
                 }
+                Action::Group(condition, _) => {
+                    let done = outbox.show_group(&condition).await;
+                    Input::GroupShown(condition, done)
+                }
                 Action::Evict(eviction, _) => {
                     let done = outbox.evict(&eviction).await;
                     Input::Evicted(eviction, done)
@@ -124,8 +130,21 @@ impl Outbox {
     }
 }
 
-/// The requests about volumes.
+/// The requests about volumes and groups.
 impl Outbox {
+    async fn show_group(&self, condition: &GroupCondition) -> Done {
+        let GroupCondition { namespace, name, uid, unschedulable } = condition;
+        let (status, reason, message) = match unschedulable {
+            None => ("True", "Scheduled", ""),
+            Some(why) => ("False", "Unschedulable", why.as_str()),
+        };
+        let path = format!("{GROUPS}/namespaces/{namespace}/podgroups/{name}/status");
+        let body = json!({"metadata": {"uid": uid}, "status": {"conditions": [{
+            "type": "PodGroupScheduled", "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": time::seconds(SystemTime::now())}]}});
+        done_of(self.client.call(&Call::json(Method::PATCH, path, &body)).await)
+    }
+
     /// Writes the chosen volume into itself, or the node for which one is to be made into the claim.
     async fn choose(&self, choice: &ClaimChoice) -> Done {
         let ClaimChoice { binding, namespace, claim, uid, version, volume } = choice;

@@ -5,7 +5,7 @@
 
 use omega_workload::kube::api::{
     CsiDriverObject, CsiNode, CsiStorageCapacity, DisruptionBudget, Metadata, Namespace, Node,
-    PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, VolumeAttachment,
+    PersistentVolume, PersistentVolumeClaim, Pod, PodGroup, StorageClass, VolumeAttachment,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -36,6 +36,7 @@ objects! {
     Node: &[],
     Namespace: &["/metadata/labels"],
     DisruptionBudget: &["/spec/selector"],
+    PodGroup: &[],
     PersistentVolumeClaim: &[],
     PersistentVolume: &[],
     StorageClass: &[],

@@ -2,9 +2,10 @@
 
 use super::Response;
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The resources: path of the group and version, plural, kind, whether they are in namespaces.
-const RESOURCES: [(&str, &str, &str, bool); 22] = [
+const RESOURCES: [(&str, &str, &str, bool); 24] = [
     ("/api/v1", "pods", "Pod", true),
     ("/api/v1", "nodes", "Node", false),
     ("/api/v1", "namespaces", "Namespace", false),
@@ -18,6 +19,8 @@ const RESOURCES: [(&str, &str, &str, bool); 22] = [
     ("/apis/flowcontrol.apiserver.k8s.io/v1", "flowschemas", "FlowSchema", false),
     ("/apis/policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", true),
     ("/apis/scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", false),
+    ("/apis/scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup", true),
+    ("/apis/scheduling.k8s.io/v1alpha2", "workloads", "Workload", true),
     ("/apis/storage.k8s.io/v1", "storageclasses", "StorageClass", false),
     ("/apis/storage.k8s.io/v1", "csinodes", "CSINode", false),
     ("/apis/storage.k8s.io/v1", "csidrivers", "CSIDriver", false),
@@ -35,13 +38,17 @@ pub(super) fn kind(plural: &str) -> &'static str {
 }
 
 fn groups() -> Vec<Value> {
-    let mut paths: Vec<&str> = RESOURCES.iter().map(|(path, ..)| *path).collect();
-    paths.dedup();
-    let groups = paths.iter().filter_map(|path| path.strip_prefix("/apis/")).map(|version| {
-        let (name, number) = version.split_once('/').unwrap_or_default();
-        let version = json!({"groupVersion": version, "version": number});
-        json!({"name": name, "versions": [version], "preferredVersion": version})
-    });
+    let paths: BTreeSet<&str> =
+        RESOURCES.iter().filter_map(|(path, ..)| path.strip_prefix("/apis/")).collect();
+    let mut versions: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for path in paths {
+        let (name, number) = path.split_once('/').unwrap_or_default();
+        let version = json!({"groupVersion": path, "version": number});
+        versions.entry(name).or_default().push(version);
+    }
+    let groups = versions.into_iter().map(
+        |(name, versions)| json!({"name": name, "preferredVersion": versions[0], "versions": versions}),
+    );
     groups.collect()
 }
 

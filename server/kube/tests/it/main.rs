@@ -5,6 +5,7 @@ mod deploy;
 #[path = "../double/mod.rs"]
 mod double;
 mod faults;
+mod gangs;
 mod oracle;
 mod pairs;
 mod preempting;
@@ -16,3 +17,4 @@ mod replay;
 mod rules;
 mod truths;
 mod volumes;
+mod walkthrough;

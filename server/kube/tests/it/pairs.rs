@@ -1,9 +1,10 @@
 //! An adapter with its workers beside a double of the API server, in one thread.
 
-use crate::double::{BUDGETS, CLAIMS, Double, NAMESPACES, NODES, PODS, STORAGE, VOLUMES};
+use crate::double::{BUDGETS, CLAIMS, Double, GROUPS, NAMESPACES, NODES, PODS, STORAGE, VOLUMES};
 use omega_core::JobId;
 use omega_kube::adapter::answer::{Action, Answer, Found};
 use omega_kube::adapter::claims::ClaimChoice;
+use omega_kube::adapter::gangs::GroupCondition;
 use omega_kube::adapter::preempt::{Done, Eviction, Nominee, Proposal, Verdict};
 use omega_kube::adapter::storage::{Stored, StoredKind};
 use omega_kube::adapter::{Adapter, Binding, Effect, PodName, Settings, State};
@@ -60,6 +61,7 @@ impl Pair {
         adapter.lead();
         adapter.budgets().listed(&[]);
         list_storage(&mut adapter, &server);
+        list_groups(&mut adapter, &server);
         let profile = KubeProfile::new("omega");
         let (shared, budgets) = (adapter.shared(), adapter.budgets().clone());
         let preempter = Preempter::new(shared.clone(), vec![profile.clone()], budgets);
@@ -123,6 +125,14 @@ impl Pair {
                 let budgets = self.adapter.budgets();
                 if gone { budgets.deleted(&budget) } else { budgets.changed(&budget) }
             }
+            (GROUPS, gone) => {
+                let group = serde_json::from_value(Value::clone(&change.new)).expect("a group");
+                if gone {
+                    self.adapter.group_deleted(&group);
+                } else {
+                    self.adapter.group_changed(group);
+                }
+            }
             (resource, gone) => {
                 let Some(object) = stored(resource, &change.new) else { panic!("{resource}") };
                 if gone {
@@ -149,7 +159,7 @@ impl Pair {
     pub(crate) fn requests(&mut self) -> Vec<Action> {
         let request = |effect| match effect {
             Effect::Act(action) => Some(action),
-            Effect::Tell(..) => None,
+            Effect::Tell(..) | Effect::Refuse(..) => None,
         };
         self.adapter.effects().into_iter().filter_map(request).collect()
     }
@@ -163,6 +173,10 @@ impl Pair {
                 Action::Nominate(nominee, _) => {
                     let done = self.nominate(&nominee);
                     assert_eq!(self.adapter.nominated(nominee, done, 0), None);
+                }
+                Action::Group(condition, _) => {
+                    let done = self.show_group(&condition);
+                    assert_eq!(self.adapter.group_shown(condition, done, 0), None);
                 }
                 Action::Claim(choice, _) => {
                     let done = self.choose(&choice);
@@ -180,6 +194,18 @@ impl Pair {
     pub(crate) fn nominate(&mut self, nominee: &Nominee) -> Done {
         let path = format!("{}/status", path(&nominee.pod));
         let body = json!({"metadata": {"uid": nominee.uid}, "status": {"nominatedNodeName": nominee.node}});
+        done(self.server.call("PATCH", &path, &body).status)
+    }
+
+    pub(crate) fn show_group(&mut self, condition: &GroupCondition) -> Done {
+        let GroupCondition { namespace, name, uid, unschedulable } = condition;
+        let path = format!(
+            "/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace}/podgroups/{name}/status"
+        );
+        let status = if unschedulable.is_none() { "True" } else { "False" };
+        let body = json!({"metadata": {"uid": uid}, "status": {"conditions": [{
+            "type": "PodGroupScheduled", "status": status,
+            "message": unschedulable.as_deref().unwrap_or_default()}]}});
         done(self.server.call("PATCH", &path, &body).status)
     }
 
@@ -219,6 +245,7 @@ impl Pair {
             budgets.map(|value| serde_json::from_value(value).expect("a budget")).collect();
         self.adapter.budgets().listed(&budgets);
         list_storage(&mut self.adapter, &self.server);
+        list_groups(&mut self.adapter, &self.server);
         let namespaces = self.server.all(NAMESPACES).map(|value| Value::clone(value));
         let namespaces: Vec<_> =
             namespaces.map(|value| serde_json::from_value(value).expect("a namespace")).collect();
@@ -317,6 +344,11 @@ fn list_storage(adapter: &mut Adapter, server: &Double) {
         let all = server.all(&path).filter_map(|value| stored(&path, value));
         adapter.storage_listed(kind, all.collect());
     }
+}
+
+fn list_groups(adapter: &mut Adapter, server: &Double) {
+    let all = server.all(GROUPS).map(|value| serde_json::from_value(Value::clone(value)));
+    adapter.groups_listed(all.map(|group| group.expect("a group")).collect());
 }
 
 fn path(pod: &PodName) -> String {

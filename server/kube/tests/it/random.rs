@@ -113,6 +113,10 @@ impl World {
                 let done = self.fault(faults).unwrap_or_else(|| self.pair.nominate(&nominee));
                 self.pair.adapter.nominated(nominee, done, self.now_ms)
             }
+            Action::Group(condition, _) => {
+                let done = self.fault(faults).unwrap_or_else(|| self.pair.show_group(&condition));
+                self.pair.adapter.group_shown(condition, done, self.now_ms)
+            }
             Action::Claim(choice, _) => {
                 let done = self.fault(faults).unwrap_or_else(|| self.pair.choose(&choice));
                 self.pair.adapter.chosen(choice, done, self.now_ms)

@@ -1,0 +1,426 @@
+//! Pods of a group that are bound together or not at all: the gangs of `PodGroup`, scheduling.k8s.io/v1alpha2.
+//!
+//! While fewer of its pods are placed than the group's minimum, its pending pods are one job of the cell, a gang: one transaction places as many as are
+//! missing, or none. What was placed gets jobs of its own in one piece, so from then on a pod is like any other.
+//!
+//! | the group | its pending pods |
+//! |---|---|
+//! | is not known, has too few pods, or a rule that is not supported | are held |
+//! | has fewer placed pods than its minimum | are a gang |
+//! | has enough placed pods, or no minimum | are single pods |
+
+use super::answer::Action;
+use super::place::PLACED;
+use super::preempt::Done;
+use super::types::Hold;
+use super::{Adapter, Effect, PodName, State, scheduler_of};
+use omega_core::limits::GROUPS_PER_JOB_MAX;
+use omega_core::{Command, Job, JobId, MachineId, Outcome, TaskGroup, TaskId, TaskState, Text};
+use omega_workload::kube::api::{Pod, PodGroup};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The groups.
+#[derive(Default)]
+pub(super) struct Gangs {
+    api: GroupApi,
+    groups: BTreeMap<Text, PodGroup>,
+    members: BTreeMap<Text, BTreeSet<PodName>>,
+    pending: BTreeMap<Text, Pending>,
+    jobs: BTreeMap<JobId, Text>,
+}
+
+/// Whether the server has groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupApi {
+    /// It was not asked yet, or their first list is not there.
+    #[default]
+    Unknown,
+    /// It does not serve them.
+    Absent,
+    /// They are listed.
+    Listed,
+}
+
+/// A gang that waits for room.
+struct Pending {
+    job: JobId,
+    spec: Job,
+    /// Its pods, in the order of its tasks.
+    pods: Vec<PodName>,
+}
+
+/// The way in which a group's pending pods are scheduled.
+enum Plan {
+    Hold(Hold),
+    Gang(u32),
+    Single,
+}
+
+/// A condition of a group to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupCondition {
+    /// Namespace of the group.
+    pub namespace: String,
+    /// Name of the group.
+    pub name: String,
+    /// Uid of the group.
+    pub uid: String,
+    /// The reason for which its pods find no room at once; `None` if they are scheduled.
+    pub unschedulable: Option<String>,
+}
+
+/// Returns the group of a pod.
+fn group_of(pod: &Pod) -> Option<Text> {
+    let group = pod.spec.scheduling_group.as_ref()?;
+    (!group.name.is_empty()).then(|| full_name(&pod.metadata.namespace, &group.name))
+}
+
+fn full_name(namespace: &str, name: &str) -> Text {
+    format!("{namespace}/{name}").into()
+}
+
+fn key(group: &PodGroup) -> Text {
+    full_name(&group.metadata.namespace, &group.metadata.name)
+}
+
+impl Adapter {
+    /// Takes in that the server does not serve groups.
+    pub fn groups_absent(&mut self) {
+        self.gangs.api = GroupApi::Absent;
+        self.settle_groups();
+    }
+
+    /// Takes in a list of all groups.
+    pub fn groups_listed(&mut self, all: Vec<PodGroup>) {
+        self.gangs.api = GroupApi::Listed;
+        self.gangs.groups = all.into_iter().map(|group| (key(&group), group)).collect();
+        self.settle_groups();
+    }
+
+    /// Takes in a group that is new or has changed.
+    pub fn group_changed(&mut self, group: PodGroup) {
+        let key = key(&group);
+        self.gangs.groups.insert(key.clone(), group);
+        self.settle_group(&key);
+    }
+
+    /// Takes in the deletion of a group.
+    pub fn group_deleted(&mut self, group: &PodGroup) {
+        let key = key(group);
+        self.gangs.groups.remove(&key);
+        self.settle_group(&key);
+    }
+
+    /// Returns the pods of a gang that waits for room.
+    pub fn pods_of_gang(&self, job: JobId) -> &[PodName] {
+        let pending = self.gangs.jobs.get(&job).and_then(|group| self.gangs.pending.get(group));
+        pending.map_or(&[], |pending| pending.pods.as_slice())
+    }
+
+    /// Returns the gang of a pod that waits for room.
+    #[must_use]
+    pub fn gang_of(&self, name: &PodName) -> Option<JobId> {
+        let group = group_of(&self.pods.get(name)?.pod)?;
+        self.gangs.pending.get(&group).map(|pending| pending.job)
+    }
+
+    /// Whether a pod is of a group.
+    pub(super) fn is_grouped(pod: &Pod) -> bool {
+        pod.spec.scheduling_group.is_some()
+    }
+
+    /// Notes that a pod is there, for its group.
+    pub(super) fn join_group(&mut self, name: &PodName) {
+        let group = self.pods.get(name).and_then(|entry| group_of(&entry.pod));
+        if let Some(group) = group {
+            self.gangs.members.entry(group).or_default().insert(name.clone());
+        }
+    }
+
+    /// Notes that a pod is gone, for its group.
+    pub(super) fn leave_group(&mut self, name: &PodName) {
+        let Some(group) = self.pods.get(name).and_then(|entry| group_of(&entry.pod)) else {
+            return;
+        };
+        if let Some(members) = self.gangs.members.get_mut(&group) {
+            members.remove(name);
+            if members.is_empty() {
+                self.gangs.members.remove(&group);
+            }
+        }
+        self.settle_group(&group);
+    }
+
+    /// Brings the group of a pod in line.
+    pub(super) fn settle_group_of(&mut self, name: &PodName) {
+        if let Some(group) = self.pods.get(name).and_then(|entry| group_of(&entry.pod)) {
+            self.settle_group(&group);
+        }
+    }
+
+    fn settle_groups(&mut self) {
+        let groups: Vec<Text> = self.gangs.members.keys().cloned().collect();
+        groups.iter().for_each(|group| self.settle_group(group));
+    }
+
+    fn settle_group(&mut self, group: &Text) {
+        let members = self.gangs.members.get(group).into_iter().flatten();
+        let members: Vec<PodName> = members.cloned().collect();
+        let state = |name: &PodName| self.pods.get(name).map(|entry| &entry.state);
+        let is_placed =
+            |name: &&PodName| matches!(state(name), Some(State::Bound(_) | State::Assumed { .. }));
+        let placed = members.iter().filter(is_placed).count();
+        let ready = |name: &&PodName| {
+            let entry = self.pods.get(*name);
+            entry.is_some_and(|entry| {
+                entry.pod.spec.node_name.is_empty()
+                    && matches!(entry.state, State::Held(_) | State::Pending)
+                    && self.held(&entry.pod).is_none()
+            })
+        };
+        let ready: Vec<PodName> = members.iter().filter(ready).cloned().collect();
+        match self.plan(group, &ready, placed) {
+            Plan::Hold(why) => {
+                self.dissolve(group);
+                for name in &ready {
+                    self.replace(name, None);
+                    self.hold(name, why.clone());
+                }
+            }
+            Plan::Single => {
+                self.dissolve(group);
+                ready.iter().for_each(|name| self.submit(name));
+            }
+            Plan::Gang(missing) => self.submit_gang(group, ready, missing),
+        }
+    }
+
+    fn plan(&self, group: &Text, ready: &[PodName], placed: usize) -> Plan {
+        let quiet = |why: String| Plan::Hold(Hold::Quiet(why));
+        let told = |why: String| Plan::Hold(Hold::Told(why));
+        let Some(known) = self.gangs.groups.get(group) else {
+            let name = group.rsplit('/').next().unwrap_or_default();
+            return match self.gangs.api {
+                GroupApi::Unknown => {
+                    quiet("its group is not known before the list of groups is there".into())
+                }
+                GroupApi::Absent => told(format!(
+                    "spec.schedulingGroup: {name:?} is not supported, because this server does not serve PodGroup of \
+                     scheduling.k8s.io/v1alpha2; remove the group"
+                )),
+                GroupApi::Listed => quiet(format!("its group {name:?} does not exist")),
+            };
+        };
+        if let Some(why) = &known.metadata.unreadable {
+            return told(format!("its PodGroup is not understood: {why}"));
+        }
+        if known.spec.constraints.as_ref().is_some_and(|rules| !rules.topology.is_empty()) {
+            let rule = "schedulingConstraints of its PodGroup are not supported; remove them";
+            return told(format!("spec.schedulingGroup: {rule}"));
+        }
+        let Some(gang) = &known.spec.policy.gang else { return Plan::Single };
+        let missing = (gang.min as usize).saturating_sub(placed);
+        if missing == 0 {
+            return Plan::Single;
+        }
+        if ready.len() < missing {
+            let there = ready.len() + placed;
+            return quiet(format!("its group has {there} of at least {} pods", gang.min));
+        }
+        let scheduler = |name: &PodName| self.pods.get(name).map(|entry| scheduler_of(&entry.pod));
+        if ready.iter().any(|name| scheduler(name) != scheduler(&ready[0])) {
+            let rule = "the pods of a group must have one scheduler; give all the same name";
+            return told(format!("spec.schedulerName: {rule}"));
+        }
+        Plan::Gang(u32::try_from(missing).unwrap_or(u32::MAX))
+    }
+
+    /// Makes the pods of a group one pending job, unless they are already.
+    fn submit_gang(&mut self, group: &Text, ready: Vec<PodName>, missing: u32) {
+        let Some((job, pods)) = self.gang(&ready, missing) else {
+            let rule = format!(
+                "its group has pods of more than {GROUPS_PER_JOB_MAX} kinds, which is not supported"
+            );
+            self.dissolve(group);
+            for name in &ready {
+                self.replace(name, None);
+                self.hold(name, Hold::Told(rule.clone()));
+            }
+            return;
+        };
+        let same = |pending: &Pending| pending.pods == pods && is_same(&pending.spec, &job);
+        if self.gangs.pending.get(group).is_some_and(same) {
+            return;
+        }
+        self.dissolve(group);
+        for name in &ready {
+            self.replace(name, None);
+            self.set(name, State::Pending);
+        }
+        self.submitted += 1;
+        let spec = Job { name: format!("{group}#gang{}", self.submitted).into(), ..job };
+        match self.cell.apply(Command::SubmitJob(spec.clone())) {
+            Ok(Outcome::Job(job)) => {
+                self.gangs.jobs.insert(job, group.clone());
+                self.gangs.pending.insert(group.clone(), Pending { job, spec, pods });
+            }
+            other => {
+                tracing::warn!(%group, ?other, "the cell rejects the gang");
+                let why = "the cell rejects its group; see the log";
+                ready.iter().for_each(|name| self.set(name, State::Held(why.into())));
+            }
+        }
+    }
+
+    /// Returns the job of a gang, and its pods in the order of the tasks. `None` if they are of too many kinds.
+    fn gang(&self, ready: &[PodName], missing: u32) -> Option<(Job, Vec<PodName>)> {
+        let mut kinds: Vec<(TaskGroup, Vec<PodName>)> = Vec::new();
+        let mut whole: Option<Job> = None;
+        for name in ready {
+            let pod = &self.pods.get(name)?.pod;
+            let mut job = self.converter.job(pod, "".into(), scheduler_of(pod).into());
+            let group = job.groups.pop()?;
+            match kinds.iter_mut().find(|(known, _)| *known == group) {
+                Some((_, pods)) => pods.push(name.clone()),
+                None => kinds.push((group, vec![name.clone()])),
+            }
+            match &mut whole {
+                // The least important pod decides, so that no gang jumps the queue.
+                Some(whole) => whole.precedence = whole.precedence.min(job.precedence),
+                None => whole = Some(job),
+            }
+        }
+        if kinds.len() > GROUPS_PER_JOB_MAX {
+            return None;
+        }
+        let mut job = whole?;
+        let mut pods = Vec::with_capacity(ready.len());
+        for (index, (group, of_kind)) in kinds.into_iter().enumerate() {
+            let count = u32::try_from(of_kind.len()).unwrap_or(u32::MAX);
+            job.groups.push(TaskGroup { name: format!("kind{index}").into(), count, ..group });
+            pods.extend(of_kind);
+        }
+        job.gang_min = Some(missing);
+        Some((job, pods))
+    }
+
+    /// Takes a group's gang out of the cell. Its pods have no job then.
+    fn dissolve(&mut self, group: &Text) {
+        let Some(pending) = self.gangs.pending.remove(group) else { return };
+        self.gangs.jobs.remove(&pending.job);
+        let _ = self.cell.apply(Command::KillJob { job: pending.job });
+    }
+
+    /// Takes in accepted claims of a gang: gives each placed pod a job of its own, and binds it. Returns whether the job is a gang.
+    pub(super) fn gang_decided(&mut self, job: JobId) -> bool {
+        let Some(group) = self.gangs.jobs.get(&job).cloned() else { return false };
+        let Some(pending) = self.gangs.pending.get(&group) else { return false };
+        let place = |index: u32| match self.cell.read(|cell| cell.task(TaskId { job, index })) {
+            Some(TaskState::Placed(machine)) => Some(machine),
+            _ => None,
+        };
+        let places = (0..)
+            .zip(&pending.pods)
+            .filter_map(|(index, name)| Some((name.clone(), place(index)?)));
+        let places: Vec<(PodName, MachineId)> = places.collect();
+        if places.is_empty() {
+            return true;
+        }
+        // No worker takes jobs of this scheduler name, so they stay pending until they are adopted.
+        let mut submit = Vec::new();
+        for (name, _) in &places {
+            self.submitted += 1;
+            let Some(entry) = self.pods.get(name) else { continue };
+            let called = format!("{name}#{}", self.submitted);
+            submit.push(Command::SubmitJob(self.converter.job(
+                &entry.pod,
+                called.into(),
+                PLACED.into(),
+            )));
+        }
+        let outcomes = self.cell.apply_all(submit);
+        let mut commands = Vec::new();
+        let mut own = Vec::new();
+        for ((name, machine), outcome) in places.into_iter().zip(outcomes) {
+            let (Ok(Outcome::Job(id)), Some(node)) = (outcome, self.names.get(&machine).cloned())
+            else {
+                continue;
+            };
+            let task = TaskId { job: id, index: 0 };
+            if let Some(spec) = self.cell.read(|cell| cell.job(id).cloned()) {
+                self.note_use(task, &spec, &node);
+            }
+            commands.push(Command::AdoptTask { task, machine });
+            own.push((name, id, node));
+        }
+        commands.push(Command::KillJob { job });
+        // In one piece: nobody sees the room free in between.
+        self.cell.apply_all(commands);
+        self.gangs.pending.remove(&group);
+        self.gangs.jobs.remove(&job);
+        for (name, id, node) in own {
+            self.note(&name, id);
+            let binding = self.assume(&name, node).and_then(|it| self.bind_with_claims(it));
+            self.effects.extend(binding.map(|binding| Effect::Act(Action::Bind(binding, 0))));
+        }
+        self.show_group(&group, None);
+        self.settle_group(&group);
+        true
+    }
+
+    /// Takes in that a gang finds no room. Returns the reason for its pods, in words.
+    pub fn gang_unplaced(&mut self, job: JobId) -> Option<String> {
+        let group = self.gangs.jobs.get(&job)?.clone();
+        let missing = self.gangs.pending.get(&group)?.spec.gang_min?;
+        let why = format!("pod group is unschedulable, no room for {missing} of its pods at once");
+        self.show_group(&group, Some(why.clone()));
+        Some(why)
+    }
+
+    /// Has the status of a group show its condition, if that is another.
+    fn show_group(&mut self, group: &Text, unschedulable: Option<String>) {
+        let Some(known) = self.gangs.groups.get(group) else { return };
+        let (status, message) = match &unschedulable {
+            None => ("True", ""),
+            Some(why) => ("False", why.as_str()),
+        };
+        let mut conditions = known.status.conditions.iter();
+        if conditions.any(|it| {
+            it.kind == "PodGroupScheduled" && it.status == status && it.message == message
+        }) {
+            return;
+        }
+        let condition = GroupCondition {
+            namespace: known.metadata.namespace.clone(),
+            name: known.metadata.name.clone(),
+            uid: known.metadata.uid.clone(),
+            unschedulable,
+        };
+        self.effects.push(Effect::Act(Action::Group(condition, 0)));
+    }
+
+    /// Takes in the outcome of a written condition.
+    pub fn group_shown(
+        &mut self,
+        condition: GroupCondition,
+        done: Done,
+        now_ms: u64,
+    ) -> Option<Action> {
+        let group = full_name(&condition.namespace, &condition.name);
+        let there =
+            self.gangs.groups.get(&group).is_some_and(|known| known.metadata.uid == condition.uid);
+        match done {
+            Done::Throttled(ms) if there => Some(Action::Group(condition, now_ms + ms)),
+            Done::Unknown if there => Some(Action::Group(condition, now_ms + 1000)),
+            _ => None,
+        }
+    }
+}
+
+/// Whether two gangs differ in their names only.
+fn is_same(a: &Job, b: &Job) -> bool {
+    a.groups == b.groups
+        && a.gang_min == b.gang_min
+        && a.precedence == b.precedence
+        && a.scheduler == b.scheduler
+}

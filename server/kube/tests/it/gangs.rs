@@ -1,0 +1,280 @@
+//! Groups of pods: bound together or not at all. Pods that are refused, with what their owners are told.
+
+use crate::double::{Double, GROUPS, PODS, text};
+use crate::pairs::Pair;
+use crate::process::{block_on, create, pod as plain_pod, server, start};
+use crate::replay::transcript;
+use omega_kube::adapter::answer::Answer;
+use omega_kube::adapter::{Effect, PodName, State};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+fn group(server: &mut Double, name: &str, spec: &Value) {
+    let body = json!({"metadata": {"name": name}, "spec": spec});
+    let path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/t/podgroups";
+    assert_eq!(server.call("POST", path, &body).status, 201);
+}
+
+fn gang(min: u32) -> Value {
+    json!({"schedulingPolicy": {"gang": {"minCount": min}}})
+}
+
+fn member(group: &str, milli: u32) -> String {
+    let spec = json!({"schedulerName": "omega", "schedulingGroup": {"podGroupName": group}, "containers": [
+        {"name": "c", "resources": {"requests": {"cpu": format!("{milli}m")}}}]});
+    spec.to_string()
+}
+
+fn name(name: &str) -> PodName {
+    PodName { namespace: "t".into(), name: name.into() }
+}
+
+fn held(pair: &Pair, pod: &str) -> String {
+    match pair.adapter.state(&name(pod)) {
+        Some(State::Held(why)) => why.clone(),
+        other => panic!("{pod}: {other:?}"),
+    }
+}
+
+/// Decides, carries out and binds until nothing more happens. Returns the number of bindings.
+fn settle(pair: &mut Pair) -> usize {
+    let mut bound = 0;
+    loop {
+        let mut bindings = pair.decide();
+        bindings.extend(pair.carry_out());
+        if bindings.is_empty() {
+            return bound;
+        }
+        for binding in bindings {
+            let answer = pair.send(&binding);
+            assert_eq!(answer, Answer::Bound);
+            assert_eq!(pair.adapter.answered(binding, answer, 0), None);
+            bound += 1;
+        }
+        pair.deliver();
+    }
+}
+
+fn condition<'a>(server: &'a Double, group: &str) -> &'a str {
+    let mut groups = server.all(GROUPS);
+    let found = groups.find(|known| text(known, "/metadata/name") == group).expect("a group");
+    text(found, "/status/conditions/0/status")
+}
+
+#[test]
+fn a_gang_waits_for_its_pods_and_is_bound_as_one() {
+    let mut pair = Pair::new(4, 2);
+    group(&mut pair.server, "g", &gang(3));
+    pair.create_with("a", &member("g", 3000));
+    pair.create_with("b", &member("g", 2000));
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 0);
+    assert_eq!(held(&pair, "a"), "its group has 2 of at least 3 pods");
+    pair.create_with("c", &member("g", 3000));
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 3);
+    assert_eq!(condition(&pair.server, "g"), "True");
+    // One more is a pod like any other, and so is one in place of another.
+    pair.create_with("d", &member("g", 1000));
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 1);
+    pair.delete("a");
+    pair.create_with("a", &member("g", 1000));
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 1);
+}
+
+#[test]
+fn a_gang_without_room_leaves_no_pod_on_a_node() {
+    let mut pair = Pair::new(2, 2);
+    group(&mut pair.server, "g", &gang(3));
+    for pod in ["a", "b", "c"] {
+        pair.create_with(pod, &member("g", 3000));
+    }
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 0);
+    let job = pair.adapter.gang_of(&name("a")).expect("a gang");
+    assert_eq!(pair.adapter.pods_of_gang(job).len(), 3);
+    let why = pair.adapter.gang_unplaced(job).expect("a reason");
+    assert!(why.contains("no room for 3 of its pods at once"), "{why}");
+    pair.carry_out();
+    pair.deliver();
+    assert_eq!(condition(&pair.server, "g"), "False");
+    // The room is for others.
+    pair.create("single", 4000);
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 1);
+    pair.delete("single");
+    crate::pairs::add_node(&mut pair.server, 2);
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 3);
+    assert_eq!(condition(&pair.server, "g"), "True");
+}
+
+#[test]
+fn of_two_gangs_with_room_for_one_one_is_whole() {
+    for workers in [1, 2, 4] {
+        let mut pair = Pair::new(6, workers);
+        for gangs in ["x", "y"] {
+            group(&mut pair.server, gangs, &gang(4));
+            for index in 0..4 {
+                pair.create_with(&format!("{gangs}{index}"), &member(gangs, 3000));
+            }
+        }
+        pair.deliver();
+        assert_eq!(settle(&mut pair), 4, "{workers} workers");
+        let mut of_gang: BTreeMap<String, u32> = BTreeMap::new();
+        for pod in pair.server.all(PODS).filter(|pod| !text(pod, "/spec/nodeName").is_empty()) {
+            let group = text(pod, "/spec/schedulingGroup/podGroupName").to_owned();
+            *of_gang.entry(group).or_default() += 1;
+        }
+        assert_eq!(of_gang.into_values().collect::<Vec<_>>(), [4]);
+    }
+}
+
+#[test]
+fn a_restart_in_the_middle_of_a_gang_completes_it() {
+    let mut pair = Pair::new(4, 1);
+    group(&mut pair.server, "g", &gang(3));
+    for pod in ["a", "b", "c"] {
+        pair.create_with(pod, &member("g", 3000));
+    }
+    pair.deliver();
+    pair.decide();
+    let bindings = pair.carry_out();
+    assert_eq!(bindings.len(), 3);
+    pair.send(&bindings[0]);
+    pair.restart(1);
+    assert_eq!(settle(&mut pair), 2);
+    let double = &pair.server;
+    assert!(double.bound().values().all(|times| *times == 1));
+}
+
+#[test]
+fn groups_that_are_not_known_or_not_supported_hold_their_pods() {
+    let mut pair = Pair::new(2, 1);
+    pair.create_with("lost", &member("nowhere", 500));
+    group(
+        &mut pair.server,
+        "spread",
+        &json!({"schedulingPolicy": {"gang": {"minCount": 1}},
+        "schedulingConstraints": {"topology": [{"key": "topology.kubernetes.io/zone"}]}}),
+    );
+    pair.create_with("near", &member("spread", 500));
+    group(&mut pair.server, "loose", &json!({"schedulingPolicy": {"basic": {}}}));
+    pair.create_with("alone", &member("loose", 500));
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 1, "a group without a minimum");
+    assert_eq!(held(&pair, "lost"), "its group \"nowhere\" does not exist");
+    assert!(held(&pair, "near").contains("schedulingConstraints"));
+    pair.adapter.groups_absent();
+    pair.create_with("late", &member("other", 500));
+    pair.deliver();
+    let why = held(&pair, "late");
+    assert!(why.contains("does not serve PodGroup"), "{why}");
+    let told = pair.adapter.effects().into_iter().filter_map(|effect| match effect {
+        Effect::Refuse(pod, why) => Some((pod.name, why)),
+        _ => None,
+    });
+    assert_eq!(told.collect::<BTreeMap<_, _>>().get("late"), Some(&why));
+}
+
+#[test]
+fn device_claims_are_refused_and_their_owner_is_told_once() {
+    let mut pair = Pair::new(1, 1);
+    let spec = json!({"schedulerName": "omega", "resourceClaims": [{"name": "g", "resourceClaimName": "rc1"}],
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}]});
+    pair.create_with("d", &spec.to_string());
+    pair.deliver();
+    let refused = |pair: &mut Pair| {
+        let effects = pair.adapter.effects().into_iter();
+        effects.filter(|effect| matches!(effect, Effect::Refuse(..))).count()
+    };
+    assert!(held(&pair, "d").contains("device claims (DRA) are not supported"));
+    assert_eq!(refused(&mut pair), 1);
+    pair.server.call(
+        "PATCH",
+        "/api/v1/namespaces/t/pods/d",
+        &json!({"metadata": {"labels": {"x": "y"}}}),
+    );
+    pair.deliver();
+    assert_eq!(refused(&mut pair), 0);
+    // A process that begins to lead tells what was held before.
+    pair.adapter.lead();
+    assert_eq!(refused(&mut pair), 1);
+}
+
+#[test]
+fn refused_pods_and_gangs_without_room_have_conditions_over_http() {
+    block_on(async {
+        let server = server(2).await;
+        server.with(|double| {
+            group(double, "fits", &gang(2));
+            group(double, "large", &gang(3));
+        });
+        let _program = start(&server, &["--condition-rate", "50"]);
+        let of_group = |pod: &str, group: &str, milli: u32| {
+            let spec: Value = serde_json::from_str(&member(group, milli)).expect("JSON");
+            json!({"metadata": {"name": pod}, "spec": spec})
+        };
+        for index in 0..3 {
+            create(&server, &of_group(&format!("large{index}"), "large", 3000));
+        }
+        for index in 0..2 {
+            create(&server, &of_group(&format!("fits{index}"), "fits", 3000));
+        }
+        server.until(|double| double.audit.len() == 2).await;
+        let mut device = plain_pod("device", 500);
+        device["spec"]["resourceClaims"] = json!([{"name": "g", "resourceClaimName": "rc1"}]);
+        create(&server, &device);
+        let told = |double: &Double, pod: &str| {
+            let mut pods = double.all(PODS).filter(|known| text(known, "/metadata/name") == pod);
+            let condition = "/status/conditions/0";
+            pods.next()
+                .is_some_and(|pod| text(pod, &format!("{condition}/reason")) == "Unschedulable")
+        };
+        server
+            .until(|double| {
+                (0..3).all(|index| told(double, &format!("large{index}")))
+                    && told(double, "device")
+                    && condition(double, "large") == "False"
+                    && condition(double, "fits") == "True"
+            })
+            .await;
+        crate::process::check(&server);
+    });
+}
+
+#[test]
+fn groups_end_as_with_the_recorded_kube_scheduler() {
+    let Some(calls) = transcript("podgroup.jsonl") else { return };
+    let mut pair = Pair::new(3, 2);
+    for call in &calls {
+        let step = text(call, "/step");
+        let (method, path) = (text(call, "/request/method"), text(call, "/request/path"));
+        if method == "GET" && step.ends_with(": pods") {
+            pair.deliver();
+            settle(&mut pair);
+            let expected = call["response"]["body"]["items"].as_array().expect("pods");
+            for theirs in expected {
+                let pod = text(theirs, "/metadata/name");
+                // Constraints of topology are not supported.
+                if pod.starts_with("g3") {
+                    assert!(held(&pair, pod).contains("schedulingConstraints"));
+                    continue;
+                }
+                let mut pods = pair.server.all(PODS);
+                let ours = pods.find(|ours| text(ours, "/metadata/name") == pod).expect("a pod");
+                let is_bound = |pod: &Value| !text(pod, "/spec/nodeName").is_empty();
+                assert_eq!(is_bound(ours), is_bound(theirs), "{step}: {pod}");
+            }
+            continue;
+        }
+        let mut body = call["request"]["body"].clone();
+        if method == "POST" && path.ends_with("/pods") {
+            body["spec"]["schedulerName"] = "omega".into();
+        }
+        let answer = pair.server.call(method, path, &body);
+        assert_eq!(call["response"]["status"], answer.status, "{step}: {}", answer.body);
+    }
+}
