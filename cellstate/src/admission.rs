@@ -67,16 +67,33 @@ impl Tenants {
         tenant: u32,
         tasks: impl Iterator<Item = (&'a Amounts, u32)>,
     ) -> Result<(), Rejection> {
+        self.admit_exchange(kinds, tenant, tasks, std::iter::empty())
+    }
+
+    /// Checks whether a tenant may request some tasks in exchange for others that end.
+    pub(crate) fn admit_exchange<'a>(
+        &self,
+        kinds: &Kinds,
+        tenant: u32,
+        added: impl Iterator<Item = (&'a Amounts, u32)>,
+        ended: impl Iterator<Item = (&'a Amounts, u32)>,
+    ) -> Result<(), Rejection> {
         if self.asked.limits == 0 {
             return Ok(());
         }
-        let mut more = vec![0; self.kinds];
+        let (mut more, fewer) = (self.sum(added), self.sum(ended));
+        more.iter_mut().zip(fewer).for_each(|(more, fewer)| *more = more.saturating_sub(fewer));
+        self.line(tenant).try_for_each(|id| self.admits(kinds, id, &more))
+    }
+
+    fn sum<'a>(&self, tasks: impl Iterator<Item = (&'a Amounts, u32)>) -> Vec<u128> {
+        let mut sum = vec![0; self.kinds];
         for (request, count) in tasks {
             for (kind, amount) in request.iter() {
-                more[kind.index()] += u128::from(amount) * u128::from(count);
+                sum[kind.index()] += u128::from(amount) * u128::from(count);
             }
         }
-        self.line(tenant).try_for_each(|id| self.admits(kinds, id, &more))
+        sum
     }
 
     /// Checks one tenant's limit for an additional amount.

@@ -181,6 +181,8 @@ impl Cell {
             Command::ResizeGroup { job, group, count } => self.resize_group(job, &group, count),
             Command::KillJob { job } => self.kill_job(job),
             Command::DeleteJob { job } => self.delete_job(job),
+            Command::UpdateJob { job, version, spec } => self.update_job(job, version, spec),
+            Command::RollJob { job, step } => self.roll_job(job, &step),
             Command::ReportTask { task, machine, report } => {
                 self.report_task((task, machine), report, None)
             }

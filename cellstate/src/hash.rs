@@ -10,6 +10,7 @@ use crate::image::{Image, MachineImage};
 use crate::jobs::TaskRecord;
 use crate::policy::Policies;
 use crate::policy::gangs::GangHold;
+use crate::versions::JobVersion;
 use omega_core::{
     Amounts, Hold, Job, JobId, Kinds, NodeCores, Policy, TenantConfig, Text, Version,
 };
@@ -31,6 +32,7 @@ impl Cell {
         self.jobs.next_id().hash(&mut hash);
         for (id, job) in self.jobs.iter() {
             hash.job(id, (&job.spec, job.resized), &job.tasks);
+            hash.versions(&job.versions);
             hash.gang_hold(job.hold);
             job.held.iter().for_each(|held| hash.task_held(&held));
             job.cores.iter().for_each(|cores| hash.task_cores(&cores));
@@ -71,6 +73,7 @@ impl Image {
         self.next_job.hash(&mut hash);
         for job in &self.jobs {
             hash.job(job.id, (&job.spec, job.resized), &job.tasks);
+            hash.versions(&job.versions);
             hash.gang_hold(job.hold);
             job.held.iter().for_each(|held| hash.task_held(held));
             job.cores.iter().for_each(|cores| hash.task_cores(cores));
@@ -141,6 +144,13 @@ impl StateHasher {
 
     fn job(&mut self, id: JobId, (spec, resized): (&Job, bool), tasks: &[TaskRecord]) {
         (id, spec, resized, tasks).hash(self);
+    }
+
+    /// A job that was never updated adds nothing.
+    fn versions(&mut self, versions: &[JobVersion]) {
+        if !versions.is_empty() {
+            ("versions", versions).hash(self);
+        }
     }
 
     /// A job without a waiting gang adds nothing, so that cells without gangs keep their hashes.

@@ -51,6 +51,7 @@ impl Cell {
         self.job_names.insert(job.name.clone(), id);
         self.jobs.push(JobRecord {
             spec: job,
+            versions: Vec::new(),
             owner,
             tenant,
             groups,
@@ -70,7 +71,7 @@ impl Cell {
 
     /// Counts the placed tasks in new trackers, and adds the trackers to the groups that they match: a rule also holds
     /// against tasks placed before it.
-    fn adopt_trackers(&mut self, made: &[TrackerId]) {
+    pub(crate) fn adopt_trackers(&mut self, made: &[TrackerId]) {
         for tracker in made {
             self.log.push(Change::Tracker(*tracker));
             let Some(key) = self.facts.rules.key(*tracker).cloned() else { continue };
@@ -124,12 +125,15 @@ impl Cell {
         let Some(job) = self.jobs.get(id).filter(|job| job.alive > 0) else {
             return Err(Rejection::UnknownJob(id));
         };
-        let Some(index) = job.spec.groups.iter().position(|group| group.name == *name) else {
+        let target = job.target().groups.iter().find(|group| group.name == *name);
+        let Some((index, target)) = job.target_group(name).zip(target) else {
             return Err(Rejection::UnknownGroup { job: id, group: name.clone() });
         };
-        let wanted = job.spec.groups[index].count;
-        let total = job.tasks.len() as u64 + u64::from(count.saturating_sub(wanted));
-        let others = job.spec.task_count() - u64::from(wanted) + u64::from(count);
+        let (has, wanted) = (job.spec.groups[index].count, target.count);
+        // While the job is updated, the group has fewer tasks than its count, or more.
+        let (more, fewer) = (count.saturating_sub(wanted), wanted.saturating_sub(count).min(has));
+        let total = job.tasks.len() as u64 + u64::from(more);
+        let others = job.spec.task_count() + u64::from(more) - u64::from(fewer);
         if total.max(others) > u64::from(TASKS_PER_JOB_MAX) {
             let max = u64::from(TASKS_PER_JOB_MAX);
             return Err(Rejection::TooMany { what: "tasks of a job".into(), given: total, max });
@@ -138,7 +142,6 @@ impl Cell {
             return Ok(Outcome::Done(self.version));
         }
         let (owner, tenant) = (job.owner, job.tenant);
-        let more = count.saturating_sub(wanted);
         let asks = job.spec.groups[index].asks().map(|amounts| (amounts, more));
         self.tenants.admit(&self.kinds, tenant, asks)?;
         let version = self.begin();
@@ -146,21 +149,43 @@ impl Cell {
             let (group, to) = (index as u16, count);
             Event::of_job(id, EventKind::Resized { group, from: wanted, to })
         });
-        if count < wanted {
-            self.shrink_group(id, index, wanted - count);
+        if fewer > 0 {
+            self.shrink_group(id, index, fewer);
         }
         if let Some(job) = self.jobs.get_mut(id) {
             self.tenants.ask(tenant, &job.groups[index].need, i64::from(more));
             job.tasks.extend((0..more).map(|_| TaskRecord::pending(index)));
             job.alive += more;
             job.resized = true;
-            Arc::make_mut(&mut job.spec).groups[index].count = count;
+            Arc::make_mut(&mut job.spec).groups[index].count = has + more - fewer;
+            job.set_target_count(name, count);
         }
+        self.end_if_unwanted(id);
         self.recompile(id, index);
         self.log.push(Change::Job(id, owner));
         self.settle_gang(id, false);
         self.end_if_over(id);
         Ok(Outcome::Done(version))
+    }
+
+    /// Kills the tasks of older versions of a job whose version is to have no task.
+    fn end_if_unwanted(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(id).filter(|job| job.target().task_count() == 0) else {
+            return;
+        };
+        let living = job.tasks.iter().zip(0..).filter(|(task, _)| !task.state.ended());
+        let living: Vec<u32> = living.map(|(_, index)| index).collect();
+        self.note_killed(id, &living);
+        self.kill_tasks(id, living.into_iter());
+    }
+
+    /// Records that tasks of a job are killed one by one.
+    pub(crate) fn note_killed(&mut self, job: JobId, indexes: &[u32]) {
+        for index in indexes.iter().copied() {
+            let task = TaskId { job, index };
+            let machine = self.task(task).and_then(TaskState::machine);
+            self.note(|| Event { machine, ..Event::of_task(task, EventKind::Killed) });
+        }
     }
 
     /// Kills `count` tasks of a group: pending tasks first, then the newest.
@@ -175,16 +200,12 @@ impl Cell {
             alive.map(|(task, number)| (task.state.machine().is_none(), number)).collect();
         order.sort_unstable_by(|a, b| b.cmp(a));
         let killed: Vec<u32> = order.into_iter().take(count as usize).map(|(_, n)| n).collect();
-        for index in &killed {
-            let task = TaskId { job: id, index: *index };
-            let machine = self.task(task).and_then(TaskState::machine);
-            self.note(|| Event { machine, ..Event::of_task(task, EventKind::Killed) });
-        }
+        self.note_killed(id, &killed);
         self.kill_tasks(id, killed.into_iter());
     }
 
     /// Kills tasks of a job; each machine that they leave changes once.
-    fn kill_tasks(&mut self, job: JobId, numbers: impl Iterator<Item = u32>) {
+    pub(crate) fn kill_tasks(&mut self, job: JobId, numbers: impl Iterator<Item = u32>) {
         let killed = numbers.map(|index| self.end_task(TaskId { job, index }, TaskState::Killed));
         let mut left: Vec<usize> = killed.flatten().collect();
         left.sort_unstable();
@@ -193,7 +214,7 @@ impl Cell {
     }
 
     /// Compiles a group again after its count, and with it its share, changed.
-    fn recompile(&mut self, id: JobId, index: usize) {
+    pub(crate) fn recompile(&mut self, id: JobId, index: usize) {
         let kinds = self.kinds.count();
         let Some(job) = self.jobs.get_mut(id) else { return };
         let spec = job.spec.clone();
@@ -379,7 +400,7 @@ impl Cell {
     }
 
     /// Removes a deleted tracker from the groups that it matched.
-    fn forget_tracker(&mut self, tracker: TrackerId) {
+    pub(crate) fn forget_tracker(&mut self, tracker: TrackerId) {
         for id in self.jobs.ids() {
             let Some(job) = self.jobs.get_mut(id) else { continue };
             for group in &mut job.groups {

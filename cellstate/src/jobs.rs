@@ -12,6 +12,7 @@ use crate::facts::Need;
 use crate::held::Held;
 use crate::image::JobImage;
 use crate::policy::gangs::GangHold;
+use crate::versions::JobVersion;
 use omega_core::{DeviceSet, Job, JobId, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -28,7 +29,10 @@ const LISTED: u64 = 1 << 20;
 /// A job of the cell.
 #[derive(Clone, Debug)]
 pub(crate) struct JobRecord {
+    /// Its description, with the groups that its tasks have; after an update, also those of older versions.
     pub(crate) spec: Arc<Job>,
+    /// Its latest versions, oldest first; empty while its groups are those of its submission.
+    pub(crate) versions: Vec<JobVersion>,
     /// The scheduler's name as a number, for filtering deltas.
     pub(crate) owner: OwnerId,
     pub(crate) tenant: u32,

@@ -78,6 +78,7 @@ mod sparse;
 mod tenants;
 mod texts;
 mod validate;
+mod versions;
 mod view;
 
 pub use answers::Answer;
@@ -113,6 +114,7 @@ pub use rules::{
 };
 pub use sets::{CountingMachines, SetId};
 pub use shared::SharedCell;
+pub use versions::JobVersion;
 pub use view::{
     BLOCK, Block, BlockLoad, Departure, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare,
     Level, MachineSet, NEVER, PlacedTask, QuotaLack, Reach, Tally, TaskCounts, TaskSet, View,

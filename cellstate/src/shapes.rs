@@ -95,6 +95,8 @@ fn needs_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             grace_ms: _,
             run: _,
             payload: _,
+            version: _,
+            per_machine: _,
             // Only rules about other tasks, and plugins, which read the group.
             labels: _,
             images: _,

@@ -3,15 +3,15 @@
 use crate::{programs, texts};
 use omega_core::limits::{
     BANDS_MAX, CORES_PER_NODE_MAX, DEMAND_POINTS_MAX, DEVICE_MILLI, DEVICES_MAX, EVICTION_CAP_MAX,
-    EVICTION_SPAN_MS_MAX, GANG_TIMEOUT_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, JOB_BYTES_MAX,
-    LABELS_MAX, MACHINE_BYTES_MAX, OVERCOMMIT_PERCENT_MAX, PEAKS_BYTES_MAX, PEAKS_MAX, QUOTA_MAX,
-    RESERVATION_TENANTS_MAX, RESERVATIONS_BYTES_MAX, RESERVED_VALUES_MAX, RULES_PER_GROUP_MAX,
-    TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, WEIGHT_MAX,
+    EVICTION_SPAN_MS_MAX, GANG_TIMEOUT_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, HEALTH_MS_MAX,
+    JOB_BYTES_MAX, LABELS_MAX, MACHINE_BYTES_MAX, OVERCOMMIT_PERCENT_MAX, PEAKS_BYTES_MAX,
+    PEAKS_MAX, QUOTA_MAX, RESERVATION_TENANTS_MAX, RESERVATIONS_BYTES_MAX, RESERVED_VALUES_MAX,
+    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, WEIGHT_MAX,
 };
 use omega_core::{
-    Amounts, CoreRequest, DAY_MS, DeviceRequest, Job, KindId, Kinds, Labels, Machine,
+    Amounts, CoreRequest, DAY_MS, DeviceRequest, Job, JobKind, KindId, Kinds, Labels, Machine,
     MachineSelector, Peak, PeakCalendar, Policy, Rejection, Reservation, TaskGroup, TaskRule,
-    TaskSelector, TenantConfig, Text, bytes_at_most,
+    TaskSelector, TenantConfig, Text, TopologyLevel, UpdateRules, bytes_at_most,
 };
 
 pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
@@ -276,9 +276,17 @@ pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), R
         });
     }
     at_most("bytes of a job", bytes_at_most(job), JOB_BYTES_MAX)?;
+    if let Some(rules) = &job.update {
+        update_rules(job, rules)?;
+    }
     for (i, group) in job.groups.iter().enumerate() {
-        if job.groups[..i].iter().any(|earlier| earlier.name == group.name) {
+        let is_twice =
+            |earlier: &TaskGroup| (&earlier.name, earlier.version) == (&group.name, group.version);
+        if job.groups[..i].iter().any(is_twice) {
             return bad(format!("job {:?} has two groups {:?}", job.name, group.name));
+        }
+        if group.version > 0 && submitted {
+            return bad(format!("group {:?} has a version, which the cell sets", group.name));
         }
         task_group(job, group, kinds)?;
     }
@@ -301,6 +309,36 @@ pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), R
         Some(min) if u64::from(min) > job.task_count() && submitted => {
             bad(format!("job {:?} is a gang of {min} but has fewer tasks", job.name))
         }
+        _ => Ok(()),
+    }
+}
+
+fn update_rules(job: &Job, rules: &UpdateRules) -> Result<(), Rejection> {
+    let bad = |why: &str| Err(Rejection::BadJob(format!("job {:?} {why}", job.name).into()));
+    if job.kind == JobKind::Batch {
+        return bad("is a batch job, which has no updates: leave update out");
+    }
+    if rules.max_unavailable == 0 && rules.max_surge == 0 {
+        return bad(
+            "allows neither missing nor further tasks while it is updated: give one of both",
+        );
+    }
+    let healthy = rules.min_healthy_ms as usize;
+    at_most("milliseconds until a task is healthy", healthy, HEALTH_MS_MAX as usize)
+}
+
+/// Checks a group with one task for each machine: its own rule keeps two from one machine.
+fn per_machine(job: &Job, group: &TaskGroup) -> Result<(), Rejection> {
+    let bad = |why: &str| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
+    let from = TaskSelector::SameGroup;
+    let apart = TaskRule::AntiAffinity { from, level: TopologyLevel::Machine };
+    match group.per_machine {
+        true if job.kind == JobKind::Batch || job.gang_min.is_some() => {
+            bad("is per_machine in a batch job or a gang: make the job a service")
+        }
+        true if !group.rules.tasks.contains(&apart) => bad(
+            "is per_machine without anti_affinity to its own tasks at the level machine: add it",
+        ),
         _ => Ok(()),
     }
 }
@@ -371,6 +409,7 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     at_most("required selectors", required, RULES_PER_GROUP_MAX)?;
     at_most("preferred selectors", rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
     at_most("milliseconds of grace", group.grace_ms as usize, GRACE_MS_MAX as usize)?;
+    per_machine(job, group)?;
     programs::program(group)?;
     demand_profiles(group, kinds)?;
     if let Some(devices) = group.devices {

@@ -15,6 +15,7 @@ use crate::run_end::RunEnd;
 use crate::tenant::TenantConfig;
 use crate::text::Text;
 use crate::transaction::{Commit, Transaction, TransactionError};
+use crate::update::RollStep;
 use serde::{Deserialize, Serialize};
 
 /// A command: a change requested of the cell.
@@ -183,6 +184,23 @@ pub enum Command {
     DeleteJob {
         /// Id of the job.
         job: JobId,
+    },
+    /// Gives a service another description, as its next version. Its tasks stay as they are:
+    /// [`Command::RollJob`] moves them. An equal description is accepted without effect.
+    UpdateJob {
+        /// Id of the job.
+        job: JobId,
+        /// The version that the job must have; `None`: any.
+        version: Option<u32>,
+        /// The new description.
+        spec: Job,
+    },
+    /// Adds tasks to a job and ends others at once, so that it follows its version.
+    RollJob {
+        /// Id of the job.
+        job: JobId,
+        /// The tasks.
+        step: RollStep,
     },
 }
 
@@ -375,4 +393,14 @@ pub enum Rejection {
     /// The calendar was removed, or never existed.
     #[error("there is no calendar of peaks {0:?}")]
     UnknownPeaks(Text),
+    /// The job was updated since: look at it again.
+    #[error("job {job:?} has version {is}, not {given}: look at it again")]
+    OtherVersion {
+        /// Name of the job.
+        job: Text,
+        /// Its version.
+        is: u32,
+        /// Version in the command.
+        given: u32,
+    },
 }

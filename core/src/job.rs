@@ -8,6 +8,7 @@ use crate::machine::{Labels, Toleration, TopologyLevel};
 use crate::run::{Payload, Run};
 use crate::selector::{MachineSelector, TaskSelector};
 use crate::text::Text;
+use crate::update::UpdateRules;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -69,6 +70,8 @@ pub struct Job {
     /// [`Command::Expire`](crate::Command::Expire). A queue may be ordered by it; nothing is
     /// rejected or ended because of it.
     pub deadline_ms: Option<u64>,
+    /// The rules of its updates, for a service; `None`: the default ones.
+    pub update: Option<UpdateRules>,
 }
 
 impl Job {
@@ -86,6 +89,7 @@ impl Job {
             gang_timeout_ms: None,
             runtime_estimate_ms: None,
             deadline_ms: None,
+            update: None,
         }
     }
 
@@ -143,6 +147,11 @@ pub struct TaskGroup {
     pub run: Option<Arc<Run>>,
     /// Opaque bytes for agents of one's own, up to 64 KiB.
     pub payload: Payload,
+    /// Version of the job that the group came with. The cell sets it; 0 in a submission.
+    pub version: u32,
+    /// Whether it has one task on each machine where such a task may run, on new ones too: a
+    /// controller sets its count.
+    pub per_machine: bool,
 }
 
 impl TaskGroup {
@@ -166,6 +175,8 @@ impl TaskGroup {
             cluster_request: Amounts::zero(),
             run: None,
             payload: Payload::default(),
+            version: 0,
+            per_machine: false,
         }
     }
 
@@ -203,7 +214,9 @@ pub struct OptionalResources {
 impl Hash for Job {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Job { name, tenant, scheduler, precedence, preemption, kind, .. } = self;
-        let Job { groups, gang_min, runtime_estimate_ms, gang_timeout_ms, deadline_ms, .. } = self;
+        let Job {
+            groups, gang_min, runtime_estimate_ms, gang_timeout_ms, deadline_ms, update, ..
+        } = self;
         (name, tenant, scheduler, precedence, preemption, kind).hash(state);
         (groups, gang_min, runtime_estimate_ms).hash(state);
         if let Some(hold) = gang_timeout_ms {
@@ -211,6 +224,9 @@ impl Hash for Job {
         }
         if let Some(due) = deadline_ms {
             ("due", due).hash(state);
+        }
+        if let Some(update) = update {
+            ("update", update).hash(state);
         }
     }
 }
@@ -228,6 +244,8 @@ impl Hash for TaskGroup {
             cluster_request,
             run,
             payload,
+            version,
+            per_machine,
             ..
         } = self;
         (name, count, request, devices, labels, restarts, images).hash(state);
@@ -252,6 +270,12 @@ impl Hash for TaskGroup {
         }
         if !payload.is_empty() {
             ("payload", payload).hash(state);
+        }
+        if *version > 0 {
+            ("version", version).hash(state);
+        }
+        if *per_machine {
+            "per machine".hash(state);
         }
     }
 }

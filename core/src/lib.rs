@@ -44,6 +44,7 @@ pub mod size;
 pub mod tenant;
 pub mod text;
 pub mod transaction;
+mod update;
 
 pub use amounts::{Amounts, KindId, Kinds, KindsError, ResourceKind, Unit};
 pub use bands::{Band, EvictionCap};
@@ -74,3 +75,4 @@ pub use transaction::{
     Claim, Commit, Conflict, ConflictCheck, Granularity, Item, Reason, Resize, Take, Transaction,
     TransactionError,
 };
+pub use update::{GroupGrowth, OnFailure, RollStep, UpdateRules};

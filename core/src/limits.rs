@@ -39,6 +39,9 @@ pub const JOBS_MAX: u64 = 1 << 40;
 /// Task groups in one job.
 pub const GROUPS_PER_JOB_MAX: usize = 256;
 
+/// Versions of a job that a cell keeps, the present one included: a week of daily updates to go back to.
+pub const VERSIONS_PER_JOB: usize = 8;
+
 /// Rules, ports or terms in one list of a task group.
 pub const RULES_PER_GROUP_MAX: usize = 64;
 

@@ -59,6 +59,8 @@ fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             // Programs do not affect placement: only the owner and the agent read them.
             run: _,
             payload: _,
+            version: _,
+            per_machine: _,
             // A group placed with its optional resources requests them.
             optional: _,
             request,

@@ -29,7 +29,11 @@ pub(crate) enum FileError {
 
 /// Contents of a file; `-` is standard input.
 pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
-    let text = text(file)?;
+    parse(file, &text(file)?)
+}
+
+/// Reads the text of a file, which was read already.
+pub(crate) fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, FileError> {
     let text = text.trim_start_matches('\u{feff}');
     let parsed = if text.trim_start().starts_with('{') { json(text) } else { toml(text) };
     parsed.map_err(|Fault { place: (line, column), field, why }| {
@@ -52,7 +56,8 @@ fn is_yaml(text: &str) -> bool {
     })
 }
 
-fn text(file: &Path) -> Result<String, FileError> {
+/// The text of a file; `-` is standard input.
+pub(crate) fn text(file: &Path) -> Result<String, FileError> {
     let mut text = String::new();
     let read = match file.to_str() {
         Some("-") => io::stdin().lock().take(BYTES_MAX + 1).read_to_string(&mut text),

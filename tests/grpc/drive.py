@@ -183,6 +183,14 @@ def jobs(at):
     refused(grpc.StatusCode.NOT_FOUND, lambda: at.call(f"{service}/ExplainJob", job={"id": web}, group="no"))
     wrong = {"job": {"id": web}, "profile": "[[profile]]"}
     refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/ExplainJob", **wrong))
+    changed = {**job, "name": "changed"}
+    at.call(f"{service}/SubmitJob", job=changed)
+    updated = {**changed, "groups": [{**group, "restarts": 1}]}
+    assert at.call(f"{service}/UpdateJob", job=updated, version=0).version == 1
+    refused(grpc.StatusCode.ABORTED, lambda: at.call(f"{service}/UpdateJob", job=changed, version=0))
+    versions = at.call(f"{service}/ListJobVersions", job={"name": "changed"}).versions
+    assert [version.number for version in versions] == [0, 1]
+    at.call(f"{service}/DeleteJob", job={"name": "changed"})
     at.call(f"{service}/SubmitJob", job={"name": "gone", "groups": [group]})
     at.call(f"{service}/ResizeGroup", job={"name": "gone"}, count=5)
     assert at.call(f"{service}/GetJob", job={"name": "gone"}).job.pending == 5

@@ -5,12 +5,12 @@ use omega_core::{
     Affinity, Amounts, Band, Claim, Command, ConflictCheck, CoreRequest, DemandProfile,
     DeviceRequest, DeviceSet, EndReason, EnvVar, EvictionCap, Granularity, HealthCheck, HolderId,
     Image, Job, JobId, JobKind, KindId, KindShare, LabelSelector, Labels, Machine, MachineId,
-    MachineSelector, NamedPort, Near, NodeCores, Operator, OptionalResources, Overcommit, Peak,
-    PeakCalendar, PlacementRules, Policy, Port, Precedence, Preemption, Preferred, Probe, Protocol,
-    Requirement, Reservation, Resize, RestartPolicy, Run, RunEnd, SchedulerId, SequenceNumber,
-    Spread, Taint, TaintEffect, Take, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector,
-    Tenants, Text, Toleration, TolerationOperator, TopologyLevel, Transaction, TransactionId,
-    Version, WhenUnsatisfiable,
+    MachineSelector, NamedPort, Near, NodeCores, OnFailure, Operator, OptionalResources,
+    Overcommit, Peak, PeakCalendar, PlacementRules, Policy, Port, Precedence, Preemption,
+    Preferred, Probe, Protocol, Requirement, Reservation, Resize, RestartPolicy, RollStep, Run,
+    RunEnd, SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, Take, TaskGroup, TaskId,
+    TaskReport, TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator,
+    TopologyLevel, Transaction, TransactionId, UpdateRules, Version, WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -256,8 +256,24 @@ fn every_command() -> Vec<(&'static str, Command)> {
     commands.push(("set cell capacity", Command::SetClusterCapacity { kind: KindId(4), amount }));
     commands.extend(about_peaks());
     commands.extend(about_ends());
-    commands.push(("delete job", Command::DeleteJob { job: JobId(300) }));
+    commands.extend(about_updates());
     commands
+}
+
+/// Deletions and updates of jobs.
+fn about_updates() -> [(&'static str, Command); 4] {
+    let id = JobId(300);
+    let rules = UpdateRules { min_healthy_ms: 10_000, ..UpdateRules::default() };
+    let group = TaskGroup { per_machine: true, version: 3, ..TaskGroup::new(1, Amounts::zero()) };
+    let update = Some(UpdateRules { on_failure: OnFailure::Rollback, ..rules });
+    let spec = Job { update, ..Job::batch("web", group) };
+    let step = RollStep { stops: vec![70_000, 2], ..RollStep::of(7).with_tasks("web", 300) };
+    [
+        ("delete job", Command::DeleteJob { job: id }),
+        ("update job", Command::UpdateJob { job: id, version: Some(300), spec: spec.clone() }),
+        ("update job, any version", Command::UpdateJob { job: id, version: None, spec }),
+        ("roll job", Command::RollJob { job: id, step }),
+    ]
 }
 
 /// Reports of ends, with every reason.

@@ -2,6 +2,7 @@
 
 use crate::reference::{Reference, ReferenceJob, ReferenceTask};
 use omega_cellstate::{Cell, MachineStatus};
+use omega_core::limits::VERSIONS_PER_JOB;
 use omega_core::{
     Amounts, DeviceSet, JobId, KindId, Machine, MachineId, NodeCores, Outcome, Policy, Rejection,
     SequenceNumber, TaskId, TaskState, Text, Version,
@@ -142,6 +143,14 @@ pub fn compare(cell: &Cell, reference: &Reference) -> Result<(), String> {
     equal("jobs", &ours, &theirs)?;
     for (id, job) in &ours {
         equal("job by name", &cell.job_by_name(&job.name), &Some(*id))?;
+    }
+    for (id, _) in &ours {
+        let kept: Vec<_> = cell.job_versions(*id).iter().collect();
+        let kept: Vec<_> =
+            kept.iter().map(|one| (one.number, one.at_ms, one.spec.clone())).collect();
+        let all = &reference.jobs()[id].versions;
+        let latest = all[all.len().saturating_sub(VERSIONS_PER_JOB)..].to_vec();
+        equal("versions of a job", &kept, &latest)?;
     }
     let tasks: Vec<_> = ours.iter().flat_map(|(id, _)| tasks_of_cell(cell, *id)).collect();
     equal("tasks", &tasks, &tasks_of_reference(reference))?;

@@ -322,6 +322,7 @@ fn job(mut batch: Vec<Vm>) -> JobEvent {
             gang_timeout_ms: None,
             runtime_estimate_ms: None,
             deadline_ms: None,
+            update: None,
         },
     };
     JobEvent { arrival, line }

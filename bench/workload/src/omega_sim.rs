@@ -177,6 +177,7 @@ impl List {
                 gang_timeout_ms: None,
                 runtime_estimate_ms,
                 deadline_ms: None,
+                update: None,
             };
             self.count += 1;
             let at_ms = row.amount(submit, 1000, Rounding::Nearest)?;

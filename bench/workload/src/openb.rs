@@ -220,6 +220,7 @@ fn read_job(row: &Row<'_>, columns: &TaskColumns, texts: &Texts) -> Result<Job, 
         gang_timeout_ms: None,
         runtime_estimate_ms: None,
         deadline_ms: None,
+        update: None,
     })
 }
 

@@ -56,6 +56,11 @@ pub enum EventKind {
         /// New number.
         to: u32,
     },
+    /// The job was updated.
+    NewVersion {
+        /// Number of the version.
+        number: u32,
+    },
     /// The job was killed, or the task because its group shrank.
     Killed,
     /// All tasks of the job have ended.

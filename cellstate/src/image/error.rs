@@ -58,6 +58,9 @@ pub enum ImageError {
     /// A job's tasks do not match its groups.
     #[error("the tasks of job {0} of the image do not match its groups")]
     Tasks(JobId),
+    /// A job's versions are out of order, or its groups are not those of its versions.
+    #[error("the versions of job {0} of the image do not match its groups")]
+    Versions(JobId),
     /// A job is recorded as a waiting gang, but cannot be one.
     #[error("the tasks of job {0} of the image keep places although its gang cannot")]
     GangHold(JobId),

@@ -29,6 +29,7 @@ use crate::judge::MachineStatus;
 use crate::load::LoadReport;
 use crate::machines::Row;
 use crate::policy::gangs::GangHold;
+use crate::versions::JobVersion;
 use omega_core::{
     Amounts, Hold, Job, JobId, Kinds, Machine, NodeCores, PeakCalendar, Policy, Reservation,
     SequenceNumber, TenantConfig, Text, Version,
@@ -100,6 +101,8 @@ pub struct JobImage {
     pub id: JobId,
     /// Its description.
     pub spec: Arc<Job>,
+    /// Its latest versions, oldest first; empty if it was never updated.
+    pub versions: Vec<JobVersion>,
     /// Whether a group was ever resized: then tasks are not numbered group by group.
     pub resized: bool,
     /// The state of its gang, while that waits for more tasks.
@@ -115,9 +118,10 @@ pub struct JobImage {
 impl JobImage {
     pub(crate) fn of(id: JobId, job: &JobRecord) -> JobImage {
         let tasks = SmallVec::from_slice(&job.tasks);
-        let JobRecord { spec, resized, hold, held, cores, .. } = job;
+        let JobRecord { spec, versions, resized, hold, held, cores, .. } = job;
+        let (spec, versions) = (spec.clone(), versions.clone());
         let (held, cores) = (held.iter().collect(), cores.iter().collect());
-        JobImage { id, spec: spec.clone(), resized: *resized, hold: *hold, held, cores, tasks }
+        JobImage { id, spec, versions, resized: *resized, hold: *hold, held, cores, tasks }
     }
 }
 

@@ -178,7 +178,7 @@ impl Cell {
     }
 
     fn restore_job(&mut self, image: JobImage) -> Result<(), ImageError> {
-        let JobImage { id, spec, resized, hold, held, cores, tasks } = image;
+        let JobImage { id, spec, versions, resized, hold, held, cores, tasks } = image;
         let counts = if resized { GroupCounts::Resized } else { GroupCounts::AsSubmitted };
         validate::job(&spec, counts, &self.kinds)?;
         if !tasks_match(&spec, resized, &tasks) {
@@ -201,6 +201,7 @@ impl Cell {
         let nothing = Held::default();
         let mut job = JobRecord {
             spec,
+            versions,
             owner,
             tenant,
             groups,
@@ -212,6 +213,12 @@ impl Cell {
             held: nothing,
             cores: TaskCores::default(),
         };
+        if !job.versions_are_right(self.now_ms) {
+            return Err(ImageError::Versions(id));
+        }
+        for version in &job.versions {
+            validate::job(&version.spec, GroupCounts::Resized, &self.kinds)?;
+        }
         if !job.hold_is_right(self.now_ms) {
             return Err(ImageError::GangHold(id));
         }

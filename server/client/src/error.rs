@@ -126,6 +126,8 @@ define_codes! {
     BadPeaks = "BAD_PEAKS", InvalidArgument;
     /// The calendar of peaks was removed, or never was.
     UnknownPeaks = "UNKNOWN_PEAKS", NotFound;
+    /// The job was updated since: look at it again.
+    OtherVersion = "OTHER_VERSION", Aborted;
     /// A page token was not made by this call, or with other filters.
     BadPageToken = "BAD_PAGE_TOKEN", InvalidArgument;
     /// No leader is known: wait, or try another replica.
@@ -326,6 +328,7 @@ impl From<&Rejection> for ApiError {
             Rejection::NoCoresLeft(..) => ErrorCode::NoCoresLeft,
             Rejection::BadPeaks(_) => ErrorCode::BadPeaks,
             Rejection::UnknownPeaks(_) => ErrorCode::UnknownPeaks,
+            Rejection::OtherVersion { .. } => ErrorCode::OtherVersion,
             _ => ErrorCode::Internal,
         };
         ApiError::new(code, rejection.to_string())

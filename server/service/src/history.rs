@@ -74,6 +74,7 @@ pub(crate) fn message(cell: &Cell, event: &Event, caller: &Caller) -> proto::Eve
         ..proto::Event::default()
     };
     match &event.kind {
+        EventKind::NewVersion { number } => told.text = format!("{number}"),
         EventKind::Submitted { tasks } => told.text = format!("{tasks}"),
         EventKind::Resized { group, from, to } => {
             let job = event.job.and_then(|job| cell.job(job));
@@ -102,6 +103,7 @@ fn kind(kind: &EventKind) -> &'static str {
     match kind {
         EventKind::Submitted { .. } => "submitted",
         EventKind::Resized { .. } => "resized",
+        EventKind::NewVersion { .. } => "new_version",
         EventKind::Killed => "killed",
         EventKind::Ended => "ended",
         EventKind::Placed { .. } => "placed",

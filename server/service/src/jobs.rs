@@ -50,7 +50,7 @@ impl Jobs {
                 self.host.refresh(until).await?;
                 let same = self.host.read(|cell| {
                     let id = cell.job_by_name(&job.name)?;
-                    let same = cell.job(id).is_some_and(|known| **known == *job);
+                    let same = cell.job_target(id).is_some_and(|known| **known == *job);
                     same.then(|| (id, cell.tasks(id).all(|(_, state)| state.ended())))
                 });
                 same.ok_or(error)
@@ -115,7 +115,7 @@ impl JobService for Jobs {
         about(&request, |request| request.job.as_ref().map_or("", |job| &job.name).to_owned());
         let given = request.into_inner().job;
         let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
-        let job = Job::try_from(given.ok_or_else(missing)?).map_err(ApiError::from)?;
+        let job = described(given.ok_or_else(missing)?)?;
         reach::may_submit(&caller, &job)?;
         let (id, ended) = self.submit(&job, until).await?;
         Ok(Response::new(proto::SubmitJobResponse { id: id.0, ended }))
@@ -177,6 +177,45 @@ impl JobService for Jobs {
             outcome => done(outcome?)?,
         };
         Ok(Response::new(proto::DeleteJobResponse { version: version.0 }))
+    }
+
+    async fn update_job(
+        &self,
+        request: Request<proto::UpdateJobRequest>,
+    ) -> Answered<proto::UpdateJobResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |request| request.job.as_ref().map_or("", |job| &job.name).to_owned());
+        let proto::UpdateJobRequest { job, version } = request.into_inner();
+        let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
+        let spec = described(job.ok_or_else(missing)?)?;
+        reach::may_submit(&caller, &spec)?;
+        self.host.refresh(until).await?;
+        let named = proto::job_ref::Job::Name(spec.name.to_string());
+        let named = Some(proto::JobRef { job: Some(named) });
+        let (job, more) = self.host.read(|cell| {
+            let id = find(cell, named, &caller)?;
+            let has = cell.job_target(id).map_or(0, |target| target.task_count());
+            Ok::<_, ApiError>((id, spec.task_count().saturating_sub(has)))
+        })?;
+        let _admitted = self.tenant_tasks.admit(&self.host, &spec.tenant, more)?;
+        done(self.host.apply(Command::UpdateJob { job, version, spec }, until).await?)?;
+        let version = self.host.read(|cell| cell.job_version(job)).unwrap_or_default();
+        Ok(Response::new(proto::UpdateJobResponse { id: job.0, version }))
+    }
+
+    async fn list_job_versions(
+        &self,
+        request: Request<proto::ListJobVersionsRequest>,
+    ) -> Answered<proto::ListJobVersionsResponse> {
+        let caller = caller(&request)?;
+        self.host.refresh(deadline(&request)).await?;
+        let versions = self.host.read(|cell| {
+            let id = find(cell, request.into_inner().job, &caller)?;
+            let sees = cell.job(id).is_some_and(|job| caller.sees_programs(job));
+            Ok::<_, ApiError>(responses::versions(cell, id, sees))
+        })?;
+        Ok(Response::new(proto::ListJobVersionsResponse { versions }))
     }
 
     async fn get_job(
@@ -280,6 +319,13 @@ impl JobService for Jobs {
         let prefix = request.into_inner().name_prefix;
         Ok(Response::new(JobsWatch::of_prefix(self.host.clone(), caller, prefix).jobs().boxed()))
     }
+}
+
+/// The job of a request, whose groups have no versions yet.
+fn described(job: proto::Job) -> Result<Job, ApiError> {
+    let mut job = Job::try_from(job).map_err(ApiError::from)?;
+    job.groups.iter_mut().for_each(|group| group.version = 0);
+    Ok(job)
 }
 
 /// The version of a result.

@@ -18,7 +18,7 @@
 //! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `deltas.rs`, `snapshots.rs`, `commits.rs`,
 //! `commit_log.rs`, `transactions.rs`, `traces.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`, `machines.rs`,
 //! `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `summary.rs`, `submit_index.rs`, `counters.rs`,
-//! `agents/`, `responses.rs`, `names.rs`, `history.rs`, `peers/`, `identity.rs`, `roles.rs`, `grants.rs`, `reach.rs`, `limits.rs`, `turns.rs`,
+//! `agents/`, `updates/`, `responses.rs`, `names.rs`, `history.rs`, `peers/`, `identity.rs`, `roles.rs`, `grants.rs`, `reach.rs`, `limits.rs`, `turns.rs`,
 //! `slowdown.rs`, `audit.rs`, `gate.rs`, `bodies.rs`, `held.rs`, `tls.rs`, `connection.rs`, `server.rs`,
 //! `openmetrics.rs`, `metrics.rs`, `web/`.
 
@@ -68,6 +68,7 @@ mod tls;
 mod traces;
 mod transactions;
 mod turns;
+mod updates;
 mod web;
 
 pub use agents::Agents;

@@ -8,11 +8,12 @@ use crate::jobs::done;
 use crate::responses;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
 use omega_cellstate::Cell;
+use omega_client::agent::DRAIN_BY;
 use omega_client::proto::machine_service_server::MachineService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
 use omega_core::{
     Command, LabelSelector, Machine, MachineId, MachineSelector, Outcome, PeakCalendar, Rejection,
-    Requirement, Reservation,
+    Requirement, Reservation, Taint, TaintEffect,
 };
 use tonic::{Request, Response};
 
@@ -89,6 +90,15 @@ fn named(machine: Option<&proto::MachineRef>) -> String {
         Some(Given::Name(name)) => name.clone(),
         None => String::new(),
     }
+}
+
+/// The machine with the time by which tasks have to leave it, or without one; `None` if nothing changes.
+fn evacuated(machine: &Machine, leave_by: Option<u64>) -> Option<Machine> {
+    let (key, effect) = (DRAIN_BY.into(), TaintEffect::NoSchedule);
+    let taint = leave_by.map(|ms| Taint { key, value: ms.to_string().into(), effect });
+    let others = machine.taints.iter().filter(|taint| &*taint.key != DRAIN_BY);
+    let taints: Box<[Taint]> = others.cloned().chain(taint).collect();
+    (taints != machine.taints).then(|| Machine { taints, ..machine.clone() })
 }
 
 #[tonic::async_trait]
@@ -212,7 +222,13 @@ impl MachineService for Machines {
         self.host.refresh(until).await?;
         let id = self.host.read(|cell| find(cell, request.machine))?;
         let command = Command::DrainMachine { id, draining: !request.resume };
-        let version = done(self.host.apply(command, until).await?)?;
+        let mut version = done(self.host.apply(command, until).await?)?;
+        let leave_by = (!request.resume && request.leave_by_ms > 0).then_some(request.leave_by_ms);
+        let machine = self.host.read(|cell| Some(cell.machine(id)?.machine.clone()));
+        if let Some(machine) = machine.and_then(|machine| evacuated(&machine, leave_by)) {
+            let command = Command::UpdateMachine { id, machine };
+            version = done(self.host.apply(command, until).await?)?;
+        }
         Ok(Response::new(proto::DrainMachineResponse { version: version.0 }))
     }
 

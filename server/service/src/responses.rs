@@ -3,12 +3,55 @@
 use crate::leases::{self, Held, Listed};
 use omega_cellstate::{Cell, MachineState, MachineStatus};
 use omega_client::{convert, proto};
-use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState};
+use omega_core::{Amounts, Job, JobId, MachineId, TaskId, TaskState};
 use omega_store::membership::Membership;
 
 /// Message with a job, its programs and its progress, for its tenant.
 pub(crate) fn job_with_programs(cell: &Cell, id: JobId) -> proto::JobStatus {
-    proto::JobStatus { job: cell.job(id).map(|job| (&**job).into()), ..job(cell, id) }
+    let target = target(cell, id).map(Into::into);
+    proto::JobStatus { job: cell.job(id).map(|job| (&**job).into()), target, ..job(cell, id) }
+}
+
+/// The description that a job's tasks are to follow, if that is not the one with their groups.
+fn target(cell: &Cell, id: JobId) -> Option<&Job> {
+    let target = cell.job_target(id)?;
+    (cell.job(id)? != target).then_some(&**target)
+}
+
+/// The latest versions of a job.
+pub(crate) fn versions(cell: &Cell, id: JobId, with_programs: bool) -> Vec<proto::JobVersion> {
+    let shown = |job: &Job| match with_programs {
+        true => proto::Job::from(job),
+        false => proto::Job::from(job).without_programs(),
+    };
+    let kept = cell.job_versions(id);
+    let first = cell.job(id).filter(|_| kept.is_empty());
+    let first = first.map(|job| proto::JobVersion { number: 0, at_ms: 0, job: Some(shown(job)) });
+    let kept = kept.iter().map(|version| proto::JobVersion {
+        number: version.number,
+        at_ms: version.at_ms,
+        job: Some(shown(&version.spec)),
+    });
+    first.into_iter().chain(kept).collect()
+}
+
+/// Adds how far a job has followed its version.
+fn add_progress(cell: &Cell, id: JobId, told: &mut proto::JobStatus) {
+    let Some((job, target)) = cell.job(id).zip(cell.job_target(id)) else { return };
+    told.version = cell.job_version(id).unwrap_or_default();
+    if told.version == 0 {
+        return;
+    }
+    let current: Vec<Option<usize>> =
+        target.groups.iter().map(|group| cell.target_group(id, &group.name)).collect();
+    for (task, state) in cell.tasks(id) {
+        let group = cell.task_group(task);
+        told.outdated += u32::from(!state.ended() && !current.contains(&group));
+        let group = group.and_then(|group| job.groups.get(group));
+        if group.is_some_and(|group| group.version == told.version) {
+            told.new_failures += cell.task_failures(task) + u32::from(state == TaskState::Failed);
+        }
+    }
 }
 
 /// Message with a job and its progress.
@@ -16,6 +59,7 @@ pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
     let mut told = proto::JobStatus {
         id: id.0,
         job: cell.job(id).map(|job| proto::Job::from(&**job).without_programs()),
+        target: target(cell, id).map(|job| proto::Job::from(job).without_programs()),
         ..Default::default()
     };
     for (task, state) in cell.tasks(id) {
@@ -29,6 +73,7 @@ pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
         } += 1;
         told.failures += cell.task_failures(task);
     }
+    add_progress(cell, id, &mut told);
     told.gang_wait = cell.gang_hold(id).zip(cell.job(id)).map(|(_, job)| {
         let alive = told.pending + told.placed + told.running;
         proto::GangWait {

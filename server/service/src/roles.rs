@@ -151,6 +151,9 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.JobService/ResizeGroup", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/KillJob", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/DeleteJob", OWNERS.and(OPERATOR), Change),
+    rule("omega.v1.JobService/UpdateJob", OWNERS.and(OPERATOR), Change),
+    // Restricted to callers that see the job's programs: see `reach.rs`.
+    rule("omega.v1.JobService/ListJobVersions", LOOKERS, Look),
     rule("omega.v1.JobService/GetJob", LOOKERS, Look),
     rule("omega.v1.JobService/ListJobs", LOOKERS, Look),
     rule("omega.v1.JobService/WatchJob", LOOKERS, Watch),

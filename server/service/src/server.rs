@@ -12,6 +12,7 @@ use crate::peers::{FRAME_BYTES_MAX, PeerListener};
 use crate::roles;
 use crate::statistics::follow;
 use crate::traces::Traces;
+use crate::updates;
 use crate::{
     Agents, Cells, Explainer, Jobs, Machines, MonitorSettings, Scheduling, Tasks, Tenants, Whoami,
 };
@@ -196,10 +197,12 @@ pub async fn serve_clients(
     let places = Places::new(limits);
     let gate = Gate { audit, limits, places: places.clone() };
     let services = client_services(&host, me, extras, gate)?;
+    let controller = tokio::spawn(updates::run(host.clone()));
     let following = tokio::spawn(follow(host));
     let incoming = incoming(listener, door, Caller::local(), (limits, Some(places)));
     let served = services.serve_with_incoming_shutdown(incoming, end).await;
     following.abort();
+    controller.abort();
     served.map_err(io::Error::other)
 }
 

@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::peers::Whoami;
 use crate::service::Room;
 use crate::submit_index::SubmitIndex;
-use crate::summary::Summary;
+use crate::summary::{Seen, Summary};
 use omega_client::proto;
 use omega_core::{SchedulerId, Text};
 use std::collections::BTreeMap;
@@ -84,12 +84,15 @@ pub(crate) async fn statistics(host: &Host, me: Whoami) -> proto::GetStatisticsR
     let summary = summary(host).await;
     let (scheduler_counters, failed) = host.metrics().scheduler_counters();
     let observer = host.observer();
+    let count =
+        |is: fn(&Seen) -> bool| summary.machines.iter().filter(|seen| is(seen)).count() as u32;
     proto::GetStatisticsResponse {
         version: summary.version.0,
         started: observer.started,
         uptime_ms: observer.began.elapsed().as_millis() as u64,
         machines: summary.machines.len() as u32,
-        draining: summary.machines.iter().filter(|seen| seen.draining).count() as u32,
+        draining: count(|seen| seen.draining && !seen.unreachable),
+        unreachable: count(|seen| seen.unreachable),
         jobs: summary.jobs,
         tasks: Some(proto::TaskCounts {
             pending: summary.tasks.pending,

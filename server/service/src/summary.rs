@@ -5,6 +5,7 @@
 
 use crate::host::Host;
 use omega_cellstate::{Cell, MachineStatus};
+use omega_client::agent::is_unreachable;
 use omega_core::{Job, JobId, Kinds, Machine, MachineId, TaskState, Text, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,8 +49,10 @@ pub(crate) struct Seen {
     pub(crate) id: MachineId,
     /// The machine as registered.
     pub(crate) machine: Arc<Machine>,
-    /// Whether it accepts no tasks.
+    /// Whether it is drained.
     pub(crate) draining: bool,
+    /// Whether its agent is silent.
+    pub(crate) unreachable: bool,
     /// Claimable amount of each kind.
     pub(crate) claimable: Box<[u64]>,
     /// Claimed amount of each kind.
@@ -132,6 +135,7 @@ impl Summary {
                     id: state.id,
                     machine: state.machine.clone(),
                     draining: state.status == MachineStatus::Draining,
+                    unreachable: is_unreachable(state.machine),
                     claimed: both.map(|(all, free)| amount(all - free)).collect(),
                     claimable: state.claimable.iter().map(|all| amount(*all)).collect(),
                 });

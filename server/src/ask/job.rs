@@ -1,5 +1,6 @@
 //! `omega job`: the jobs of a cell.
 
+use super::apply::{self, ApplyArgs};
 use super::call::{Caller, Page};
 use super::events::{self, HistoryArgs};
 use super::explain::{self, ExplainArgs};
@@ -7,15 +8,16 @@ use super::job_file::JobFile;
 use super::job_flags::JobFlags;
 use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, RunShape, listed};
 use super::show::{self, Align, Format, and_more, clean_name, columns, facts};
+use super::versions::{self, RollbackArgs};
 use super::watch::{self, WatchArgs};
-use super::{AskArgs, AskError, NameArgs, task};
+use super::{AskArgs, AskError, NameArgs, task, wait};
 use crate::{file, output};
 use clap::{Args, Subcommand};
 use omega_client::convert::Malformed;
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::list_tasks_request::Of;
-use omega_core::{Job, JobId, Kinds};
+use omega_core::{JobId, Kinds};
 use omega_workload::words::plural;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -40,6 +42,19 @@ pub(crate) enum JobCommand {
         omega job submit hello --cpu 0.5 -- /bin/sh -c 'echo hello from $OMEGA_TASK_INDEX'\n  \
         omega job submit -f web.toml")]
     Submit(Box<SubmitArgs>),
+    /// Create the jobs of a file, or change them to what it says: services by a rolling update.
+    #[command(after_help = "Examples:\n  \
+        omega job apply -f web.toml --dry-run\n  \
+        omega job apply -f web.toml --wait")]
+    Apply(ApplyArgs),
+    /// Print the latest versions of a job.
+    #[command(after_help = "Example:\n  omega job versions web")]
+    Versions(NameArgs),
+    /// Take a service back to an earlier version.
+    #[command(after_help = "Examples:\n  \
+        omega job rollback web --wait\n  \
+        omega job rollback web --to 3")]
+    Rollback(RollbackArgs),
     /// Change the number of tasks of a group.
     #[command(visible_alias = "scale", after_help = "Example:\n  omega job resize web 5")]
     Resize(ResizeArgs),
@@ -93,6 +108,9 @@ pub(crate) struct SubmitArgs {
           "precedence", "run_time", "deadline", "gang", "gang_timeout", "labels", "require", "spread",
           "anti_affinity", "cores", "one_node", "env", "user", "run"])]
     file: Option<PathBuf>,
+    /// Wait until all tasks of a service run, or those of a batch job have ended; exit with 1 if one fails.
+    #[arg(long)]
+    wait: bool,
     #[command(flatten)]
     ask: AskArgs,
 }
@@ -119,6 +137,9 @@ pub(crate) fn run(command: &JobCommand) -> Result<(), AskError> {
         JobCommand::List(args) => list(args),
         JobCommand::Get(args) => get(args),
         JobCommand::Submit(args) => submit(args),
+        JobCommand::Apply(args) => apply::run(args),
+        JobCommand::Versions(args) => versions::list(args),
+        JobCommand::Rollback(args) => versions::rollback(args),
         JobCommand::Resize(args) => resize(args),
         JobCommand::Kill(args) => kill(args),
         JobCommand::Delete(args) => delete(args),
@@ -230,7 +251,7 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
     let kinds = caller.kinds()?;
     let told = find(&caller, by_name(&args.name))?;
     if args.ask.output == Format::Toml {
-        return print_file(&kinds, told);
+        return print_file(&kinds, &told);
     }
     let job = JobShape::new(&kinds, told)?;
     let tasks = task::list(&caller, by_name(&args.name).map(Of::Job), None)?;
@@ -245,9 +266,8 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
 }
 
 /// Prints a job as the file that describes it.
-fn print_file(kinds: &Kinds, told: proto::JobStatus) -> Result<(), AskError> {
-    let job = told.job.ok_or(Malformed::Missing("job"))?;
-    let job = Job::try_from(job)?;
+fn print_file(kinds: &Kinds, told: &proto::JobStatus) -> Result<(), AskError> {
+    let job = apply::target(told)?;
     Ok(output::print(&JobFile::written(&job, kinds)?.to_toml())?)
 }
 
@@ -297,6 +317,15 @@ fn program(run: &RunShape) -> String {
     omega_core::text::shown(&shown) + if cut { "..." } else { "" }
 }
 
+/// The version of a job that was updated, and how far its tasks follow.
+fn version(job: &JobShape) -> String {
+    match (job.version, job.outdated) {
+        (0, _) => String::new(),
+        (version, 0) => version.to_string(),
+        (version, old) => format!("{version}, {} of older versions", plural(old.into(), "task")),
+    }
+}
+
 fn one(kinds: &Kinds, shape: &WhereShape) -> String {
     let job = &shape.job;
     let tasks = job.tasks;
@@ -321,6 +350,7 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
         ("tenant", job.tenant.clone()),
         ("scheduler", job.scheduler.clone()),
         ("precedence", job.precedence.to_string()),
+        ("version", version(job)),
         ("gang", job.gang_min.map(|min| format!("at least {min} together")).unwrap_or_default()),
         ("gang wait", job.gang_wait.as_ref().map(gang_wait).unwrap_or_default()),
         ("tasks", states.join(", ")),
@@ -371,7 +401,8 @@ fn submit(args: &SubmitArgs) -> Result<(), AskError> {
                 format!("job {name} is submitted: {}\n", plural(job.task_count(), "task"))
             }
         }
-    })
+    })?;
+    if args.wait { wait::until_done(&caller, &job.name) } else { Ok(()) }
 }
 
 fn resize(args: &ResizeArgs) -> Result<(), AskError> {

@@ -1,6 +1,11 @@
 //! A job as a file describes it, with all its rules.
 
+mod jobs;
+mod update;
 mod written;
+
+pub(super) use jobs::JobsFile;
+use update::UpdateFile;
 
 use super::AskError;
 use super::amount::{self, Amount};
@@ -12,7 +17,8 @@ use super::rules_file::{
 use super::run_file::{self, RunFile};
 use omega_core::{
     Amounts, CorePlace, CoreRequest, DemandProfile, DeviceRequest, Job, JobKind, Kinds, Labels,
-    OptionalResources, Payload, PlacementRules, Precedence, Preemption, Run, TaskGroup, Unit,
+    OptionalResources, Payload, PlacementRules, Precedence, Preemption, Run, TaskGroup, TaskRule,
+    TaskSelector, TopologyLevel, Unit,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,6 +59,8 @@ pub(super) struct JobFile {
     /// Deadline: `2h` after submission, or `@1764000000` in seconds since 1970.
     #[schemars(with = "Option<String>")]
     deadline: Option<Moment>,
+    /// Rules of rolling updates, for a service.
+    update: Option<UpdateFile>,
     /// Task groups.
     group: Vec<GroupFile>,
 }
@@ -87,7 +95,11 @@ struct GroupFile {
     #[serde(default = "main")]
     name: String,
     /// Number of tasks.
+    #[serde(default = "one")]
     count: u32,
+    /// Whether it has one task on each machine where its tasks may run, on new ones too, in place of `count`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    per_machine: bool,
     /// Request of each task by resource kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
@@ -197,6 +209,20 @@ fn default() -> String {
     "default".to_owned()
 }
 
+fn one() -> u32 {
+    1
+}
+
+/// The rule that keeps two tasks of a group from one machine.
+fn apart() -> TaskRule {
+    TaskRule::AntiAffinity { from: TaskSelector::SameGroup, level: TopologyLevel::Machine }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 fn main() -> String {
     "main".to_owned()
 }
@@ -260,6 +286,7 @@ impl JobFile {
             gang_timeout_ms: self.gang_timeout.map(|TimeFile(time)| millis(time)),
             runtime_estimate_ms: self.run_time.map(|TimeFile(time)| time.as_millis() as u64),
             deadline_ms: self.deadline.map(Moment::unix_ms),
+            update: self.update.map(Into::into),
         })
     }
 }
@@ -319,7 +346,7 @@ impl GroupFile {
                 machine: self.machine.as_deref().map(Into::into),
                 affinity: affinity(self.required.as_deref(), &self.preferred),
                 tolerations: self.tolerations.iter().map(Into::into).collect(),
-                tasks: self.rules.iter().map(Into::into).collect(),
+                tasks: self.task_rules(),
                 ports: self.ports.iter().map(Into::into).collect(),
             },
             volumes: texts(&self.volumes),
@@ -330,7 +357,18 @@ impl GroupFile {
             cluster_request: amount::amounts(kinds, of_cell, 0)?,
             run: self.run(&at)?.map(Arc::new),
             payload: self.payload(file, &at)?,
+            version: 0,
+            per_machine: self.per_machine,
         })
+    }
+
+    /// The rules; a group with one task on each machine has one that keeps them apart.
+    fn task_rules(&self) -> Vec<TaskRule> {
+        let mut rules: Vec<TaskRule> = self.rules.iter().map(Into::into).collect();
+        if self.per_machine && !rules.contains(&apart()) {
+            rules.push(apart());
+        }
+        rules
     }
 
     fn run(&self, at: impl Fn(&str) -> String) -> Result<Option<Run>, AskError> {
@@ -393,7 +431,6 @@ mod tests {
     use super::super::machine_file::MachinesFile;
     use super::super::txn_file::TransactionFile;
     use super::*;
-    use omega_core::{TaskRule, TaskSelector, TopologyLevel};
 
     const ALL: &str = r#"
         name = "web"

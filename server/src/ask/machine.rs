@@ -6,7 +6,7 @@ use super::events::{self, EventsShape};
 use super::machine_file::{self, MachineFile, MachinesFile};
 use super::shape::{DoneShape, ListShape, MachineShape, MadeShape};
 use super::show::{self, Align, Format, and_more, columns, facts};
-use super::{AskArgs, AskError, NameArgs, pairs};
+use super::{AskArgs, AskError, NameArgs, moment, pairs};
 use crate::file;
 use clap::{Args, Subcommand, ValueEnum};
 use omega_client::proto;
@@ -16,6 +16,7 @@ use omega_workload::words::plural;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Commands for machines.
 #[derive(Debug, Subcommand)]
@@ -31,9 +32,14 @@ pub(crate) enum MachineCommand {
         omega machine add m-1 --cpu 4 --memory 16GiB --label rack=a\n  \
         omega machine add -f machines.toml")]
     Add(Box<AddArgs>),
-    /// Stop placing tasks on a machine. Running ones stay.
-    #[command(visible_alias = "cordon", after_help = "Example:\n  omega machine drain m-1")]
-    Drain(NameArgs),
+    /// Stop placing tasks on a machine. Running ones stay, unless --deadline moves them.
+    #[command(
+        visible_alias = "cordon",
+        after_help = "Examples:\n  \
+        omega machine drain m-1\n  \
+        omega machine drain m-1 --deadline 10m"
+    )]
+    Drain(DrainArgs),
     /// Resume placing tasks on a machine.
     #[command(visible_alias = "uncordon", after_help = "Example:\n  omega machine resume m-1")]
     Resume(NameArgs),
@@ -42,6 +48,17 @@ pub(crate) enum MachineCommand {
         after_help = "Examples:\n  omega machine remove m-1\n  omega machine remove m-1 --force"
     )]
     Remove(RemoveArgs),
+}
+
+/// The machine to drain.
+#[derive(Debug, Args)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    of: NameArgs,
+    /// Also move its tasks: services get new ones elsewhere first; what is left after this time is stopped and placed
+    /// elsewhere. 0s stops all at once.
+    #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
+    deadline: Option<Duration>,
 }
 
 /// The machine to remove.
@@ -129,8 +146,8 @@ pub(crate) fn run(command: &MachineCommand) -> Result<(), AskError> {
         MachineCommand::List(args) => list(args),
         MachineCommand::Get(args) => get(args),
         MachineCommand::Add(args) => add(args),
-        MachineCommand::Drain(args) => drain(args, false),
-        MachineCommand::Resume(args) => drain(args, true),
+        MachineCommand::Drain(args) => drain(args),
+        MachineCommand::Resume(args) => resume(args),
         MachineCommand::Remove(args) => remove(args),
     }
 }
@@ -320,13 +337,29 @@ impl Described {
     }
 }
 
-fn drain(args: &NameArgs, resume: bool) -> Result<(), AskError> {
-    let caller = args.ask.caller()?;
-    let request = proto::DrainMachineRequest { machine: by_name(&args.name), resume };
-    let told = caller.call(&request, |channel, request| async move {
+fn drain(args: &DrainArgs) -> Result<(), AskError> {
+    let in_ms = args.deadline.map(|time| moment::unix_ms().saturating_add(moment::millis(time)));
+    let leave_by_ms = in_ms.unwrap_or(0);
+    let machine = by_name(&args.of.name);
+    let request = proto::DrainMachineRequest { machine, resume: false, leave_by_ms };
+    let done = if leave_by_ms > 0 { "drains, and its tasks move" } else { "drains" };
+    set_drained(&args.of, &request, done)
+}
+
+fn resume(args: &NameArgs) -> Result<(), AskError> {
+    let machine = by_name(&args.name);
+    let request = proto::DrainMachineRequest { machine, resume: true, leave_by_ms: 0 };
+    set_drained(args, &request, "takes tasks again")
+}
+
+fn set_drained(
+    args: &NameArgs,
+    request: &proto::DrainMachineRequest,
+    done: &'static str,
+) -> Result<(), AskError> {
+    let told = args.ask.caller()?.call(request, |channel, request| async move {
         MachineServiceClient::new(channel).drain_machine(request).await
     })?;
-    let done = if resume { "takes tasks again" } else { "drains" };
     changed(args, done, told.version)
 }
 

@@ -10,6 +10,7 @@
 //! 2. If the cell rejects a request or does not answer, the exit code is 1.
 
 pub(crate) mod amount;
+mod apply;
 pub(crate) mod backup;
 mod call;
 pub(crate) mod cell;
@@ -42,6 +43,8 @@ pub(crate) mod task;
 pub(crate) mod top;
 pub(crate) mod txn;
 mod txn_file;
+mod versions;
+mod wait;
 mod watch;
 
 use crate::connect::CellArgs;
@@ -172,6 +175,28 @@ pub(crate) enum AskError {
         /// Its tasks, in words.
         tasks: String,
     },
+    /// Delete it first.
+    #[error("job {name} has ended: delete it first, or choose another name")]
+    JobEnded {
+        /// Its name.
+        name: String,
+    },
+    /// Delete it first.
+    #[error(
+        "job {name} is a batch job, which only changes its numbers of tasks: delete it, and apply the file again"
+    )]
+    BatchChange {
+        /// Its name.
+        name: String,
+    },
+    /// Look at its history.
+    #[error("job {name}: {why}")]
+    NotDone {
+        /// Its name.
+        name: String,
+        /// The failure.
+        why: String,
+    },
     /// Correct the context.
     #[error(transparent)]
     Context(#[from] ContextError),
@@ -222,7 +247,10 @@ impl AskError {
             | AskError::NoAnswer { .. }
             | AskError::Answer(_)
             | AskError::Conflicts { .. }
-            | AskError::HasTasks { .. } => 1,
+            | AskError::HasTasks { .. }
+            | AskError::JobEnded { .. }
+            | AskError::BatchChange { .. }
+            | AskError::NotDone { .. } => 1,
             _ => crate::BAD_INPUT,
         }
     }

@@ -108,6 +108,11 @@ pub(super) struct JobShape {
     pub(super) failures: u32,
     /// Time since it was submitted, as far as the replica saw it: at most its uptime.
     pub(super) age_ms: u64,
+    /// Its version: 0 as submitted.
+    pub(super) version: u32,
+    /// Tasks of older versions that have not ended.
+    pub(super) outdated: u32,
+    /// Groups that its tasks have, also those of older versions.
     pub(super) groups: Vec<GroupShape>,
 }
 
@@ -135,7 +140,11 @@ pub(super) struct TasksShape {
 #[derive(Debug, Serialize)]
 pub(super) struct GroupShape {
     pub(super) name: String,
+    /// The version of the job that it came with.
+    pub(super) version: u32,
     pub(super) count: u32,
+    /// Whether it has one task on each machine.
+    pub(super) per_machine: bool,
     pub(super) request: ByKind<u64>,
     /// Optional resources of each; `null`: none.
     pub(super) optional: Option<ByKind<u64>>,
@@ -304,7 +313,9 @@ impl JobShape {
         let job = Job::try_from(told.job.ok_or(Malformed::Missing("job"))?)?;
         let group = |group: &omega_core::TaskGroup| GroupShape {
             name: group.name.to_string(),
+            version: group.version,
             count: group.count,
+            per_machine: group.per_machine,
             request: by_kind(kinds, &group.request),
             optional: group.optional.as_ref().map(|optional| by_kind(kinds, &optional.amounts)),
             cores: group.cores.map(|cores| CoresShape {
@@ -363,6 +374,8 @@ impl JobShape {
                 killed: told.killed,
             },
             failures: told.failures,
+            version: told.version,
+            outdated: told.outdated,
             age_ms: told.age_ms,
             groups: job.groups.iter().map(group).collect(),
         })

@@ -22,6 +22,12 @@ pub(super) fn command(command: &Command) -> String {
         }
         Command::KillJob { job } => format!("kill job {job}"),
         Command::DeleteJob { job } => format!("delete job {job}"),
+        Command::UpdateJob { job, .. } => format!("update job {job}"),
+        Command::RollJob { job, step } => {
+            let more: u64 = step.adds.iter().map(|add| u64::from(add.count)).sum();
+            let (more, ends) = (plural(more, "task"), plural(step.stops.len() as u64, "task"));
+            format!("roll job {job} at version {}: {more} more, {ends} to end", step.version)
+        }
         Command::ReportTask { task, machine, report } => {
             format!("task {task} {} on machine {machine}", reported(*report))
         }

@@ -27,6 +27,7 @@
 //! - `spans.rs`: traces of commits.
 //! - `top.rs`: the output of `omega top`.
 //! - `txn.rs`: transactions by hand, and recorded results of transactions.
+//! - `updates.rs`: services that are updated under load, rolled back, and evacuated.
 //! - `upgrades.rs`: every verb rejects files of a newer version, and replicas of two versions
 //!   report why they cannot communicate.
 //! - `requests.rs`: invalid messages, and callers with excessive requests.
@@ -94,6 +95,7 @@ mod tenants;
 mod top;
 mod traces;
 mod txn;
+mod updates;
 mod upgrades;
 mod web;
 mod workflows;

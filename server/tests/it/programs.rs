@@ -37,13 +37,13 @@ args = ["-c", "trap '' TERM; echo $$ $OMEGA_PORT_HTTP > FOLDER/up-$OMEGA_TASK_IN
 "#;
 
 /// A cell with a scheduler, and a folder that its jobs use.
-struct Cell {
-    served: Served,
+pub(crate) struct Cell {
+    pub(crate) served: Served,
     _scheduler: Process,
 }
 
 impl Cell {
-    fn new(files: &[(&str, &str)]) -> Cell {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Cell {
         let served = Served::new(files);
         for (name, text) in files {
             let folder = served.path().display().to_string();
@@ -54,18 +54,18 @@ impl Cell {
         Cell { served, _scheduler: scheduler }
     }
 
-    fn agent(&self, name: &str) -> Process {
+    pub(crate) fn agent(&self, name: &str) -> Process {
         let address = &self.served.address;
         let flags = ["agent", "--no-limits", "--heartbeat=1", "--cpu=4", "--memory=1", "--cell"];
         start(self.served.path(), &[&flags[..], &[address, "--name", name, "--dir", name]].concat())
     }
 
-    fn tasks(&self, job: &str, state: &str) -> u64 {
+    pub(crate) fn tasks(&self, job: &str, state: &str) -> u64 {
         self.served.json(&format!("job get {job}"))["tasks"][state].as_u64().unwrap()
     }
 
     /// Waits until no process of a task is left below the cell's folder.
-    fn nothing_is_left(&self) {
+    pub(crate) fn nothing_is_left(&self) {
         until(|| !is_anything_left(self.served.path()));
     }
 }

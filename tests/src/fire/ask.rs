@@ -128,7 +128,8 @@ impl Replicas {
     /// The reason of a failure.
     pub fn drain(&self, at: usize, id: MachineId, resume: bool) -> Result<Version, ApiError> {
         let mut client = MachineServiceClient::new(self.channel(at));
-        let request = proto::DrainMachineRequest { machine: Some(by_id(id)), resume };
+        let request =
+            proto::DrainMachineRequest { machine: Some(by_id(id)), resume, leave_by_ms: 0 };
         let told = self.runtime.block_on(client.drain_machine(request))?.into_inner();
         Ok(Version(told.version))
     }

@@ -1,8 +1,11 @@
 //! Random deletions and updates of jobs.
 
 use super::{Dice, Generator};
-use crate::reference::Reference;
-use omega_core::{Command, JobId};
+use crate::reference::{Reference, ReferenceJob};
+use omega_core::{
+    Amounts, Command, Job, JobId, JobKind, KindId, OnFailure, RollStep, TaskGroup, TaskRule,
+    TaskSelector, Text, TopologyLevel, UpdateRules,
+};
 
 impl Generator {
     /// Creates a history in which jobs are deleted and updated.
@@ -15,6 +18,8 @@ impl Generator {
         let dice = self.updates.as_mut().filter(|_| !reference.jobs().is_empty())?;
         match dice.below(100) {
             0..2 => Some(Command::DeleteJob { job: some_job(dice, reference) }),
+            2..7 => update_job(dice, reference),
+            7..14 => roll_job(dice, reference),
             _ => None,
         }
     }
@@ -24,4 +29,103 @@ impl Generator {
 fn some_job(dice: &mut Dice, reference: &Reference) -> JobId {
     let known: Vec<JobId> = reference.jobs().keys().copied().collect();
     if dice.chance(5) { JobId(1 << 20) } else { *dice.pick(&known) }
+}
+
+/// A service of the cell; occasionally another job.
+fn some_service<'a>(
+    dice: &mut Dice,
+    reference: &'a Reference,
+) -> Option<(JobId, &'a ReferenceJob)> {
+    let is_service = |job: &ReferenceJob| {
+        job.spec.kind == JobKind::Service && job.spec.gang_min.is_none() && job.alive() > 0
+    };
+    let any = dice.chance(5);
+    let jobs = reference.jobs().iter().filter(|(_, job)| any || is_service(job));
+    let jobs: Vec<(JobId, &ReferenceJob)> = jobs.map(|(id, job)| (*id, job)).collect();
+    if jobs.is_empty() { None } else { Some(*dice.pick(&jobs)) }
+}
+
+/// The version of a job; now and then none, or a wrong one.
+fn some_version(dice: &mut Dice, job: &ReferenceJob) -> Option<u32> {
+    match dice.below(10) {
+        0 => Some(job.version() + 1),
+        1..6 => Some(job.version()),
+        _ => None,
+    }
+}
+
+fn update_job(dice: &mut Dice, reference: &Reference) -> Option<Command> {
+    let (id, job) = some_service(dice, reference)?;
+    let version = some_version(dice, job);
+    let earlier = dice.chance(25) && !job.versions.is_empty();
+    let spec = if earlier { dice.pick(&job.versions).2.clone() } else { job.target().clone() };
+    let mut spec = Job::clone(&spec);
+    for _ in 0..1 + dice.below(2) {
+        change(dice, &mut spec);
+    }
+    Some(Command::UpdateJob { job: id, version, spec })
+}
+
+fn change(dice: &mut Dice, spec: &mut Job) {
+    match dice.below(12) {
+        0 => spec.deadline_ms = Some(dice.below(100) as u64),
+        1 => {
+            spec.update = Some(UpdateRules {
+                max_unavailable: dice.below(2) as u32,
+                max_surge: dice.below(3) as u32,
+                min_healthy_ms: *dice.pick(&[0, 10_000, 3_600_001]),
+                on_failure: *dice.pick(&[OnFailure::Stop, OnFailure::Rollback]),
+            });
+        }
+        2 => spec.precedence.0 += i32::from(dice.chance(30)),
+        3 => spec.kind = *dice.pick(&[JobKind::Service, JobKind::Service, JobKind::Batch]),
+        4 => {
+            let name = Text::from(*dice.pick(&["g0", "g1", "g2"]));
+            let count = dice.below(3) as u32;
+            spec.groups.push(TaskGroup { name, ..TaskGroup::new(count, Amounts::zero()) });
+        }
+        5 if spec.groups.len() > 1 => _ = spec.groups.swap_remove(dice.below(spec.groups.len())),
+        _ => {
+            let group = dice.below(spec.groups.len());
+            change_group(dice, &mut spec.groups[group]);
+        }
+    }
+}
+
+fn change_group(dice: &mut Dice, group: &mut TaskGroup) {
+    match dice.below(7) {
+        0 => group.count = dice.below(5) as u32,
+        1 => group.request.set(KindId(0), dice.below(4) as u64),
+        2 => group.restarts = dice.below(3) as u32,
+        3 => group.payload = Default::default(),
+        4 => group.rules.ports.clear(),
+        5 => {
+            let (from, level) = (TaskSelector::SameJob, TopologyLevel::Machine);
+            group.rules.tasks = vec![TaskRule::AntiAffinity { from, level }];
+        }
+        _ => {
+            group.per_machine = !group.per_machine;
+            let (from, level) = (TaskSelector::SameGroup, TopologyLevel::Machine);
+            if dice.chance(70) {
+                group.rules.tasks.push(TaskRule::AntiAffinity { from, level });
+            }
+        }
+    }
+}
+
+fn roll_job(dice: &mut Dice, reference: &Reference) -> Option<Command> {
+    let (id, job) = some_service(dice, reference)?;
+    let mut step = RollStep::of(some_version(dice, job).unwrap_or(job.version()));
+    for _ in 0..dice.below(3) {
+        let name = match dice.chance(5) {
+            true => "other".into(),
+            false => dice.pick(&job.target().groups).name.clone(),
+        };
+        step = step.with_tasks(name, dice.below(3) as u32);
+    }
+    for _ in 0..dice.below(4) {
+        let beyond = usize::from(dice.chance(5));
+        step.stops.push(dice.below(job.tasks.len() + beyond) as u32);
+    }
+    Some(Command::RollJob { job: id, step })
 }

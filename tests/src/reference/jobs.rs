@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl ReferenceTask {
-    fn pending(group: usize) -> ReferenceTask {
+    pub(super) fn pending(group: usize) -> ReferenceTask {
         let (state, devices) = (TaskState::Pending, DeviceSet::default());
         let cores = NodeCores::NONE;
         ReferenceTask { state, devices, cores, group, failures: 0, placed_ms: 0, holds: None }
@@ -44,7 +44,7 @@ impl ReferenceJob {
 
 impl Reference {
     pub(super) fn submit_job(&mut self, job: Job) -> Result<Outcome, Rejection> {
-        validate::job(&job, &self.kinds)?;
+        validate::submitted_job(&job, &self.kinds)?;
         if self.jobs.values().any(|known| known.spec.name == job.name) {
             return Err(Rejection::NameTaken(job.name));
         }
@@ -57,7 +57,10 @@ impl Reference {
         for (group, spec) in job.groups.iter().enumerate() {
             tasks.extend((0..spec.count).map(|_| ReferenceTask::pending(group)));
         }
-        self.jobs.insert(id, ReferenceJob { spec: Arc::new(job), tasks, hold: None });
+        self.jobs.insert(
+            id,
+            ReferenceJob { spec: Arc::new(job), versions: Vec::new(), tasks, hold: None },
+        );
         self.done();
         Ok(Outcome::Job(id))
     }
@@ -70,12 +73,14 @@ impl Reference {
     ) -> Result<Outcome, Rejection> {
         let job = self.jobs.get(&id).filter(|job| job.alive() > 0);
         let job = job.ok_or(Rejection::UnknownJob(id))?;
-        let Some(group) = job.spec.groups.iter().position(|group| group.name == *name) else {
+        let old = job.target().groups.iter().find(|group| group.name == *name);
+        let Some((group, old)) = job.target_group(name).zip(old.map(|group| group.count)) else {
             return Err(Rejection::UnknownGroup { job: id, group: name.clone() });
         };
-        let old = job.spec.groups[group].count;
+        let has = job.spec.groups[group].count;
         let given = job.tasks.len() as u64 + u64::from(count.saturating_sub(old));
-        let wanted = job.spec.task_count() + u64::from(count) - u64::from(old);
+        let now = has + count.saturating_sub(old) - old.saturating_sub(count).min(has);
+        let wanted = job.spec.task_count() + u64::from(now) - u64::from(has);
         let max = u64::from(TASKS_PER_JOB_MAX);
         if given.max(wanted) > max {
             return Err(Rejection::TooMany { what: "tasks of a job".into(), given, max });
@@ -86,10 +91,14 @@ impl Reference {
         let asks = &job.spec.groups[group];
         self.admit(&job.spec.tenant, [(asks, u64::from(count.saturating_sub(old)))])?;
         let job = self.jobs.get_mut(&id).ok_or(Rejection::UnknownJob(id))?;
-        Arc::make_mut(&mut job.spec).groups[group].count = count;
+        Arc::make_mut(&mut job.spec).groups[group].count = now;
+        if let Some((.., target)) = job.versions.last_mut() {
+            let groups = &mut Arc::make_mut(target).groups;
+            groups.iter_mut().filter(|group| group.name == *name).for_each(|g| g.count = count);
+        }
         job.tasks.extend((old..count).map(|_| ReferenceTask::pending(group)));
         let mut left = BTreeSet::new();
-        for _ in count..old {
+        for _ in 0..old.saturating_sub(count).min(has) {
             let alive = || {
                 let tasks = job.tasks.iter().enumerate();
                 tasks.filter(|(_, task)| task.group == group && !task.state.ended())
@@ -97,6 +106,10 @@ impl Reference {
             let pending = alive().rfind(|(_, task)| task.state == TaskState::Pending);
             let Some((victim, _)) = pending.or_else(|| alive().next_back()) else { break };
             left.extend(job.tasks[victim].leave(TaskState::Killed));
+        }
+        if job.target().task_count() == 0 {
+            let alive = job.tasks.iter_mut().filter(|task| !task.state.ended());
+            left.extend(alive.filter_map(|task| task.leave(TaskState::Killed)));
         }
         self.raise(&left);
         self.note_if_over(id);

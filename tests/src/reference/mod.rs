@@ -25,6 +25,7 @@ mod programs;
 mod reservations;
 mod tenants;
 mod validate;
+mod versions;
 mod wishes;
 
 pub use machines::claimed_together;
@@ -72,8 +73,10 @@ pub struct TwinLoad {
 /// A job.
 #[derive(Clone, Debug)]
 pub struct ReferenceJob {
-    /// The job as submitted.
+    /// The job with the groups of its tasks.
     pub spec: Arc<Job>,
+    /// All its versions, with number and time; empty while it has the groups of its submission.
+    pub versions: Vec<(u32, u64, Arc<Job>)>,
     /// Its tasks by number.
     pub tasks: Vec<ReferenceTask>,
     /// The state of its gang, while that waits for more tasks.
@@ -203,6 +206,8 @@ impl Reference {
             Command::ResizeGroup { job, group, count } => self.resize_group(job, &group, count),
             Command::KillJob { job } => self.kill_job(job),
             Command::DeleteJob { job } => self.delete_job(job),
+            Command::UpdateJob { job, version, spec } => self.update_job(job, version, spec),
+            Command::RollJob { job, step } => self.roll_job(job, &step),
             Command::ReportTask { task, machine, report } => {
                 self.report_task(task, machine, report)
             }

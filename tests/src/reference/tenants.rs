@@ -96,7 +96,16 @@ impl Reference {
         tenant: &Text,
         tasks: impl IntoIterator<Item = (&'a TaskGroup, u64)>,
     ) -> Result<(), Rejection> {
-        let tasks: Vec<_> = tasks.into_iter().collect();
+        self.admit_exchange(tenant, tasks.into_iter().collect(), Vec::new())
+    }
+
+    /// Checks the request limits for some tasks in exchange for others.
+    pub(super) fn admit_exchange(
+        &self,
+        tenant: &Text,
+        tasks: Vec<(&TaskGroup, u64)>,
+        ended: Vec<&TaskGroup>,
+    ) -> Result<(), Rejection> {
         for name in self.line(tenant) {
             let Some(limit) = self.admissions.get(&name) else { continue };
             for (kind, _) in self.kinds.iter() {
@@ -104,6 +113,8 @@ impl Reference {
                     u128::from(charged(group, &group.request, kind)) * u128::from(*count)
                 };
                 let more: u128 = tasks.iter().map(of).sum();
+                let fewer: u128 = ended.iter().map(|group| of(&(*group, 1))).sum();
+                let more = more.saturating_sub(fewer);
                 let asked = self.asked(&name, kind) + more;
                 if more > 0 && asked > u128::from(limit.get(kind)) {
                     let (asked, limit) = (asked.min(u128::from(u64::MAX)) as u64, limit.get(kind));

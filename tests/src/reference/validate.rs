@@ -9,7 +9,7 @@ use omega_core::limits::{
 };
 use omega_core::text::is_hidden;
 use omega_core::{
-    Amounts, CoreRequest, DeviceRequest, Job, Kinds, Labels, Machine, MachineSelector,
+    Amounts, CoreRequest, DeviceRequest, Job, JobKind, Kinds, Labels, Machine, MachineSelector,
     PeakCalendar, Policy, Rejection, Reservation, Take, TaskGroup, TaskRule, TaskSelector, Tenants,
     Text, TopologyLevel,
 };
@@ -126,7 +126,35 @@ pub(super) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     Ok(())
 }
 
-pub(super) fn job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
+pub(super) fn submitted_job(submitted: &Job, kinds: &Kinds) -> Result<(), Rejection> {
+    let min = submitted.gang_min.unwrap_or(0);
+    composed(submitted, kinds, Form::Submitted)?;
+    match u64::from(min) > submitted.task_count() {
+        true => Err(bad_job()),
+        false => Ok(()),
+    }
+}
+
+/// Checks a job with groups of several versions.
+pub(super) fn composed_job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
+    composed(job, kinds, Form::Composed)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Submitted,
+    Composed,
+}
+
+fn update(job: &Job) -> Result<(), Rejection> {
+    let Some(rules) = job.update else { return Ok(()) };
+    if job.kind == JobKind::Batch || rules.max_surge + rules.max_unavailable == 0 {
+        return Err(bad_job());
+    }
+    at_most(rules.min_healthy_ms as usize, 3_600_000)
+}
+
+fn composed(job: &Job, kinds: &Kinds, form: Form) -> Result<(), Rejection> {
     name(&job.name)?;
     name(&job.tenant)?;
     name(&job.scheduler)?;
@@ -134,25 +162,27 @@ pub(super) fn job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
         return Err(bad_job());
     }
     at_most(job.groups.len(), GROUPS_PER_JOB_MAX)?;
-    if job.task_count() == 0 {
+    if job.task_count() == 0 && form == Form::Submitted {
         return Err(bad_job());
     }
     at_most(job.task_count() as usize, TASKS_PER_JOB_MAX as usize)?;
+    update(job)?;
     for (i, group) in job.groups.iter().enumerate() {
-        if job.groups[..i].iter().any(|earlier| earlier.name == group.name) {
+        let mut earlier = job.groups[..i].iter();
+        if earlier.any(|one| one.name == group.name && one.version == group.version) {
             return Err(bad_job());
         }
-        task_group(&job.name, group, kinds)?;
+        if form == Form::Submitted && group.version != 0 {
+            return Err(bad_job());
+        }
+        task_group(job, group, kinds)?;
     }
     if let Some(hold) = job.gang_timeout_ms
         && (job.gang_min.is_none() || hold == 0 || hold > 3_600_000)
     {
         return Err(bad_job());
     }
-    match job.gang_min.is_some_and(|min| u64::from(min) > job.task_count()) {
-        true => Err(bad_job()),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 pub(super) fn policy(policy: &Policy) -> Result<(), Rejection> {
@@ -218,7 +248,18 @@ pub(super) fn peaks(asked: &PeakCalendar, kinds: &Kinds) -> Result<(), Rejection
     }
 }
 
-fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
+fn per_machine(job: &Job, group: &TaskGroup) -> Result<(), Rejection> {
+    let (from, level) = (TaskSelector::SameGroup, TopologyLevel::Machine);
+    let keeps_apart = group.rules.tasks.contains(&TaskRule::AntiAffinity { from, level });
+    let is_possible = job.kind == JobKind::Service && job.gang_min.is_none() && keeps_apart;
+    match group.per_machine && !is_possible {
+        true => Err(bad_job()),
+        false => Ok(()),
+    }
+}
+
+fn task_group(of: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
+    let job = &of.name;
     name(&group.name)?;
     amounts(job, &group.request, kinds)?;
     amounts(job, &group.cluster_request, kinds)?;
@@ -252,6 +293,7 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
     at_most(rules.affinity.required.as_ref().map_or(0, Vec::len), RULES_PER_GROUP_MAX)?;
     at_most(rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
     at_most(group.grace_ms as usize, 3_600_000)?;
+    per_machine(of, group)?;
     super::programs::program(group)?;
     let mut last = None;
     for demand_profile in &group.demand_profiles {

@@ -49,6 +49,7 @@ pub(super) fn workload(
                     gang_timeout_ms: None,
                     runtime_estimate_ms: None,
                     deadline_ms: None,
+                    update: None,
                 },
             }
         };

@@ -118,6 +118,7 @@ pub(super) fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, 
             gang_timeout_ms: None,
             runtime_estimate_ms: run_ms,
             deadline_ms: None,
+            update: None,
         },
     })
 }

@@ -96,6 +96,7 @@ fn read(row: &Row<'_>, columns: &Columns) -> Result<Arrival, LoadError> {
             gang_timeout_ms: None,
             runtime_estimate_ms: run_ms,
             deadline_ms: None,
+            update: None,
         },
     })
 }

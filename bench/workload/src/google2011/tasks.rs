@@ -321,6 +321,7 @@ fn arrival(mut tasks: Vec<&Task>, part: Option<u32>, tenant: Text) -> Arrival {
             gang_timeout_ms: None,
             runtime_estimate_ms: None,
             deadline_ms: None,
+            update: None,
         },
     }
 }

@@ -161,6 +161,7 @@ impl<'a> Draft<'a> {
             gang_timeout_ms: None,
             runtime_estimate_ms: None,
             deadline_ms: None,
+            update: None,
         };
         let tasks = (0..).zip(self.machines.into_iter().flatten());
         let placed = tasks.filter_map(|(task, machine)| Some((task, machine?))).collect();

@@ -168,6 +168,7 @@ fn event(job: &LoggedJob, first_ms: u64) -> JobEvent {
             gang_timeout_ms: None,
             runtime_estimate_ms: job.requested_ms,
             deadline_ms: None,
+            update: None,
         },
     };
     JobEvent { arrival, line: Some(job.line) }

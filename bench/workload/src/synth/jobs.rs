@@ -84,6 +84,7 @@ impl Writer {
                 gang_timeout_ms: None,
                 runtime_estimate_ms: None,
                 deadline_ms: None,
+                update: None,
             },
         }
     }

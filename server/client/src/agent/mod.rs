@@ -69,6 +69,9 @@ pub const AGENT: &str = "omega.io/agent";
 /// Taint key of machines whose agents are silent.
 pub const UNREACHABLE: &str = "omega.io/unreachable";
 
+/// Taint key of machines that are drained by a time: the value is the time in milliseconds since 1970.
+pub const DRAIN_BY: &str = "omega.io/drain-by";
+
 /// Whether the agent of a machine has been silent for so long that its tasks are not counted on.
 #[must_use]
 pub fn is_unreachable(machine: &omega_core::Machine) -> bool {

@@ -5,7 +5,8 @@ use super::{Malformed, all, amounts, narrow, values, variant};
 use crate::proto;
 use omega_core::{
     CorePlace, CoreRequest, DemandProfile, DeviceRequest, Job, JobKind, KindId, MachineId,
-    OptionalResources, Precedence, Preemption, Run, TaskGroup, TaskReport, TaskState, Text,
+    OnFailure, OptionalResources, Precedence, Preemption, Run, TaskGroup, TaskReport, TaskState,
+    Text, UpdateRules,
 };
 use std::sync::Arc;
 
@@ -56,7 +57,40 @@ impl From<&Job> for proto::Job {
             gang_timeout_ms: job.gang_timeout_ms,
             runtime_estimate_ms: job.runtime_estimate_ms,
             deadline_ms: job.deadline_ms,
+            update: job.update.map(Into::into),
         }
+    }
+}
+
+impl From<UpdateRules> for proto::UpdateRules {
+    fn from(rules: UpdateRules) -> Self {
+        let on_failure = match rules.on_failure {
+            OnFailure::Stop => proto::OnFailure::Stop,
+            OnFailure::Rollback => proto::OnFailure::Rollback,
+        };
+        proto::UpdateRules {
+            max_unavailable: rules.max_unavailable,
+            max_surge: rules.max_surge,
+            min_healthy_ms: rules.min_healthy_ms,
+            on_failure: on_failure.into(),
+        }
+    }
+}
+
+impl TryFrom<proto::UpdateRules> for UpdateRules {
+    type Error = Malformed;
+
+    fn try_from(rules: proto::UpdateRules) -> Result<Self, Malformed> {
+        let on_failure = match variant(rules.on_failure, "update.on_failure")? {
+            proto::OnFailure::Unspecified | proto::OnFailure::Stop => OnFailure::Stop,
+            proto::OnFailure::Rollback => OnFailure::Rollback,
+        };
+        Ok(UpdateRules {
+            max_unavailable: rules.max_unavailable,
+            max_surge: rules.max_surge,
+            min_healthy_ms: rules.min_healthy_ms,
+            on_failure,
+        })
     }
 }
 
@@ -85,6 +119,7 @@ impl TryFrom<proto::Job> for Job {
             gang_timeout_ms: job.gang_timeout_ms,
             runtime_estimate_ms: job.runtime_estimate_ms,
             deadline_ms: job.deadline_ms,
+            update: job.update.map(TryFrom::try_from).transpose()?,
         })
     }
 }
@@ -116,6 +151,8 @@ impl From<&TaskGroup> for proto::TaskGroup {
             cluster_request: values(&group.cluster_request),
             run: group.run.as_deref().map(Into::into),
             payload: group.payload.as_bytes().to_vec(),
+            version: group.version,
+            per_machine: group.per_machine,
         }
     }
 }
@@ -155,6 +192,8 @@ impl TryFrom<proto::TaskGroup> for TaskGroup {
             cluster_request: amounts(group.cluster_request),
             run: group.run.map(Run::try_from).transpose()?.map(Arc::new),
             payload: group.payload.into(),
+            version: group.version,
+            per_machine: group.per_machine,
         })
     }
 }

@@ -124,6 +124,24 @@ pub struct Job {
     /// by when it should have ended, by the cell's time; queues may be ordered by it
     #[prost(uint64, optional, tag = "11")]
     pub deadline_ms: ::core::option::Option<u64>,
+    /// of a service; absent: one more task at a time, none missing
+    #[prost(message, optional, tag = "12")]
+    pub update: ::core::option::Option<UpdateRules>,
+}
+/// The rules of a rolling update.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UpdateRules {
+    /// tasks of a group that may be missing
+    #[prost(uint32, tag = "1")]
+    pub max_unavailable: u32,
+    /// tasks of a group beyond its count
+    #[prost(uint32, tag = "2")]
+    pub max_surge: u32,
+    /// for which a new task runs before it counts as healthy; at most 3600000
+    #[prost(uint32, tag = "3")]
+    pub min_healthy_ms: u32,
+    #[prost(enumeration = "OnFailure", tag = "4")]
+    pub on_failure: i32,
 }
 /// That machines are for the tasks of some tenants alone, from a time until a time. Before it tasks of others
 /// are placed there only if they are expected to have ended by then. What runs there already stays.
@@ -223,6 +241,13 @@ pub struct TaskGroup {
     /// for agents of one's own; at most 65536 bytes
     #[prost(bytes = "vec", tag = "16")]
     pub payload: ::prost::alloc::vec::Vec<u8>,
+    /// of the job that the group came with: set by the cell, ignored in requests
+    #[prost(uint32, tag = "17")]
+    pub version: u32,
+    /// One task on each machine where such a task may run. The group needs anti-affinity to its own tasks at the level
+    /// of machines; its count is set by the cell from then on.
+    #[prost(bool, tag = "18")]
+    pub per_machine: bool,
 }
 /// The program that each task of a group runs. At most 65536 bytes.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -739,6 +764,39 @@ impl Preemption {
             "PREEMPTION_UNSPECIFIED" => Some(Self::Unspecified),
             "PREEMPTION_LOWER_PRECEDENCE" => Some(Self::LowerPrecedence),
             "PREEMPTION_NEVER" => Some(Self::Never),
+            _ => None,
+        }
+    }
+}
+/// Reaction to a new task that fails during an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum OnFailure {
+    /// stop
+    Unspecified = 0,
+    /// tasks of both versions run until someone decides
+    Stop = 1,
+    /// the job is updated to its version before
+    Rollback = 2,
+}
+impl OnFailure {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "ON_FAILURE_UNSPECIFIED",
+            Self::Stop => "ON_FAILURE_STOP",
+            Self::Rollback => "ON_FAILURE_ROLLBACK",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "ON_FAILURE_UNSPECIFIED" => Some(Self::Unspecified),
+            "ON_FAILURE_STOP" => Some(Self::Stop),
+            "ON_FAILURE_ROLLBACK" => Some(Self::Rollback),
             _ => None,
         }
     }
@@ -2811,6 +2869,45 @@ pub struct DeleteJobResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UpdateJobRequest {
+    /// found by its name; the versions of its groups are ignored
+    #[prost(message, optional, tag = "1")]
+    pub job: ::core::option::Option<Job>,
+    /// that the job must have; absent: any
+    #[prost(uint32, optional, tag = "2")]
+    pub version: ::core::option::Option<u32>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UpdateJobResponse {
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// of the job, from now on
+    #[prost(uint32, tag = "2")]
+    pub version: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListJobVersionsRequest {
+    #[prost(message, optional, tag = "1")]
+    pub job: ::core::option::Option<JobRef>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListJobVersionsResponse {
+    /// oldest first
+    #[prost(message, repeated, tag = "1")]
+    pub versions: ::prost::alloc::vec::Vec<JobVersion>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct JobVersion {
+    /// 0: as it was submitted
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// when it began, in milliseconds since 1970; 0 for the first
+    #[prost(uint64, tag = "2")]
+    pub at_ms: u64,
+    #[prost(message, optional, tag = "3")]
+    pub job: ::core::option::Option<Job>,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetJobRequest {
     #[prost(message, optional, tag = "1")]
@@ -2849,6 +2946,18 @@ pub struct JobStatus {
     /// of its tasks, after which they were placed again
     #[prost(uint32, tag = "11")]
     pub failures: u32,
+    /// 0: as it was submitted
+    #[prost(uint32, tag = "12")]
+    pub version: u32,
+    /// What its tasks are to follow. Absent: `job`, which has the groups that they have now, also those of older versions.
+    #[prost(message, optional, tag = "13")]
+    pub target: ::core::option::Option<Job>,
+    /// tasks of older versions that have not ended
+    #[prost(uint32, tag = "14")]
+    pub outdated: u32,
+    /// failures of tasks that came with this version
+    #[prost(uint32, tag = "15")]
+    pub new_failures: u32,
 }
 /// A gang that has not all the places that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -3070,6 +3179,10 @@ pub struct DrainMachineRequest {
     /// place tasks on it again
     #[prost(bool, tag = "2")]
     pub resume: bool,
+    /// When tasks have to leave it, in milliseconds since 1970. Until then services get new tasks elsewhere, by the rules
+    /// of their updates; then what is left is stopped, and placed elsewhere. 0: tasks stay.
+    #[prost(uint64, tag = "3")]
+    pub leave_by_ms: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DrainMachineResponse {
@@ -3438,6 +3551,9 @@ pub struct GetStatisticsResponse {
     /// of the machines
     #[prost(uint32, tag = "5")]
     pub draining: u32,
+    /// of the machines
+    #[prost(uint32, tag = "12")]
+    pub unreachable: u32,
     #[prost(uint64, tag = "6")]
     pub jobs: u64,
     /// of all jobs that the cell knows
@@ -4115,6 +4231,57 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "DeleteJob"));
             self.inner.unary(req, path, codec).await
         }
+        /// Gives a service another description, as its next version. The leader then moves its tasks, by the rules of
+        /// `Job.update`. An equal description changes nothing.
+        pub async fn update_job(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UpdateJobRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UpdateJobResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/omega.v1.JobService/UpdateJob",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("omega.v1.JobService", "UpdateJob"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The latest eight versions of a job, for the roles that see its programs.
+        pub async fn list_job_versions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListJobVersionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListJobVersionsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/omega.v1.JobService/ListJobVersions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("omega.v1.JobService", "ListJobVersions"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn get_job(
             &mut self,
             request: impl tonic::IntoRequest<super::GetJobRequest>,
@@ -4306,6 +4473,23 @@ pub mod job_service_server {
             request: tonic::Request<super::DeleteJobRequest>,
         ) -> std::result::Result<
             tonic::Response<super::DeleteJobResponse>,
+            tonic::Status,
+        >;
+        /// Gives a service another description, as its next version. The leader then moves its tasks, by the rules of
+        /// `Job.update`. An equal description changes nothing.
+        async fn update_job(
+            &self,
+            request: tonic::Request<super::UpdateJobRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UpdateJobResponse>,
+            tonic::Status,
+        >;
+        /// The latest eight versions of a job, for the roles that see its programs.
+        async fn list_job_versions(
+            &self,
+            request: tonic::Request<super::ListJobVersionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListJobVersionsResponse>,
             tonic::Status,
         >;
         async fn get_job(
@@ -4602,6 +4786,96 @@ pub mod job_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteJobSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/omega.v1.JobService/UpdateJob" => {
+                    #[allow(non_camel_case_types)]
+                    struct UpdateJobSvc<T: JobService>(pub Arc<T>);
+                    impl<
+                        T: JobService,
+                    > tonic::server::UnaryService<super::UpdateJobRequest>
+                    for UpdateJobSvc<T> {
+                        type Response = super::UpdateJobResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UpdateJobRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as JobService>::update_job(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UpdateJobSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/omega.v1.JobService/ListJobVersions" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListJobVersionsSvc<T: JobService>(pub Arc<T>);
+                    impl<
+                        T: JobService,
+                    > tonic::server::UnaryService<super::ListJobVersionsRequest>
+                    for ListJobVersionsSvc<T> {
+                        type Response = super::ListJobVersionsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListJobVersionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as JobService>::list_job_versions(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListJobVersionsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

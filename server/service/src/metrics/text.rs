@@ -205,9 +205,12 @@ impl Now {
         let help = "The version of the cell at this replica";
         pen.gauge(Figure::new("cell_version", help), version.0 as f64)?;
         pen.gauge(Figure::new("cell_machines", "Machines of the cell"), f64::from(*machines))?;
-        let help = "Machines that accept no tasks: draining, or unreachable";
+        let help = "Machines that are drained and whose agents are not silent";
         let draining = f64::from(self.statistics.draining);
         pen.gauge(Figure::new("cell_machines_draining", help), draining)?;
+        let help = "Machines whose agents are silent";
+        let unreachable = f64::from(self.statistics.unreachable);
+        pen.gauge(Figure::new("cell_machines_unreachable", help), unreachable)?;
         pen.gauge(
             Figure::new("cell_jobs", "Jobs of the cell, ended ones until they are forgotten"),
             *jobs as f64,

@@ -50,6 +50,7 @@ struct DomainShape {
     name: String,
     machines: u32,
     draining: u32,
+    unreachable: u32,
     /// Allocated share of each resource, in percent; `null` without capacity.
     taken: Vec<Option<u32>>,
 }
@@ -61,6 +62,7 @@ struct MachinesShape {
     /// Index of the domain.
     domain: Vec<u32>,
     draining: Vec<u8>,
+    unreachable: Vec<u8>,
     /// Claimed percentage by resource (in the order of `resources`), then by machine; -1 without
     /// capacity.
     taken: Vec<Vec<i32>>,
@@ -147,6 +149,7 @@ fn domain(name: &str, machines: &[&Seen], kinds: usize) -> DomainShape {
         name: name.to_owned(),
         machines: machines.len() as u32,
         draining: machines.iter().filter(|seen| seen.draining).count() as u32,
+        unreachable: machines.iter().filter(|seen| seen.unreachable).count() as u32,
         taken: (0..kinds).map(taken).collect(),
     }
 }
@@ -158,6 +161,7 @@ fn machines(told: &[(String, Vec<&Seen>)], kinds: usize) -> MachinesShape {
             shape.name.push(seen.machine.name.to_string());
             shape.domain.push(index as u32);
             shape.draining.push(u8::from(seen.draining));
+            shape.unreachable.push(u8::from(seen.unreachable));
             for (kind, taken) in shape.taken.iter_mut().enumerate() {
                 let percent = percent(seen.claimed[kind], seen.claimable[kind]);
                 taken.push(percent.map_or(-1, |percent| percent as i32));

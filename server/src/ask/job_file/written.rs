@@ -2,6 +2,7 @@
 
 use super::{
     CoresFile, DevicesFile, GroupFile, JobFile, KindFile, PlaceFile, PreemptionFile, TimeFile,
+    apart,
 };
 use crate::ask::AskError;
 use crate::ask::moment::Moment;
@@ -48,6 +49,7 @@ impl JobFile {
             gang_timeout: job.gang_timeout_ms.map(|ms| TimeFile::from_millis(ms.into())),
             run_time: job.runtime_estimate_ms.map(TimeFile::from_millis),
             deadline: job.deadline_ms.map(Moment::At),
+            update: job.update.map(Into::into),
             group: groups
                 .map(|(index, group)| GroupFile::written(group, kinds, index))
                 .collect::<Result<_, _>>()?,
@@ -75,6 +77,7 @@ impl GroupFile {
         Ok(GroupFile {
             name: group.name.to_string(),
             count: group.count,
+            per_machine: group.per_machine,
             request: amounts(kinds, &group.request, group.devices.is_some()),
             demand_profiles: group
                 .demand_profiles
@@ -118,7 +121,12 @@ impl GroupFile {
                 .map(|any| any.iter().map(Into::into).collect()),
             preferred: rules.affinity.preferred.iter().map(Into::into).collect(),
             tolerations: rules.tolerations.iter().map(Into::into).collect(),
-            rules: rules.tasks.iter().map(Into::into).collect(),
+            rules: rules
+                .tasks
+                .iter()
+                .filter(|rule| !group.per_machine || **rule != apart())
+                .map(Into::into)
+                .collect(),
             ports: rules.ports.iter().map(|port| PortFile::written(port, names)).collect(),
         })
     }
@@ -169,6 +177,11 @@ mod tests {
         run_time = "1.5s"
         deadline = "@1764000000.250"
 
+        [update]
+        max_unavailable = 1
+        min_healthy_time = "10s"
+        on_failure = "rollback"
+
         [[group]]
         count = 3
         request = { cpu = 0.5, memory = "2GiB", disk = 1025 }
@@ -203,7 +216,7 @@ mod tests {
 
         [[group]]
         name = "second"
-        count = 0
+        per_machine = true
         devices = { count = 2 }
         request = { gpu = 0 }
     "#;

@@ -52,10 +52,14 @@ pub(super) fn with_trouble(page: &str, why: &str) -> String {
 }
 
 fn machines(top: &TopShape) -> String {
-    match top.draining {
-        0 => top.machines.to_string(),
-        some => format!("{}, {some} of them draining", top.machines),
+    let states = [("draining", top.draining), ("unreachable", top.unreachable)];
+    let states = states.iter().filter(|(_, count)| *count > 0);
+    let mut text = top.machines.to_string();
+    for (position, (state, count)) in states.enumerate() {
+        let of = if position == 0 { " of them" } else { "" };
+        text += &format!(", {count}{of} {state}");
     }
+    text
 }
 
 fn tasks(top: &TopShape) -> String {

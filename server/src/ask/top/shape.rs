@@ -13,6 +13,7 @@ pub(super) struct TopShape {
     pub(super) version: u64,
     pub(super) machines: u32,
     pub(super) draining: u32,
+    pub(super) unreachable: u32,
     pub(super) jobs: u64,
     pub(super) tasks: TasksShape,
     pub(super) resources: ByKind<SumShape>,
@@ -93,6 +94,7 @@ impl TopShape {
             version: after.told.version,
             machines: after.told.machines,
             draining: newest.draining,
+            unreachable: newest.unreachable,
             jobs: after.told.jobs,
             tasks: TasksShape {
                 pending: tasks.pending,

@@ -27,7 +27,8 @@ export function heat() {
     el("ul", { class: "legend" }, el("li", {}, "0 % ", el("span", { class: "ramp" }), " 100 %"),
       el("li", {}, el("span", { class: "swatch over" }), "more than there is"),
       el("li", {}, el("span", { class: "swatch none" }), "has none of it"),
-      el("li", {}, el("span", { class: "swatch drain" }), "draining")),
+      el("li", {}, el("span", { class: "swatch drain" }), "draining"),
+      el("li", {}, el("span", { class: "swatch gone" }), "unreachable")),
     tip, asTable);
   new ResizeObserver(() => data && draw()).observe(place);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => data && draw());
@@ -57,12 +58,13 @@ export function heat() {
   /** Groups of squares to draw, each with a name and the index of a domain or a machine for each square. */
   function groups() {
     if (!data.machines) {
-      return [{ name: "", items: data.domains.map((one, index) => ({ domain: index, taken: one.taken[kind()] ?? -1, draining: one.draining === one.machines })) }];
+      return [{ name: "", items: data.domains.map((one, index) => ({ domain: index, taken: one.taken[kind()] ?? -1, draining: one.draining === one.machines, unreachable: one.unreachable === one.machines })) }];
     }
     const all = data.domains.map((one) => ({ name: one.name, items: [] }));
     const taken = data.machines.taken[kind()];
     data.machines.name.forEach((_, index) => all[data.machines.domain[index]].items.push(
-      { machine: index, taken: taken[index], draining: data.machines.draining[index] === 1 }));
+      { machine: index, taken: taken[index], draining: data.machines.draining[index] === 1,
+        unreachable: data.machines.unreachable[index] === 1 }));
     return all;
   }
 
@@ -93,8 +95,8 @@ export function heat() {
         const side = layout.step - GAP;
         paint.fillStyle = colours.of(item.taken);
         paint.fillRect(x, y, side, side);
-        if (item.draining && side > 3) {
-          paint.strokeStyle = colours.drain;
+        if ((item.draining || item.unreachable) && side > 3) {
+          paint.strokeStyle = item.unreachable ? colours.gone : colours.drain;
           paint.lineWidth = Math.min(2, side / 4);
           paint.strokeRect(x + 1, y + 1, side - 2, side - 2);
         }
@@ -118,7 +120,7 @@ export function heat() {
     const of = (taken) => (taken < 0 ? `has no ${resource.value}` : `${taken} % of ${resource.value} taken`);
     const one = data.domains[item.domain ?? data.machines.domain[item.machine]];
     tip.textContent = item.domain === undefined
-      ? `${data.machines.name[item.machine]}${one.name ? ` in ${one.name}` : ""}: ${of(item.taken)}${item.draining ? ", draining" : ""}`
+      ? `${data.machines.name[item.machine]}${one.name ? ` in ${one.name}` : ""}: ${of(item.taken)}${item.unreachable ? ", unreachable" : item.draining ? ", draining" : ""}`
       : `${one.name || "(none)"}, ${count(one.machines)} machines: ${of(item.taken)}`;
   }
 
@@ -210,5 +212,5 @@ function palette() {
   const between = (a, b, part) => `rgb(${a.map((one, index) => Math.round(one + (b[index] - one) * part)).join(",")})`;
   const ramp = Array.from({ length: 101 }, (_, at) => (at < 50 ? between(cold, mild, at / 50) : between(mild, hot, (at - 50) / 50)));
   const [none, over] = [named("--none"), named("--over")];
-  return { quiet: named("--quiet"), drain: named("--drain"), of: (taken) => (taken < 0 ? none : taken > 100 ? over : ramp[taken]) };
+  return { quiet: named("--quiet"), drain: named("--drain"), gone: named("--gone"), of: (taken) => (taken < 0 ? none : taken > 100 ? over : ramp[taken]) };
 }

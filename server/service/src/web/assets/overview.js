@@ -22,7 +22,7 @@ function share(value) {
 function tiles(cell) {
   const placed = cell.tasks.placed + cell.tasks.running;
   return [
-    tile("machines", count(cell.machines), cell.draining ? `${count(cell.draining)} draining` : null),
+    tile("machines", count(cell.machines), [cell.draining ? `${count(cell.draining)} draining` : "", cell.unreachable ? `${count(cell.unreachable)} unreachable` : ""].filter(Boolean).join(", ") || null),
     tile("tasks on machines", count(placed), `${count(cell.tasks.running)} running`),
     tile("tasks waiting", count(cell.tasks.pending), `of ${count(cell.jobs)} jobs in all`),
     tile("placements/s", rate(perSecond("placements"))),

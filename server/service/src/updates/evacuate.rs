@@ -1,0 +1,47 @@
+//! The end of an evacuation: at its time, what still runs on a machine is told to stop, and placed elsewhere.
+//!
+//! Until then, services move by the rules of their updates (`plan.rs`), and batch tasks may end. Tasks of a group with
+//! one on each machine stay: they belong to the machine.
+
+use super::COMMAND_MAX;
+use super::plan::drain_by;
+use crate::host::Host;
+use futures_util::future::join_all;
+use omega_cellstate::Cell;
+use omega_core::{Command, MachineId, TaskId, TaskReport};
+use std::collections::BTreeSet;
+use tokio::time::Instant;
+
+/// Tasks that are moved in one step.
+const AT_ONCE: usize = 500;
+
+/// Takes tasks off the machines whose time has come.
+pub(super) async fn step(host: &Host, machines: &BTreeSet<MachineId>, now_ms: u64) {
+    let late = host.read(|cell| late(cell, machines, now_ms));
+    let until = Instant::now() + COMMAND_MAX;
+    let moved = late.into_iter().map(|(task, machine)| {
+        host.apply(Command::ReportTask { task, machine, report: TaskReport::Lost }, until)
+    });
+    // A task that is gone meanwhile is refused; the others are repeated in the next step.
+    join_all(moved).await;
+}
+
+/// The tasks that should have left their machines.
+fn late(cell: &Cell, machines: &BTreeSet<MachineId>, now_ms: u64) -> Vec<(TaskId, MachineId)> {
+    let mut late = Vec::new();
+    for state in machines.iter().filter_map(|id| cell.machine(*id)) {
+        if state.tasks.is_empty() || drain_by(state.machine).is_none_or(|by| now_ms < by) {
+            continue;
+        }
+        let leaving = state.tasks.iter().filter(|task| !stays(cell, **task));
+        late.extend(leaving.map(|task| (*task, state.id)).take(AT_ONCE - late.len()));
+    }
+    late
+}
+
+/// Whether a task is of a group with one task on each machine.
+fn stays(cell: &Cell, task: TaskId) -> bool {
+    let group = cell.task_group(task).zip(cell.job(task.job));
+    let group = group.and_then(|(group, job)| job.groups.get(group));
+    group.is_some_and(|group| group.per_machine)
+}

@@ -1,0 +1,210 @@
+//! The controller of updates: moves services to their versions, keeps one task of a group on each machine, and
+//! evacuates machines that are drained by a time.
+//!
+//! ```text
+//!   versions, machines ──changes──▶ open jobs ──plan.rs──▶ RollJob, UpdateJob ──▶ Host ──▶ the log
+//!                                       ▲                                                 │
+//!                                       └──────────────── states of tasks ◀───────────────┘
+//! ```
+//!
+//! It runs beside the monitor of machines, on the replica that leads, and is a client of the cell like any other: all
+//! that it must remember is in the cell. Each step names the version for which it was decided, so a step of a leader
+//! that was replaced changes nothing after an update. A new leader measures `min_healthy_ms` from its own beginning.
+
+mod evacuate;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use crate::host::{Host, unix_ms};
+use futures_util::StreamExt;
+use omega_cellstate::{Cell, Changed};
+use omega_client::{ApiError, ErrorCode};
+use omega_core::{Command, Job, JobId, MachineId, Outcome, Version};
+use omega_store::log::Term;
+use plan::{Next, Progress, drain_by};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// Interval at which open jobs are looked at: short compared with the start of a program.
+const STEP: Duration = Duration::from_millis(200);
+
+/// Timeout of one command; the next step decides anew.
+const COMMAND_MAX: Duration = Duration::from_secs(5);
+
+/// Time until a job is looked at again after the cell refused its step, for lack of an allowed request, say.
+const REFUSED_FOR: Duration = Duration::from_secs(5);
+
+/// Number of jobs that are changed concurrently.
+const AT_ONCE: usize = 64;
+
+/// Runs until the replica has stopped.
+pub(crate) async fn run(host: Host) {
+    let mut steps = tokio::time::interval(STEP);
+    steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut lead: Option<Lead> = None;
+    while host.stopped().is_none() {
+        steps.tick().await;
+        let leadership = host.leadership();
+        let term = leadership.is_leader.then_some(leadership.term);
+        if lead.as_ref().map(|lead| lead.term) != term {
+            lead = term.map(Lead::new);
+        }
+        if let Some(lead) = &mut lead {
+            lead.step(&host).await;
+        }
+    }
+}
+
+/// State that exists only while this replica leads.
+struct Lead {
+    term: Term,
+    /// Version up to which changes were read.
+    since: Version,
+    open: BTreeMap<JobId, Open>,
+    /// Jobs with a group that has one task on each machine.
+    per_machine: BTreeSet<JobId>,
+    /// Machines that are drained by a time.
+    evacuated: BTreeSet<MachineId>,
+    began: Instant,
+}
+
+/// A job that has not reached its version.
+#[derive(Debug, Default)]
+struct Open {
+    progress: Progress,
+    /// Time before which it is not looked at.
+    not_before: Option<Instant>,
+}
+
+impl Lead {
+    fn new(term: Term) -> Lead {
+        let (since, began) = (Version(0), Instant::now());
+        let (open, per_machine, evacuated) = Default::default();
+        Lead { term, since, open, per_machine, evacuated, began }
+    }
+
+    async fn step(&mut self, host: &Host) {
+        host.read(|cell| self.read_changes(cell));
+        let now = Instant::now();
+        let now_ms = now.duration_since(self.began).as_millis() as u64;
+        let mut commands = Vec::new();
+        host.read(|cell| {
+            self.open.retain(|id, open| {
+                if open.not_before.is_some_and(|until| now < until) {
+                    return true;
+                }
+                let next = plan::next(cell, *id, &mut open.progress, now_ms);
+                let is_open = !matches!(next, Next::Settled);
+                commands.extend(command(*id, next).map(|command| (*id, command)));
+                is_open
+            });
+        });
+        let done = futures_util::stream::iter(commands).map(|(id, command)| async move {
+            (id, host.apply(command, Instant::now() + COMMAND_MAX).await)
+        });
+        let done: Vec<(JobId, Result<Outcome, ApiError>)> =
+            done.buffer_unordered(AT_ONCE).collect().await;
+        for (id, outcome) in done {
+            self.note(id, outcome);
+        }
+        if !self.evacuated.is_empty() {
+            evacuate::step(host, &self.evacuated, unix_ms()).await;
+        }
+    }
+
+    /// Records the outcome of a step.
+    fn note(&mut self, id: JobId, outcome: Result<Outcome, ApiError>) {
+        match outcome {
+            // It was updated or has ended: its change is read next.
+            Err(error) if matches!(error.code, ErrorCode::OtherVersion | ErrorCode::UnknownJob) => {
+            }
+            Err(error) => {
+                tracing::warn!(job = id.to_string(), %error, "a step of an update was not taken");
+                if let Some(open) = self.open.get_mut(&id).filter(|_| !error.is_temporary()) {
+                    open.not_before = Some(Instant::now() + REFUSED_FOR);
+                }
+            }
+            Ok(_) => {}
+        }
+    }
+
+    /// Opens the jobs that changes concern.
+    fn read_changes(&mut self, cell: &Cell) {
+        if self.since == cell.version() && self.since != Version(0) {
+            return;
+        }
+        let changes: Option<Vec<Changed>> = match self.since {
+            Version(0) => None,
+            since => cell.changed_since(since).map(Iterator::collect),
+        };
+        match changes {
+            None => {
+                (self.per_machine, self.evacuated) = Default::default();
+                cell.jobs().for_each(|(id, job)| self.changed(cell, id, job));
+                self.machines_changed(cell, None);
+            }
+            Some(changes) => {
+                let mut jobs = BTreeSet::new();
+                for change in changes {
+                    match change {
+                        Changed::Machine(slot) => self.machines_changed(cell, Some(slot)),
+                        Changed::Job(id) => _ = jobs.insert(id),
+                        Changed::Task(task) => _ = jobs.insert(task.job),
+                    }
+                }
+                for id in jobs {
+                    match cell.job(id) {
+                        Some(job) => self.changed(cell, id, job),
+                        None => _ = self.per_machine.remove(&id),
+                    }
+                }
+            }
+        }
+        self.since = cell.version();
+    }
+
+    fn changed(&mut self, cell: &Cell, id: JobId, job: &Job) {
+        let has = job.groups.iter().any(|group| group.per_machine);
+        match has && cell.tasks(id).any(|(_, state)| !state.ended()) {
+            true => _ = self.per_machine.insert(id),
+            false => _ = self.per_machine.remove(&id),
+        }
+        if has || !cell.job_versions(id).is_empty() {
+            self.open.entry(id).or_default();
+        }
+    }
+
+    /// Opens the jobs with a task on each machine, and those with tasks on an evacuated machine.
+    fn machines_changed(&mut self, cell: &Cell, slot: Option<u32>) {
+        for id in &self.per_machine {
+            self.open.entry(*id).or_default();
+        }
+        let machines = match slot {
+            Some(slot) => cell.machine_in(slot).into_iter().collect(),
+            None => cell.machines().collect::<Vec<_>>(),
+        };
+        if let Some(slot) = slot {
+            self.evacuated.retain(|id| id.slot != slot);
+        }
+        for machine in machines.iter().filter(|state| drain_by(state.machine).is_some()) {
+            self.evacuated.insert(machine.id);
+            for task in machine.tasks {
+                self.open.entry(task.job).or_default();
+            }
+        }
+    }
+}
+
+/// The command of a step.
+fn command(job: JobId, next: Next) -> Option<Command> {
+    match next {
+        Next::Settled | Next::Wait | Next::Stopped => None,
+        Next::Roll(step) => Some(Command::RollJob { job, step }),
+        Next::Rollback { version, spec } => {
+            let spec = Job::clone(&spec);
+            Some(Command::UpdateJob { job, version: Some(version), spec })
+        }
+    }
+}

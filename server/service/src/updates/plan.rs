@@ -1,0 +1,298 @@
+//! The next step of a job towards its version: a plain function of the cell and of the time for which tasks have run.
+//!
+//! For each group of the version:
+//!
+//! - *new* tasks belong to it, and may stay on their machines;
+//! - *old* tasks belong to an earlier version of it, or are on a machine that is evacuated;
+//! - tasks of groups that the version no longer has are ended at once.
+//!
+//! A step ends old tasks while enough others are available, and adds new tasks while there are not too many
+//! altogether. Available are old tasks that run, and new ones that have run for `min_healthy_ms`.
+
+use omega_cellstate::{Cell, MachineStatus};
+use omega_client::agent::DRAIN_BY;
+use omega_core::{
+    GroupGrowth, Job, JobId, JobKind, Machine, MachineId, OnFailure, RollStep, Taint, TaintEffect,
+    TaskGroup, TaskState, UpdateRules,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Times since which the new tasks of a job run, as the controller saw them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress {
+    since_ms: BTreeMap<u32, u64>,
+    /// Version that is being rolled out.
+    rolling: Option<u32>,
+}
+
+/// The next step of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing is left to do until the job or a machine changes.
+    Settled,
+    /// Look again later: tasks start, or are not healthy yet.
+    Wait,
+    /// A new task has failed: people decide.
+    Stopped,
+    /// Change its tasks.
+    Roll(RollStep),
+    /// A new task has failed: go back to this description.
+    Rollback {
+        /// The version that failed.
+        version: u32,
+        /// The version before.
+        spec: Arc<Job>,
+    },
+}
+
+/// A task of a job that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct Living {
+    index: u32,
+    group: usize,
+    state: TaskState,
+}
+
+/// Returns the next step of a job.
+pub(super) fn next(cell: &Cell, id: JobId, progress: &mut Progress, now_ms: u64) -> Next {
+    let Some((target, version)) = cell.job_target(id).zip(cell.job_version(id)) else {
+        return Next::Settled;
+    };
+    if target.kind == JobKind::Batch || target.gang_min.is_some() {
+        return Next::Settled;
+    }
+    let living = living(cell, id);
+    if living.is_empty() {
+        return Next::Settled;
+    }
+    progress.see(&living, now_ms);
+    let plan = Plan { cell, id, target, living, now_ms, rules: target.update.unwrap_or_default() };
+    let (step, state) = plan.step(progress, RollStep::of(version));
+    if state != State::Reached {
+        progress.rolling = Some(version);
+    }
+    if progress.rolling == Some(version) && plan.has_failed(version) {
+        return plan.after_failure(version);
+    }
+    match state {
+        _ if !step.adds.is_empty() || !step.stops.is_empty() => Next::Roll(step),
+        State::Reached => {
+            progress.rolling = None;
+            Next::Settled
+        }
+        State::Open => Next::Wait,
+    }
+}
+
+/// Whether a job has reached its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Reached,
+    Open,
+}
+
+/// The tasks of a job that have not ended.
+fn living(cell: &Cell, job: JobId) -> Vec<Living> {
+    let tasks = cell.tasks(job).filter(|(_, state)| !state.ended());
+    let living = tasks.filter_map(|(id, state)| {
+        Some(Living { index: id.index, group: cell.task_group(id)?, state })
+    });
+    living.collect()
+}
+
+impl Progress {
+    /// Records which tasks run.
+    fn see(&mut self, living: &[Living], now_ms: u64) {
+        let runs = |task: &&Living| matches!(task.state, TaskState::Running(_));
+        let running: BTreeSet<u32> = living.iter().filter(runs).map(|task| task.index).collect();
+        self.since_ms.retain(|index, _| running.contains(index));
+        for index in running {
+            self.since_ms.entry(index).or_insert(now_ms);
+        }
+    }
+}
+
+/// The state from which a step of a job is decided.
+struct Plan<'c> {
+    cell: &'c Cell,
+    id: JobId,
+    target: &'c Arc<Job>,
+    living: Vec<Living>,
+    now_ms: u64,
+    rules: UpdateRules,
+}
+
+impl Plan<'_> {
+    fn step(&self, progress: &Progress, mut step: RollStep) -> (RollStep, State) {
+        let mut state = State::Reached;
+        for group in &self.target.groups {
+            if self.step_group(group, progress, &mut step) == State::Open {
+                state = State::Open;
+            }
+        }
+        for task in &self.living {
+            let name = self.cell.job(self.id).and_then(|job| job.groups.get(task.group));
+            let is_wanted = |group: &TaskGroup| name.is_some_and(|of| of.name == group.name);
+            if !self.target.groups.iter().any(is_wanted) {
+                step.stops.push(task.index);
+            }
+        }
+        // A job that would lose its last task would end.
+        if step.adds.is_empty() && step.stops.len() >= self.living.len() {
+            step.stops.truncate(self.living.len().saturating_sub(1));
+        }
+        (step, state)
+    }
+
+    fn step_group(&self, group: &TaskGroup, progress: &Progress, step: &mut RollStep) -> State {
+        let Some(position) = self.cell.target_group(self.id, &group.name) else {
+            return State::Reached;
+        };
+        let places = self.places(group);
+        let is_new = |task: &&Living| task.group == position && places.may_stay(task);
+        let of_group = |task: &&Living| self.is_named(task.group, group);
+        let new: Vec<&Living> = self.living.iter().filter(is_new).collect();
+        let old = self.living.iter().filter(of_group);
+        let old: Vec<&Living> = old.filter(|task| !is_new(task)).collect();
+        let spent = self.spent(position);
+        let wanted = match &places {
+            Places::EachOf(fits) => fits.len() as u32,
+            Places::AnyBut(_) => group.count,
+        };
+        let healthy = new.iter().filter(|task| self.is_healthy(progress, task)).count() as u32;
+        let stops = self.stops(wanted, healthy.min(wanted), &old);
+        let surplus = (new.len() as u32).saturating_sub(wanted);
+        let ended = stops.len() as u32;
+        step.stops.extend(stops);
+        step.stops.extend(newest(&new, surplus));
+        let missing = wanted.saturating_sub(new.len() as u32 + spent);
+        let total = (new.len() + old.len()) as u32 - ended;
+        let room = (wanted + self.rules.max_surge).saturating_sub(total);
+        // Without old tasks, all are new at once: nothing is replaced.
+        let adds = if old.is_empty() { missing } else { missing.min(room) };
+        if adds > 0 {
+            step.adds.push(GroupGrowth { group: group.name.clone(), count: adds });
+        }
+        match old.is_empty() && missing == 0 && surplus == 0 && healthy as usize == new.len() {
+            true => State::Reached,
+            false => State::Open,
+        }
+    }
+
+    /// The old tasks to end: those that do not run, and as many others as may be missing.
+    fn stops(&self, wanted: u32, healthy: u32, old: &[&Living]) -> Vec<u32> {
+        let runs = |task: &&&Living| matches!(task.state, TaskState::Running(_));
+        let running: Vec<u32> = old.iter().filter(runs).map(|task| task.index).collect();
+        let least = wanted.saturating_sub(self.rules.max_unavailable);
+        let available = healthy + running.len() as u32;
+        let spare = available.saturating_sub(least) as usize;
+        let idle = old.iter().filter(|task| !runs(task)).map(|task| task.index);
+        idle.chain(running.into_iter().take(spare)).collect()
+    }
+
+    fn is_named(&self, position: usize, group: &TaskGroup) -> bool {
+        let job = self.cell.job(self.id);
+        job.and_then(|job| job.groups.get(position)).is_some_and(|of| of.name == group.name)
+    }
+
+    /// Tasks of a group that have failed for good: they are not replaced.
+    fn spent(&self, position: usize) -> u32 {
+        let ended = |state: TaskState| matches!(state, TaskState::Failed | TaskState::Finished);
+        let tasks = self.cell.tasks(self.id).filter(|(_, state)| ended(*state));
+        tasks.filter(|(id, _)| self.cell.task_group(*id) == Some(position)).count() as u32
+    }
+
+    fn is_healthy(&self, progress: &Progress, task: &Living) -> bool {
+        let since = progress.since_ms.get(&task.index);
+        since.is_some_and(|since| {
+            self.now_ms.saturating_sub(*since) >= u64::from(self.rules.min_healthy_ms)
+        })
+    }
+
+    /// Whether a task of a group that came with this version has failed.
+    fn has_failed(&self, version: u32) -> bool {
+        let Some(job) = self.cell.job(self.id) else { return false };
+        self.cell.tasks(self.id).any(|(id, state)| {
+            let group = self.cell.task_group(id).and_then(|group| job.groups.get(group));
+            let failures = self.cell.task_failures(id);
+            let is_over = matches!(state, TaskState::Failed | TaskState::Finished);
+            version > 0
+                && group.is_some_and(|group| group.version == version)
+                && (failures > 0 || is_over)
+        })
+    }
+
+    fn after_failure(&self, version: u32) -> Next {
+        let before = self.cell.job_versions(self.id).iter().rev().nth(1);
+        match (self.rules.on_failure, before) {
+            (OnFailure::Rollback, Some(before)) => {
+                Next::Rollback { version, spec: before.spec.clone() }
+            }
+            _ => Next::Stopped,
+        }
+    }
+
+    /// The machines on which new tasks of a group may stay, and whether it has one task on each.
+    fn places(&self, group: &TaskGroup) -> Places {
+        let on: BTreeSet<MachineId> =
+            self.living.iter().filter_map(|task| task.state.machine()).collect();
+        if !group.per_machine {
+            let evacuated = |id: &MachineId| {
+                self.cell.machine(*id).is_some_and(|state| drain_by(state.machine).is_some())
+            };
+            return Places::AnyBut(on.into_iter().filter(evacuated).collect());
+        }
+        let fits = self.cell.machines().filter(|state| {
+            let is_open = state.status == MachineStatus::Schedulable || on.contains(&state.id);
+            is_open && may_run(group, state.machine)
+        });
+        Places::EachOf(fits.map(|state| state.id).collect())
+    }
+}
+
+/// The machines where tasks of a group may stay.
+enum Places {
+    /// All but the evacuated ones.
+    AnyBut(BTreeSet<MachineId>),
+    /// These, with one task on each.
+    EachOf(BTreeSet<MachineId>),
+}
+
+impl Places {
+    fn may_stay(&self, task: &Living) -> bool {
+        match (self, task.state.machine()) {
+            (_, None) => true,
+            (Places::AnyBut(evacuated), Some(machine)) => !evacuated.contains(&machine),
+            (Places::EachOf(fits), Some(machine)) => fits.contains(&machine),
+        }
+    }
+}
+
+/// The time by which tasks have to leave a machine, if it is evacuated, in milliseconds since 1970.
+pub(super) fn drain_by(machine: &Machine) -> Option<u64> {
+    let taint = machine.taints.iter().find(|taint| &*taint.key == DRAIN_BY)?;
+    Some(taint.value.parse().unwrap_or(u64::MAX))
+}
+
+/// Whether tasks of a group may run on a machine, whatever else runs there.
+fn may_run(group: &TaskGroup, machine: &Machine) -> bool {
+    let rules = &group.rules;
+    let keeps_off = |effect| matches!(effect, TaintEffect::NoSchedule | TaintEffect::NoExecute);
+    // A task that belongs to its machine stays while that is emptied.
+    let is_tolerated = |taint: &Taint| {
+        &*taint.key == DRAIN_BY || rules.tolerations.iter().any(|one| one.covers(taint))
+    };
+    let required = rules.affinity.required.as_ref();
+    rules.machine.as_ref().is_none_or(|name| *name == machine.name)
+        && required.is_none_or(|any| any.iter().any(|selector| selector.matches(machine)))
+        && machine.taints.iter().all(|taint| !keeps_off(taint.effect) || is_tolerated(taint))
+}
+
+/// The tasks that a group loses if it has too many: those that do not run first, then the newest.
+fn newest(tasks: &[&Living], count: u32) -> Vec<u32> {
+    let runs = |task: &Living| matches!(task.state, TaskState::Running(_));
+    let mut order: Vec<(bool, u32)> = tasks.iter().map(|task| (!runs(task), task.index)).collect();
+    order.sort_unstable_by(|one, other| other.cmp(one));
+    order.into_iter().take(count as usize).map(|(_, index)| index).collect()
+}

@@ -1,0 +1,309 @@
+//! Updates against a cell whose tasks start, fail and are placed at random: the bounds hold at each step, and each
+//! update ends.
+
+use super::command;
+use super::plan::{Next, Progress, next};
+use omega_cellstate::Cell;
+use omega_core::{
+    Amounts, Command, Job, JobId, Kinds, Machine, MachineId, OnFailure, Outcome, Run, Taint,
+    TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, TaskState, TopologyLevel,
+    UpdateRules,
+};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+const MACHINES: u32 = 4;
+
+/// A cell, a controller, and a simple scheduler with agents.
+struct World {
+    cell: Cell,
+    id: JobId,
+    progress: Progress,
+    now_ms: u64,
+    /// Programs that fail.
+    bad: &'static str,
+}
+
+fn group(count: u32, program: &str) -> TaskGroup {
+    let run = Some(Arc::new(Run::new(program)));
+    TaskGroup { run, ..TaskGroup::new(count, Amounts::new([1])) }
+}
+
+fn machine(name: &str) -> Machine {
+    Machine::new(name, Amounts::new([100]))
+}
+
+impl World {
+    fn new(job: Job) -> World {
+        let mut cell = Cell::new(Kinds::standard());
+        for row in 0..MACHINES {
+            let added = Command::RegisterMachine(machine(&format!("m{row}")));
+            cell.apply(added).expect("it is a machine");
+        }
+        let Ok(Outcome::Job(id)) = cell.apply(Command::SubmitJob(job)) else { panic!("a job") };
+        World { cell, id, progress: Progress::default(), now_ms: 0, bad: "none" }
+    }
+
+    fn apply(&mut self, command: Command) {
+        self.cell.apply(command.clone()).unwrap_or_else(|why| panic!("{command:?}: {why}"));
+    }
+
+    fn update(&mut self, change: impl FnOnce(&mut Job)) {
+        let mut spec = Job::clone(self.cell.job_target(self.id).expect("it runs"));
+        change(&mut spec);
+        self.apply(Command::UpdateJob { job: self.id, version: None, spec });
+    }
+
+    /// The controller's step. Returns whether it has nothing left to do.
+    fn control(&mut self) -> Next {
+        let next = next(&self.cell, self.id, &mut self.progress, self.now_ms);
+        command(self.id, next.clone()).into_iter().for_each(|command| self.apply(command));
+        next
+    }
+
+    fn tasks(&self, wanted: impl Fn(TaskState) -> bool) -> Vec<TaskId> {
+        let tasks = self.cell.tasks(self.id).filter(|(_, state)| wanted(*state));
+        tasks.map(|(id, _)| id).collect()
+    }
+
+    fn living(&self) -> usize {
+        self.tasks(|state| !state.ended()).len()
+    }
+
+    fn running(&self) -> usize {
+        self.tasks(|state| matches!(state, TaskState::Running(_))).len()
+    }
+
+    fn program(&self, task: TaskId) -> String {
+        let group = &self.cell.job(self.id).expect("it is there").groups
+            [self.cell.task_group(task).expect("it has a group")];
+        group.run.as_ref().map_or_else(String::new, |run| run.command.to_string())
+    }
+
+    /// Places a pending task on a machine that takes tasks.
+    fn place(&mut self, choice: usize) {
+        let Some(task) = self.tasks(|state| state == TaskState::Pending).first().copied() else {
+            return;
+        };
+        let group = self.cell.task_group(task);
+        let per_machine = group.is_some_and(|group| {
+            self.cell.job(self.id).is_some_and(|job| job.groups[group].per_machine)
+        });
+        let is_taken = |machine: MachineId| {
+            per_machine
+                && self.cell.tasks(self.id).any(|(other, state)| {
+                    state.machine() == Some(machine) && self.cell.task_group(other) == group
+                })
+        };
+        let open: Vec<MachineId> = self
+            .cell
+            .machines()
+            .filter(|state| state.machine.taints.is_empty() && !is_taken(state.id))
+            .map(|state| state.id)
+            .collect();
+        if !open.is_empty() {
+            let machine = open[choice % open.len()];
+            self.apply(Command::AdoptTask { task, machine });
+        }
+    }
+
+    /// Starts the program of a placed task, or lets it fail.
+    fn start(&mut self) {
+        let placed = self.tasks(|state| matches!(state, TaskState::Placed(_)));
+        let Some(task) = placed.first().copied() else { return };
+        let machine = self.cell.task(task).and_then(TaskState::machine).expect("it is placed");
+        let is_bad = self.program(task) == self.bad;
+        let report = if is_bad { TaskReport::Failed } else { TaskReport::Started };
+        self.apply(Command::ReportTask { task, machine, report });
+    }
+
+    /// Lets everything happen until nothing changes.
+    fn settle(&mut self) -> Next {
+        for round in 0..1000 {
+            self.now_ms += 1000;
+            let next = self.control();
+            let before = self.cell.version();
+            self.place(round);
+            self.start();
+            match next {
+                Next::Roll(_) | Next::Rollback { .. } => {}
+                next if before == self.cell.version() && round > 100 => return next,
+                _ => {}
+            }
+        }
+        panic!("it does not end: {:?}", self.cell.tasks(self.id).collect::<Vec<_>>());
+    }
+
+    fn programs(&self) -> Vec<String> {
+        let running = self.tasks(|state| matches!(state, TaskState::Running(_)));
+        running.into_iter().map(|task| self.program(task)).collect()
+    }
+}
+
+#[test]
+fn the_last_task_is_replaced_without_ending_the_job() {
+    let rules = UpdateRules { max_unavailable: 1, max_surge: 0, ..UpdateRules::default() };
+    let mut world = World::new(Job { update: Some(rules), ..Job::service("web", group(1, "one")) });
+    world.settle();
+    world.update(|job| job.groups[0] = group(1, "two"));
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.programs(), ["two"]);
+}
+
+#[test]
+fn a_group_that_is_gone_ends_and_a_new_one_begins() {
+    let job = Job::service("web", group(2, "one")).with_group(group(2, "old").named("old"));
+    let mut world = World::new(job);
+    world.settle();
+    world.update(|job| job.groups[1] = group(1, "new").named("new"));
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.programs(), ["one", "one", "new"]);
+}
+
+#[test]
+fn a_failure_stops_the_update_or_takes_it_back() {
+    for on_failure in [OnFailure::Stop, OnFailure::Rollback] {
+        let rules = UpdateRules { on_failure, ..UpdateRules::default() };
+        let job = Job { update: Some(rules), ..Job::service("web", group(3, "one")) };
+        let mut world = World { bad: "two", ..World::new(job) };
+        world.settle();
+        world.update(|job| job.groups[0] = group(3, "two"));
+        let next = world.settle();
+        assert_eq!(world.programs(), ["one"; 3], "what ran before runs on");
+        let version = world.cell.job_version(world.id);
+        match on_failure {
+            OnFailure::Stop => assert_eq!((next, version), (Next::Stopped, Some(1))),
+            OnFailure::Rollback => {
+                assert_eq!((next, version), (Next::Settled, Some(2)));
+                assert_eq!(world.living(), 3);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_task_is_healthy_only_after_its_time() {
+    let rules = UpdateRules { min_healthy_ms: 60_000, ..UpdateRules::default() };
+    let mut world = World::new(Job { update: Some(rules), ..Job::service("web", group(1, "one")) });
+    world.settle();
+    world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+    let began = world.now_ms;
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.programs(), ["two"]);
+    assert!(world.now_ms - began > 60_000);
+}
+
+#[test]
+fn each_machine_has_one_task_and_a_new_one_too() {
+    let (from, level) = (TaskSelector::SameGroup, TopologyLevel::Machine);
+    let mut each = TaskGroup { per_machine: true, ..group(1, "one") };
+    each.rules.tasks.push(TaskRule::AntiAffinity { from, level });
+    let mut world = World::new(Job::service("log", each));
+    world.settle();
+    assert_eq!(world.running(), MACHINES as usize);
+    world.apply(Command::RegisterMachine(machine("new")));
+    world.settle();
+    assert_eq!(world.running(), MACHINES as usize + 1);
+    let on = |world: &World, name: &str| {
+        let id = world.cell.machine_by_name(name).expect("it is there");
+        world.cell.machine(id).map_or(0, |state| state.tasks.len())
+    };
+    assert_eq!(on(&world, "new"), 1);
+    let id = world.cell.machine_by_name("m0").expect("it is there");
+    let taints = [Taint { key: "off".into(), value: "".into(), effect: TaintEffect::NoSchedule }];
+    let tainted = Machine { taints: Box::new(taints), ..machine("m0") };
+    world.apply(Command::UpdateMachine { id, machine: tainted });
+    world.settle();
+    assert_eq!((on(&world, "m0"), world.living()), (0, MACHINES as usize));
+    world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+    world.settle();
+    assert_eq!(world.programs(), ["two"; MACHINES as usize]);
+}
+
+#[test]
+fn a_machine_is_evacuated_with_new_tasks_elsewhere_first() {
+    let mut world = World::new(Job::service("web", group(3, "one")));
+    world.settle();
+    let task = world.tasks(|state| !state.ended())[0];
+    let id = world.cell.task(task).and_then(TaskState::machine).expect("it runs");
+    let spec = world.cell.machine(id).expect("it is there").machine.clone();
+    let key = omega_client::agent::DRAIN_BY;
+    let effect = TaintEffect::NoSchedule;
+    let taints = [Taint { key: key.into(), value: "99".into(), effect }];
+    let machine = Machine { taints: Box::new(taints), ..Machine::clone(&spec) };
+    world.apply(Command::UpdateMachine { id, machine });
+    for round in 0..100 {
+        world.control();
+        assert!(world.running() >= 3, "round {round}");
+        world.place(round);
+        world.start();
+    }
+    assert_eq!(world.cell.machine(id).map(|state| state.tasks.len()), Some(0));
+    assert_eq!((world.running(), world.living()), (3, 3));
+    assert_eq!(world.cell.job_version(world.id), Some(0), "it is no update");
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Place(usize),
+    Start,
+    Control,
+    Lose(usize),
+    Update(u8, u32),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => (0..8_usize).prop_map(Event::Place),
+        6 => Just(Event::Start),
+        8 => Just(Event::Control),
+        1 => (0..8_usize).prop_map(Event::Lose),
+        1 => (0..3_u8, 1..6_u32).prop_map(|(program, count)| Event::Update(program, count)),
+    ]
+}
+
+proptest! {
+    /// A step of the controller takes no more tasks down than may be missing, and has no more than it may; and in the
+    /// end all tasks are of the last version.
+    #[test]
+    fn bounds_hold_at_each_step(
+        surge in 0..3_u32,
+        unavailable in 0..3_u32,
+        events in prop::collection::vec(event(), 0..200),
+    ) {
+        let max_surge = if unavailable == 0 { surge.max(1) } else { surge };
+        let rules = UpdateRules { max_unavailable: unavailable, max_surge, ..UpdateRules::default() };
+        let job = Job { update: Some(rules), ..Job::service("web", group(3, "p0")) };
+        let mut world = World::new(job);
+        for event in events {
+            match event {
+                Event::Place(choice) => world.place(choice),
+                Event::Start => world.start(),
+                Event::Lose(choice) => {
+                    let running = world.tasks(|state| matches!(state, TaskState::Running(_)));
+                    if let Some(task) = running.get(choice) {
+                        let machine = world.cell.task(*task).and_then(TaskState::machine).unwrap();
+                        let report = TaskReport::Lost;
+                        world.apply(Command::ReportTask { task: *task, machine, report });
+                    }
+                }
+                Event::Update(program, count) => {
+                    world.update(|job| job.groups[0] = group(count, &format!("p{program}")));
+                }
+                Event::Control => {
+                    let wanted = world.cell.job_target(world.id).unwrap().task_count() as usize;
+                    let (living, running) = (world.living(), world.running());
+                    world.control();
+                    let least = wanted.saturating_sub(unavailable as usize).min(running);
+                    prop_assert!(world.running() >= least);
+                    prop_assert!(world.living() <= living.max(wanted + max_surge as usize));
+                }
+            }
+        }
+        prop_assert_eq!(world.settle(), Next::Settled);
+        let target = world.cell.job_target(world.id).unwrap().clone();
+        let program = target.groups[0].run.as_ref().unwrap().command.to_string();
+        prop_assert_eq!(world.programs(), vec![program; target.groups[0].count as usize]);
+        prop_assert_eq!(world.living() as u64, target.task_count());
+    }
+}

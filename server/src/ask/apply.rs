@@ -1,0 +1,190 @@
+//! `omega job apply`: creates the jobs of a file, or changes them to what the file says.
+
+mod difference;
+
+pub(super) use difference::Difference;
+
+use super::call::Caller;
+use super::job::{by_name, find};
+use super::job_file::JobsFile;
+use super::show::{self, clean_name};
+use super::wait;
+use super::{AskArgs, AskError};
+use clap::Args;
+use difference::GroupChange;
+use omega_client::convert::Malformed;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::{ErrorCode, proto};
+use omega_core::{Job, JobKind, Kinds};
+use omega_workload::words::plural;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// The file, and how far to go.
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// A file with a job, or with several as `[[job]]`, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
+    #[arg(long, short, value_name = "FILE")]
+    file: PathBuf,
+    /// Print what would be replaced, resized and kept, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Wait until all tasks of a service are healthy, or those of a batch job have ended; exit with 1 if one fails.
+    #[arg(long, conflicts_with = "dry_run")]
+    wait: bool,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// The change of a job, made or only planned.
+#[derive(Debug, Serialize)]
+struct AppliedShape {
+    name: String,
+    /// `created`, `updated`, `resized` or `unchanged`.
+    action: &'static str,
+    /// Whether it was only a dry run.
+    dry_run: bool,
+    /// Its version after it.
+    version: u32,
+    #[serde(flatten)]
+    difference: Difference,
+}
+
+/// A job of the cell.
+struct Known {
+    target: Job,
+    version: u32,
+    has_ended: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ApplyArgs) -> Result<(), AskError> {
+    let file: JobsFile = JobsFile::read(&args.file)?;
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let jobs = file.jobs(&kinds, &args.file)?;
+    let mut shapes = Vec::new();
+    for job in &jobs {
+        shapes.push(apply(&caller, &kinds, job, args)?);
+    }
+    show::print(args.ask.output, &shapes, || shapes.iter().map(lines).collect())?;
+    match args.wait {
+        true => jobs.iter().try_for_each(|job| wait::until_done(&caller, &job.name)),
+        false => Ok(()),
+    }
+}
+
+fn apply(
+    caller: &Caller,
+    kinds: &Kinds,
+    job: &Job,
+    args: &ApplyArgs,
+) -> Result<AppliedShape, AskError> {
+    let known = known(caller, &job.name)?;
+    let difference = Difference::of(kinds, known.as_ref().map(|known| &known.target), job);
+    let shape = |action, version, difference| {
+        let (name, dry_run) = (job.name.to_string(), args.dry_run);
+        Ok(AppliedShape { name, action, dry_run, version, difference })
+    };
+    let Some(known) = known else {
+        if !args.dry_run {
+            submit(caller, job)?;
+        }
+        return shape("created", 0, difference);
+    };
+    if known.target == *job {
+        return shape("unchanged", known.version, difference);
+    }
+    if known.has_ended {
+        return Err(AskError::JobEnded { name: job.name.to_string() });
+    }
+    if job.kind == JobKind::Batch && known.target.kind == JobKind::Batch {
+        if !difference.is_size_alone() {
+            return Err(AskError::BatchChange { name: job.name.to_string() });
+        }
+        if !args.dry_run {
+            difference.sizes().try_for_each(|change| resize(caller, job, change))?;
+        }
+        return shape("resized", known.version, difference);
+    }
+    let version = match args.dry_run {
+        true => known.version + 1,
+        false => update(caller, job, known.version)?,
+    };
+    shape("updated", version, difference)
+}
+
+/// The job of this name, if the cell has one.
+fn known(caller: &Caller, name: &str) -> Result<Option<Known>, AskError> {
+    let told = match find(caller, by_name(name)) {
+        Err(AskError::Refused(error)) if error.code == ErrorCode::UnknownJob => return Ok(None),
+        told => told?,
+    };
+    let has_ended = told.pending + told.placed + told.running == 0;
+    let (target, version) = (target(&told)?, told.version);
+    Ok(Some(Known { target, version, has_ended }))
+}
+
+/// The description that a job follows.
+///
+/// # Errors
+/// If the message has none.
+pub(super) fn target(told: &proto::JobStatus) -> Result<Job, AskError> {
+    let job = told.target.clone().or_else(|| told.job.clone());
+    Ok(Job::try_from(job.ok_or(Malformed::Missing("job"))?)?)
+}
+
+fn submit(caller: &Caller, job: &Job) -> Result<(), AskError> {
+    let request = proto::SubmitJobRequest { job: Some(job.into()) };
+    let told = caller.call(&request, |channel, request| async move {
+        JobServiceClient::new(channel).submit_job(request).await
+    })?;
+    match told.ended {
+        true => Err(AskError::JobEnded { name: job.name.to_string() }),
+        false => Ok(()),
+    }
+}
+
+fn resize(caller: &Caller, job: &Job, change: &GroupChange) -> Result<(), AskError> {
+    let (group, count) = (change.group.clone(), change.to);
+    let request = proto::ResizeGroupRequest { job: by_name(&job.name), group, count };
+    let told = caller.call(&request, |channel, request| async move {
+        JobServiceClient::new(channel).resize_group(request).await
+    });
+    told.map(drop)
+}
+
+/// Updates a job that has this version. Returns its next one.
+pub(super) fn update(caller: &Caller, job: &Job, version: u32) -> Result<u32, AskError> {
+    let request = proto::UpdateJobRequest { job: Some(job.into()), version: Some(version) };
+    let told = caller.call(&request, |channel, request| async move {
+        JobServiceClient::new(channel).update_job(request).await
+    });
+    match told {
+        Ok(told) => Ok(told.version),
+        // A repeated call finds the version that its first attempt made.
+        Err(AskError::Refused(error)) if error.code == ErrorCode::OtherVersion => {
+            match known(caller, &job.name)? {
+                Some(now) if now.target == *job => Ok(now.version),
+                _ => Err(AskError::Refused(error)),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn lines(shape: &AppliedShape) -> String {
+    let name = clean_name(&shape.name);
+    let is = if shape.dry_run { "would be" } else { "is" };
+    let tasks: u32 = shape.difference.groups.iter().map(|group| group.to).sum();
+    let mut text = match shape.action {
+        "created" => format!("job {name} {is} created: {}\n", plural(tasks.into(), "task")),
+        "updated" => format!("job {name} {is} updated to version {}\n", shape.version),
+        "resized" => format!("job {name} {is} resized\n"),
+        _ => format!("job {name} is unchanged\n"),
+    };
+    if matches!(shape.action, "updated" | "resized") {
+        text += &shape.difference.lines();
+    }
+    text
+}

@@ -1,0 +1,191 @@
+//! The difference between a job and its new description.
+
+use crate::ask::job_file::JobFile;
+use crate::ask::show::clean_name;
+use omega_core::{Job, Kinds, TaskGroup};
+use omega_workload::words::plural;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// The difference, by groups.
+#[derive(Debug, Serialize)]
+pub(in crate::ask) struct Difference {
+    /// Fields of the job that differ, beside its groups.
+    pub(super) fields: Vec<String>,
+    pub(super) groups: Vec<GroupChange>,
+}
+
+/// The change of a group.
+#[derive(Debug, Serialize)]
+pub(super) struct GroupChange {
+    pub(super) group: String,
+    /// `added`, `removed`, `replaced`, `resized` or `kept`.
+    pub(super) change: &'static str,
+    /// Number of tasks before.
+    pub(super) from: u32,
+    /// Number of tasks after it.
+    pub(super) to: u32,
+    /// Fields that differ, so that its tasks are replaced.
+    pub(super) fields: Vec<String>,
+}
+
+impl Difference {
+    /// The difference of a description from the one before, if there was one.
+    pub(in crate::ask) fn of(kinds: &Kinds, before: Option<&Job>, after: &Job) -> Difference {
+        let old = |name: &str| before?.groups.iter().find(|group| *group.name == *name);
+        let new = after.groups.iter().map(|group| change(kinds, old(&group.name), Some(group)));
+        let is_gone = |group: &&TaskGroup| after.groups.iter().all(|kept| kept.name != group.name);
+        let gone = before.into_iter().flat_map(|job| &job.groups).filter(is_gone);
+        let gone = gone.map(|group| change(kinds, Some(group), None));
+        let without_groups = |job: &Job| Job { groups: Vec::new(), ..job.clone() };
+        let fields = before.map(|before| {
+            let [before, after] = [before, after].map(|job| fields_of(kinds, &without_groups(job)));
+            differing(&before, &after)
+        });
+        Difference {
+            fields: fields.unwrap_or_default(),
+            groups: new.chain(gone).flatten().collect(),
+        }
+    }
+
+    /// Whether only numbers of tasks differ.
+    pub(super) fn is_size_alone(&self) -> bool {
+        let is_size = |change: &GroupChange| matches!(change.change, "resized" | "kept");
+        self.fields.is_empty() && self.groups.iter().all(is_size)
+    }
+
+    /// The groups that only change their number of tasks.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = &GroupChange> {
+        self.groups.iter().filter(|change| change.change == "resized")
+    }
+
+    /// The difference in a few words.
+    pub(in crate::ask) fn summary(&self) -> String {
+        let group = |change: &GroupChange| {
+            let GroupChange { group, from, to, fields, .. } = change;
+            match change.change {
+                "added" => Some(format!("group {group} added")),
+                "removed" => Some(format!("group {group} removed")),
+                "replaced" => Some(format!("{group}: {}", fields.join(", "))),
+                "resized" => Some(format!("{group}: {from} to {to} tasks")),
+                _ => None,
+            }
+        };
+        let groups = self.groups.iter().filter_map(group);
+        self.fields.iter().cloned().chain(groups).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The difference in words, a line for each part.
+    pub(in crate::ask) fn lines(&self) -> String {
+        let fields = match self.fields.is_empty() {
+            true => String::new(),
+            false => format!("  changed: {}\n", self.fields.join(", ")),
+        };
+        fields + &self.groups.iter().map(line).collect::<String>()
+    }
+}
+
+fn line(change: &GroupChange) -> String {
+    let GroupChange { group, from, to, fields, .. } = change;
+    let (group, tasks) = (clean_name(group), |count: u32| plural(count.into(), "task"));
+    let size = match from == to {
+        true => tasks(*to),
+        false => format!("{from} to {}", tasks(*to)),
+    };
+    let what = match change.change {
+        "added" => format!("added, {}", tasks(*to)),
+        "removed" => format!("removed, {} to end", tasks(*from)),
+        "replaced" => format!("{size}, all replaced: {}", fields.join(", ")),
+        "resized" => format!("resized, {size}"),
+        _ => format!("kept, {size}"),
+    };
+    format!("  group {group}: {what}\n")
+}
+
+fn change(
+    kinds: &Kinds,
+    before: Option<&TaskGroup>,
+    after: Option<&TaskGroup>,
+) -> Option<GroupChange> {
+    let group = after.or(before)?.name.to_string();
+    let count = |group: Option<&TaskGroup>| group.map_or(0, |group| group.count);
+    let (from, to) = (count(before), count(after));
+    let fields = match before.zip(after) {
+        Some((before, after)) => {
+            let [before, after] = [before, after].map(|group| {
+                let group = TaskGroup { count: 0, version: 0, ..group.clone() };
+                let groups = fields_of(kinds, &Job::batch("", group));
+                let first = groups.get("group").and_then(|groups| groups.get(0));
+                first.and_then(Value::as_object).cloned().unwrap_or_default()
+            });
+            differing(&before, &after)
+        }
+        None => Vec::new(),
+    };
+    let change = match (before, after) {
+        (None, _) => "added",
+        (_, None) => "removed",
+        _ if !fields.is_empty() => "replaced",
+        _ if from != to => "resized",
+        _ => "kept",
+    };
+    Some(GroupChange { group, change, from, to, fields })
+}
+
+/// The fields of a job as its file has them. A payload that is no text is written as numbers.
+fn fields_of(kinds: &Kinds, job: &Job) -> Map<String, Value> {
+    let mut job = job.clone();
+    for group in &mut job.groups {
+        let bytes = group.payload.as_bytes();
+        if std::str::from_utf8(bytes).is_err() {
+            group.payload = format!("{bytes:?}").into_bytes().into();
+        }
+    }
+    let file = JobFile::written(&job, kinds).ok();
+    match file.and_then(|file| serde_json::to_value(file).ok()) {
+        Some(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// The names of the fields in which two objects differ.
+fn differing(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<String> {
+    let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let null = Value::Null;
+    let value = |of: &Map<String, Value>, name: &str| of.get(name).unwrap_or(&null).clone();
+    let differ = names.into_iter().filter(|name| value(before, name) != value(after, name));
+    differ.filter(|name| *name != "group").cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, Run};
+    use std::sync::Arc;
+
+    fn job(count: u32, command: &str) -> Job {
+        let run = Some(Arc::new(Run::new(command)));
+        let group = TaskGroup { run, ..TaskGroup::new(count, Amounts::new([500])) };
+        Job::service("web", group)
+    }
+
+    #[test]
+    fn each_kind_of_change_is_told() {
+        let before = job(3, "one").with_group(TaskGroup::new(2, Amounts::zero()).named("old"));
+        let after = job(4, "two").with_group(TaskGroup::new(1, Amounts::zero()).named("new"));
+        let after = Job { deadline_ms: Some(5), ..after };
+        let told = Difference::of(&Kinds::standard(), Some(&before), &after).lines();
+        let expected = "  changed: deadline\n  \
+            group main: 3 to 4 tasks, all replaced: run\n  \
+            group new: added, 1 task\n  \
+            group old: removed, 2 tasks to end\n";
+        assert_eq!(told, expected);
+        let sizes = Difference::of(&Kinds::standard(), Some(&job(3, "one")), &job(2, "one"));
+        assert!(sizes.is_size_alone());
+        assert_eq!(sizes.lines(), "  group main: resized, 3 to 2 tasks\n");
+        let same = Difference::of(&Kinds::standard(), Some(&job(3, "one")), &job(3, "one"));
+        assert_eq!(same.lines(), "  group main: kept, 3 tasks\n");
+    }
+}

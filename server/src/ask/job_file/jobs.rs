@@ -1,0 +1,54 @@
+//! A file of one job, or of several.
+
+use super::JobFile;
+use crate::ask::AskError;
+use crate::file::{self, FileError};
+use omega_core::{Job, Kinds};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::path::Path;
+
+/// A file with several jobs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::ask) struct JobsFile {
+    /// The jobs.
+    job: Vec<JobFile>,
+}
+
+/// The first look at a file: whether it has several jobs.
+#[derive(Debug, Deserialize)]
+struct Peek {
+    job: Option<IgnoredAny>,
+}
+
+impl JobsFile {
+    /// Reads a file of one job, or of several as `[[job]]`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no such file.
+    pub(in crate::ask) fn read(file: &Path) -> Result<JobsFile, FileError> {
+        let text = file::text(file)?;
+        match file::parse::<Peek>(file, &text)?.job {
+            Some(_) => file::parse(file, &text),
+            None => Ok(JobsFile { job: vec![file::parse(file, &text)?] }),
+        }
+    }
+
+    /// The jobs that it describes, for a cell with these kinds.
+    ///
+    /// # Errors
+    /// As of [`JobFile::job`], or if two have the same name.
+    pub(in crate::ask) fn jobs(&self, kinds: &Kinds, file: &Path) -> Result<Vec<Job>, AskError> {
+        let jobs: Vec<Job> =
+            self.job.iter().map(|job| job.job(kinds, file)).collect::<Result<_, _>>()?;
+        for (at, job) in jobs.iter().enumerate() {
+            if jobs[..at].iter().any(|earlier| earlier.name == job.name) {
+                let place = format!("{}: job[{at}].name", file.display());
+                let why = format!("{:?} is there twice: give each job once", &*job.name);
+                return Err(AskError::Field { place, why });
+            }
+        }
+        Ok(jobs)
+    }
+}

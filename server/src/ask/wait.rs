@@ -1,0 +1,76 @@
+//! `--wait`: until the tasks of a service are healthy, or those of a batch job have ended.
+
+use super::AskError;
+use super::apply::target;
+use super::call::Caller;
+use super::job::{by_name, find};
+use omega_client::proto;
+use omega_core::{Job, JobKind};
+use std::time::{Duration, Instant};
+
+/// Interval between two looks: the leader takes a step of an update as often.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Waits for a job.
+///
+/// # Errors
+/// If one of its tasks fails or is killed, or the job is updated or deleted meanwhile.
+pub(super) fn until_done(caller: &Caller, name: &str) -> Result<(), AskError> {
+    let first = find(caller, by_name(name))?;
+    let mut healthy: Option<Instant> = None;
+    let mut told = first.clone();
+    loop {
+        let job = target(&told)?;
+        let failed = |why: String| Err(AskError::NotDone { name: name.to_owned(), why });
+        if told.id != first.id || told.version != first.version {
+            let is = told.version;
+            return failed(format!("it has version {is} now, for it was updated or rolled back"));
+        }
+        if let Some(why) = failure(&job, &told) {
+            return failed(why);
+        }
+        if is_there(&job, &told) {
+            let since = *healthy.get_or_insert_with(Instant::now);
+            if since.elapsed() >= settle(&job) {
+                return Ok(());
+            }
+        } else {
+            healthy = None;
+        }
+        caller.runtime().block_on(async { tokio::time::sleep(LOOK).await });
+        told = find(caller, by_name(name))?;
+    }
+}
+
+/// Time for which a service must stay as it should be.
+fn settle(job: &Job) -> Duration {
+    let ms = job.update.map_or(0, |rules| rules.min_healthy_ms);
+    Duration::from_millis(if job.kind == JobKind::Service { ms.into() } else { 0 })
+}
+
+/// Whether all tasks are as they should be.
+fn is_there(job: &Job, told: &proto::JobStatus) -> bool {
+    let waiting = told.pending + told.placed + told.outdated;
+    match job.kind {
+        JobKind::Batch => waiting + told.running == 0,
+        JobKind::Service => {
+            let any = job.groups.iter().any(|group| group.per_machine);
+            waiting == 0 && (any || u64::from(told.running) == job.task_count())
+        }
+    }
+}
+
+/// The failure of a job, if there is one.
+fn failure(job: &Job, told: &proto::JobStatus) -> Option<String> {
+    let batch = job.kind == JobKind::Batch;
+    let is_over = told.pending + told.placed + told.running == 0;
+    if batch && is_over && told.failed + told.killed > 0 {
+        return Some(format!("{} failed, {} were killed", told.failed, told.killed));
+    }
+    let failures = told.new_failures + if told.version == 0 { told.failed } else { 0 };
+    match batch {
+        false if failures > 0 => Some("a task failed: see omega job history".to_owned()),
+        false if is_over => Some("it has ended".to_owned()),
+        _ => None,
+    }
+}
