@@ -6,11 +6,11 @@ pub struct ResourceKind {
     pub name: ::prost::alloc::string::String,
     #[prost(enumeration = "Unit", tag = "2")]
     pub unit: i32,
-    /// Whether a task that gets less of it only runs slower: only such kinds may be overcommitted.
+    /// Whether a task with less of it only runs slower. Only such kinds may be overcommitted.
     #[prost(bool, tag = "3")]
     pub compressible: bool,
 }
-/// A machine: the row that it has in the cell, and how many machines had that row before.
+/// A machine: its row in the cell, and the number of machines that had this row before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MachineId {
     #[prost(uint32, tag = "1")]
@@ -18,7 +18,7 @@ pub struct MachineId {
     #[prost(uint32, tag = "2")]
     pub incarnation: u32,
 }
-/// A task: its job, and its number in the job.
+/// A task: its job, and its index in the job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TaskId {
     #[prost(uint64, tag = "1")]
@@ -33,18 +33,18 @@ pub struct Label {
     #[prost(string, tag = "2")]
     pub value: ::prost::alloc::string::String,
 }
-/// A mark on a machine that keeps off every task that does not tolerate it.
+/// A taint of a machine, which rejects all tasks that do not tolerate it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Taint {
     #[prost(string, tag = "1")]
     pub key: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub value: ::prost::alloc::string::String,
-    /// must be said
+    /// required
     #[prost(enumeration = "TaintEffect", tag = "3")]
     pub effect: i32,
 }
-/// An image that a machine holds.
+/// A container image that is present on a machine.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Image {
     #[prost(string, tag = "1")]
@@ -52,16 +52,16 @@ pub struct Image {
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
 }
-/// By how much more than its capacity a kind may be claimed.
+/// How far a kind may be claimed beyond its capacity.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Overcommit {
     #[prost(uint32, tag = "1")]
     pub kind: u32,
-    /// of the capacity; 0 is taken as 100
+    /// of the capacity; 0 is 100
     #[prost(uint32, tag = "2")]
     pub percent: u32,
 }
-/// One computer of the cell.
+/// A machine of the cell.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Machine {
     #[prost(string, tag = "1")]
@@ -76,14 +76,14 @@ pub struct Machine {
     pub taints: ::prost::alloc::vec::Vec<Taint>,
     #[prost(message, repeated, tag = "6")]
     pub images: ::prost::alloc::vec::Vec<Image>,
-    /// how many accelerator devices, each of 1000 thousandths
+    /// number of accelerator devices, each of 1000 thousandths
     #[prost(uint32, tag = "7")]
     pub devices: u32,
-    /// The cores of each NUMA node that tasks may have to themselves, which its `cpu` counts, too; at most 8 nodes.
+    /// Cores of each NUMA node that tasks may have exclusively; they are also part of its `cpu`. At most 8 nodes.
     #[prost(uint32, repeated, tag = "8")]
     pub numa: ::prost::alloc::vec::Vec<u32>,
 }
-/// Precedences within which no task is evicted for another; both ends are included.
+/// A band of precedences without evictions among each other; both ends are included.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Band {
     #[prost(sint32, tag = "1")]
@@ -91,16 +91,16 @@ pub struct Band {
     #[prost(sint32, tag = "2")]
     pub to: i32,
 }
-/// A wish to run tasks.
+/// A job: tasks that should run.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Job {
-    /// its own among the jobs of the cell
+    /// unique in the cell
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// who pays; `default` if empty
+    /// tenant, whose quotas apply; `default` if empty
     #[prost(string, tag = "2")]
     pub tenant: ::prost::alloc::string::String,
-    /// who places it; `default` if empty
+    /// scheduler that places it; `default` if empty
     #[prost(string, tag = "3")]
     pub scheduler: ::prost::alloc::string::String,
     #[prost(sint32, tag = "4")]
@@ -111,20 +111,20 @@ pub struct Job {
     pub kind: i32,
     #[prost(message, repeated, tag = "7")]
     pub groups: ::prost::alloc::vec::Vec<TaskGroup>,
-    /// no task is placed unless so many are
+    /// minimum number of tasks that are placed together
     #[prost(uint32, optional, tag = "8")]
     pub gang_min: ::core::option::Option<u32>,
-    /// how long a task is expected to run
+    /// expected run time of a task
     #[prost(uint64, optional, tag = "9")]
     pub runtime_estimate_ms: ::core::option::Option<u64>,
-    /// Several transactions may place the gang: until it has its minimum, its tasks hold their places and do
-    /// not run, for so long. 1 to 3600000; only with gang_min.
+    /// The gang timeout, 1 to 3600000; only with `gang_min`. With it, several transactions may place the gang: an
+    /// incomplete gang keeps its places for this time, and its tasks do not run.
     #[prost(uint32, optional, tag = "10")]
     pub gang_timeout_ms: ::core::option::Option<u32>,
-    /// by when it should have ended, by the cell's time; queues may be ordered by it
+    /// time by which it should end, in the cell's time; queues may be ordered by it
     #[prost(uint64, optional, tag = "11")]
     pub deadline_ms: ::core::option::Option<u64>,
-    /// of a service; absent: one more task at a time, none missing
+    /// of a service; absent: one task more at a time, none missing
     #[prost(message, optional, tag = "12")]
     pub update: ::core::option::Option<UpdateRules>,
 }
@@ -137,55 +137,55 @@ pub struct UpdateRules {
     /// tasks of a group beyond its count
     #[prost(uint32, tag = "2")]
     pub max_surge: u32,
-    /// for which a new task runs before it counts as healthy; at most 3600000
+    /// run time after which a new task counts as healthy; at most 3600000
     #[prost(uint32, tag = "3")]
     pub min_healthy_ms: u32,
     #[prost(enumeration = "OnFailure", tag = "4")]
     pub on_failure: i32,
 }
-/// That machines are for the tasks of some tenants alone, from a time until a time. Before it tasks of others
-/// are placed there only if they are expected to have ended by then. What runs there already stays.
+/// A reservation of machines for some tenants, from a time until a time. Before it, tasks of other tenants are placed
+/// there only if they are expected to end in time. Tasks that already run there stay.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Reservation {
-    /// its own among the reservations of the cell
+    /// unique in the cell
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// those that match now, and those that come to match
+    /// machines that match, now or later
     #[prost(message, optional, tag = "2")]
     pub machines: ::core::option::Option<MachineSelector>,
-    /// those below them go with them
+    /// with all tenants below them
     #[prost(string, repeated, tag = "3")]
     pub tenants: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// by the cell's time
+    /// in the cell's time
     #[prost(uint64, tag = "4")]
     pub from_ms: u64,
-    /// then it is forgotten
+    /// end, after which the reservation is dropped
     #[prost(uint64, tag = "5")]
     pub until_ms: u64,
 }
-/// When batch steps back on some machines, and how far. While a peak holds, no task of a batch job is placed or grows
-/// where such tasks would then hold more than their share. What they hold already stays.
+/// Peak hours on some machines, with the share that batch tasks may have then. While a peak is active, no batch task is
+/// placed or grows beyond the share. Existing allocations stay.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PeakCalendar {
-    /// its own among the calendars of the cell
+    /// unique in the cell
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// those that match now, and those that come to match
+    /// machines that match, now or later
     #[prost(message, optional, tag = "2")]
     pub machines: ::core::option::Option<MachineSelector>,
     #[prost(message, repeated, tag = "3")]
     pub peaks: ::prost::alloc::vec::Vec<Peak>,
 }
-/// A part of each day. The day begins whenever the cell's time is a multiple of 86400000: at midnight UTC.
+/// A part of each day. The day begins when the cell's time is a multiple of 86400000: at midnight UTC.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Peak {
-    /// of the day
+    /// milliseconds of the day
     #[prost(uint32, tag = "1")]
     pub from_ms: u32,
-    /// of the day; before the beginning, it goes on over midnight
+    /// milliseconds of the day; if before `from_ms`, the peak lasts over midnight
     #[prost(uint32, tag = "2")]
     pub until_ms: u32,
-    /// ascending by kind; of kinds that are not named, anything
+    /// ascending by kind; other kinds are not limited
     #[prost(message, repeated, tag = "3")]
     pub batch_max: ::prost::alloc::vec::Vec<KindShare>,
 }
@@ -211,7 +211,7 @@ pub struct TaskGroup {
     pub devices: ::core::option::Option<DeviceRequest>,
     #[prost(message, repeated, tag = "5")]
     pub labels: ::prost::alloc::vec::Vec<Label>,
-    /// how often a task that fails is started again; above 65,535, for ever
+    /// of a failed task; above 65535, unlimited
     #[prost(uint32, tag = "6")]
     pub restarts: u32,
     #[prost(string, repeated, tag = "7")]
@@ -220,32 +220,31 @@ pub struct TaskGroup {
     pub rules: ::core::option::Option<PlacementRules>,
     #[prost(string, repeated, tag = "9")]
     pub volumes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// how long a task may take to end once it is told to stop; at most 3600000
+    /// grace period of a task after a stop, then it is killed; at most 3600000
     #[prost(uint32, tag = "10")]
     pub grace_ms: u32,
-    /// What of the request varies over the day, ascending by kind. The request has the highest point of each.
+    /// Requests that vary over the day, ascending by kind. `request` has the highest point of each.
     #[prost(message, repeated, tag = "11")]
     pub demand_profiles: ::prost::alloc::vec::Vec<DemandProfile>,
-    /// absent: nothing; only for groups without demand profiles
+    /// absent: none; only for groups without demand profiles
     #[prost(message, optional, tag = "12")]
     pub optional: ::core::option::Option<OptionalResources>,
     #[prost(message, optional, tag = "13")]
     pub cores: ::core::option::Option<CoreRequest>,
-    /// What each task claims of the cell as a whole while it has a machine, such as licences: see
-    /// `CellService.SetClusterCapacity`.
+    /// Cluster resources that each placed task claims, such as licences: see `CellService.SetClusterCapacity`.
     #[prost(uint64, repeated, tag = "14")]
     pub cluster_request: ::prost::alloc::vec::Vec<u64>,
     /// the program of each task; absent: its agent knows it by other means
     #[prost(message, optional, tag = "15")]
     pub run: ::core::option::Option<Run>,
-    /// for agents of one's own; at most 65536 bytes
+    /// opaque bytes for custom agents; at most 65536 bytes
     #[prost(bytes = "vec", tag = "16")]
     pub payload: ::prost::alloc::vec::Vec<u8>,
-    /// of the job that the group came with: set by the cell, ignored in requests
+    /// version of the job with which the group came: set by the cell, ignored in requests
     #[prost(uint32, tag = "17")]
     pub version: u32,
-    /// One task on each machine where such a task may run. The group needs anti-affinity to its own tasks at the level
-    /// of machines; its count is set by the cell from then on.
+    /// One task on each machine where such a task may run; the cell sets the count. The group needs anti-affinity to its
+    /// own tasks at the level of machines.
     #[prost(bool, tag = "18")]
     pub per_machine: bool,
 }
@@ -257,7 +256,7 @@ pub struct Run {
     pub command: ::prost::alloc::string::String,
     #[prost(string, repeated, tag = "2")]
     pub args: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// names that begin with OMEGA\_ are set by agents
+    /// names that begin with OMEGA\_ are reserved for agents
     #[prost(message, repeated, tag = "3")]
     pub env: ::prost::alloc::vec::Vec<EnvVar>,
     /// absolute; empty: a directory of the task's own
@@ -280,7 +279,7 @@ pub struct EnvVar {
     #[prost(string, tag = "2")]
     pub value: ::prost::alloc::string::String,
 }
-/// A port of the group, for the variable `OMEGA_PORT_<NAME>`.
+/// A name for a port of the group: the program gets the port's number in the variable `OMEGA_PORT_<NAME>`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NamedPort {
     #[prost(string, tag = "1")]
@@ -291,14 +290,14 @@ pub struct NamedPort {
 /// Restarts of a program that fails, on the same machine. When they are used up, the task has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RestartPolicy {
-    /// in a row; a run of ten minutes ends the row
+    /// number of restarts in a row; a run of ten minutes ends the row
     #[prost(uint32, tag = "1")]
     pub attempts: u32,
     /// before the first restart; each further one doubles it, up to five minutes
     #[prost(uint32, tag = "2")]
     pub delay_ms: u32,
 }
-/// A check of a running program, which is killed and has failed after so many failures in a row.
+/// A health check of a running program. After this number of failures in a row, the program is killed and has failed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HealthCheck {
     #[prost(uint32, tag = "4")]
@@ -307,7 +306,7 @@ pub struct HealthCheck {
     pub timeout_ms: u32,
     #[prost(uint32, tag = "6")]
     pub failures: u32,
-    /// failures do not count before, unless a test has succeeded
+    /// time from the start in which failures do not count, unless a test has succeeded
     #[prost(uint32, tag = "7")]
     pub start_period_ms: u32,
     #[prost(oneof = "health_check::Probe", tags = "1, 2, 3")]
@@ -325,13 +324,13 @@ pub mod health_check {
         Http(super::HttpProbe),
     }
 }
-/// A command that exits with 0.
+/// A command. It succeeds if it exits with 0.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CommandProbe {
     #[prost(string, repeated, tag = "1")]
     pub words: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
-/// A GET request that is answered with a status from 200 to 399.
+/// A GET request. It succeeds with a status from 200 to 399.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HttpProbe {
     #[prost(uint32, tag = "1")]
@@ -339,8 +338,7 @@ pub struct HttpProbe {
     #[prost(string, tag = "2")]
     pub path: ::prost::alloc::string::String,
 }
-/// How much a task claims of a kind in each part of the day, all parts being equally long. How many there are divides
-/// 288.
+/// A task's claim of a kind for each part of the day. The parts are equally long, and their number divides 288.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DemandProfile {
     #[prost(uint32, tag = "1")]
@@ -348,16 +346,16 @@ pub struct DemandProfile {
     #[prost(uint64, repeated, tag = "2")]
     pub points: ::prost::alloc::vec::Vec<u64>,
 }
-/// What each task takes on top of its request where that is free, and does without elsewhere.
+/// Resources that a claim may add to a task's request where they are free.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OptionalResources {
     #[prost(uint64, repeated, tag = "1")]
     pub amounts: ::prost::alloc::vec::Vec<u64>,
-    /// counted in the amounts, too; only for tasks that need no devices
+    /// also part of the amounts; only for tasks that request no devices
     #[prost(message, optional, tag = "2")]
     pub devices: ::core::option::Option<DeviceRequest>,
 }
-/// Devices that one task needs, all on its machine. They are counted in its request, too.
+/// Devices of each task on its machine. They are also part of its request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeviceRequest {
     #[prost(uint32, tag = "1")]
@@ -366,7 +364,7 @@ pub struct DeviceRequest {
     #[prost(uint32, tag = "2")]
     pub milli_each: u32,
 }
-/// Whole cores that one task needs to itself, all on its machine. They are counted in its request as `cpu`, too.
+/// Exclusive cores of each task. They are also part of its request, as `cpu`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CoreRequest {
     #[prost(uint32, tag = "1")]
@@ -374,10 +372,10 @@ pub struct CoreRequest {
     #[prost(enumeration = "CorePlace", tag = "2")]
     pub place: i32,
 }
-/// Where the tasks of a group may run, and where they would rather.
+/// Rules on where the tasks of a group may run, and preferences.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PlacementRules {
-    /// the name of the only machine; empty: any
+    /// name of the only machine where the tasks may run; empty: any
     #[prost(string, tag = "1")]
     pub machine: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
@@ -398,7 +396,7 @@ pub struct Toleration {
     pub operator: i32,
     #[prost(string, tag = "3")]
     pub value: ::prost::alloc::string::String,
-    /// not said: every effect
+    /// not set: every effect
     #[prost(enumeration = "TaintEffect", tag = "4")]
     pub effect: i32,
 }
@@ -410,7 +408,7 @@ pub struct Affinity {
     #[prost(message, repeated, tag = "2")]
     pub preferred: ::prost::alloc::vec::Vec<Preferred>,
 }
-/// Machines that match one of these.
+/// Machines that match at least one selector.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct MachineSelectors {
     #[prost(message, repeated, tag = "1")]
@@ -432,7 +430,7 @@ pub struct MachineSelector {
     #[prost(message, repeated, tag = "2")]
     pub names: ::prost::alloc::vec::Vec<Requirement>,
 }
-/// One condition on one label.
+/// A condition on a label.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Requirement {
     #[prost(string, tag = "1")]
@@ -442,7 +440,7 @@ pub struct Requirement {
     #[prost(string, repeated, tag = "3")]
     pub values: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
-/// Tasks that a rule looks at.
+/// Selection of the tasks that a rule counts.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TaskSelector {
     #[prost(oneof = "task_selector::Tasks", tags = "1, 2, 3")]
@@ -456,13 +454,13 @@ pub mod task_selector {
     pub struct SameJob {}
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Tasks {
-        /// those of the group that carries the rule
+        /// tasks of the group that has the rule
         #[prost(message, tag = "1")]
         SameGroup(SameGroup),
-        /// those of the job that carries the rule
+        /// tasks of the job that has the rule
         #[prost(message, tag = "2")]
         SameJob(SameJob),
-        /// those with labels, of any job
+        /// tasks with labels, of any job
         #[prost(message, tag = "3")]
         Labels(super::LabelledTasks),
     }
@@ -487,7 +485,7 @@ pub mod labelled_tasks {
     }
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Tenants {
-        /// those of the tenant of the job that carries the rule; so it is if nothing is said
+        /// tasks of the tenant of the job that has the rule; the default
         #[prost(message, tag = "1")]
         Own(Own),
         #[prost(message, tag = "2")]
@@ -496,14 +494,14 @@ pub mod labelled_tasks {
         Named(Named),
     }
 }
-/// A level of the topology: machines with the same value of this label share a domain. Empty: each
-/// machine is a domain of its own.
+/// A level of the topology: machines with the same value of this label form a domain. Empty: each machine is its own
+/// domain.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TopologyLevel {
     #[prost(string, tag = "1")]
     pub label: ::prost::alloc::string::String,
 }
-/// Tasks, and how near to them.
+/// Selected tasks, and the level of the domains.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Near {
     #[prost(message, optional, tag = "1")]
@@ -511,7 +509,7 @@ pub struct Near {
     #[prost(message, optional, tag = "2")]
     pub level: ::core::option::Option<TopologyLevel>,
 }
-/// How a task stands to other tasks.
+/// A rule that relates a task to other tasks.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TaskRule {
     #[prost(oneof = "task_rule::Rule", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
@@ -551,7 +549,7 @@ pub mod task_rule {
         #[prost(uint32, tag = "2")]
         pub percent: u32,
     }
-    /// In a domain that holds a task of this group at most so many of these run.
+    /// In a domain with a task of this group, at most this many selected tasks run.
     #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct MaxColocated {
         #[prost(message, optional, tag = "1")]
@@ -560,7 +558,7 @@ pub mod task_rule {
         #[prost(uint32, tag = "2")]
         pub count: u32,
     }
-    /// Another one of these runs in the domain as long as a task of this group does.
+    /// Another selected task must run in the domain as long as a task of this group does.
     #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct RuntimeAffinity {
         #[prost(message, optional, tag = "1")]
@@ -595,20 +593,20 @@ pub struct Spread {
     pub skew_max: u32,
     #[prost(uint32, tag = "3")]
     pub domains_min: u32,
-    /// a wish rather than a rule
+    /// a preference, not a requirement
     #[prost(bool, tag = "4")]
     pub schedule_anyway: bool,
-    /// the task to be placed is not one of those counted
+    /// the task to place is not counted
     #[prost(bool, tag = "5")]
     pub counts_not_itself: bool,
-    /// machines count that the group's affinity excludes
+    /// machines that do not match the group's affinity count, too
     #[prost(bool, tag = "6")]
     pub ignores_affinity: bool,
-    /// machines do not count whose taints the group does not tolerate
+    /// machines with taints that the group does not tolerate do not count
     #[prost(bool, tag = "7")]
     pub honors_taints: bool,
 }
-/// A port of a machine that one task has to itself.
+/// A port of a machine, which only one task has.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Port {
     /// empty: every address of the machine
@@ -619,37 +617,37 @@ pub struct Port {
     #[prost(uint32, tag = "3")]
     pub number: u32,
 }
-/// The most of each kind. A kind that is not named has 0.
+/// Limits by kind. Omitted kinds at the end are 0.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Quota {
     #[prost(uint64, repeated, tag = "1")]
     pub limit: ::prost::alloc::vec::Vec<u64>,
 }
-/// How a tenant stands among the others.
+/// Configuration of a tenant.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TenantConfig {
-    /// The tenant above it; empty if there is none. The limits of that one hold for all below it together.
+    /// The parent tenant, whose limits apply to all tenants below it together; empty: none.
     #[prost(string, tag = "1")]
     pub parent: ::prost::alloc::string::String,
-    /// What it may count on, together with all below it. A kind that is not named has 0.
+    /// Guaranteed amounts for the tenant and all below it. Omitted kinds at the end are 0.
     #[prost(uint64, repeated, tag = "2")]
     pub guaranteed: ::prost::alloc::vec::Vec<u64>,
-    /// Its part of what is shared, against those with the same parent; 0 is 1.
+    /// Weight relative to tenants of the same parent; 0 is 1.
     #[prost(uint32, tag = "3")]
     pub weight: u32,
-    /// The most of its own tasks on one machine, at least 1; absent: any number.
+    /// Maximum number of its own tasks on one machine, at least 1; absent: no limit.
     #[prost(uint32, optional, tag = "4")]
     pub tasks_per_machine_max: ::core::option::Option<u32>,
 }
-/// What an amount of a resource kind counts.
+/// Unit of the amounts of a resource kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Unit {
     Unspecified = 0,
-    /// thousandths of a thing: of a core, of a device
+    /// thousandths of a core or of a device
     Milli = 1,
     Bytes = 2,
-    /// whole things
+    /// whole units
     Count = 3,
 }
 impl Unit {
@@ -776,7 +774,7 @@ pub enum OnFailure {
     Unspecified = 0,
     /// tasks of both versions run until someone decides
     Stop = 1,
-    /// the job is updated to its version before
+    /// the job is updated to its previous version
     Rollback = 2,
 }
 impl OnFailure {
@@ -972,9 +970,9 @@ impl LogStream {
 pub enum TaskPhase {
     Unspecified = 0,
     Pending = 1,
-    /// a commit gave it a machine
+    /// it has a machine
     Placed = 2,
-    /// its machine reported that it runs
+    /// its agent has reported that it runs
     Running = 3,
     Finished = 4,
     Failed = 5,
@@ -1014,14 +1012,14 @@ impl TaskPhase {
 pub struct RegisterRequest {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// A number that the process has drawn by chance, the same for all its names; 0: without a lease. Who
-    /// knows it can speak for the process, so it is told to nobody.
+    /// A random number that identifies the process, the same for all its names; 0: no lease. It is a secret, because
+    /// whoever knows it can act as the process.
     #[prost(fixed64, tag = "2")]
     pub holder: u64,
     /// from 1000 to 60000; 0: 10000
     #[prost(uint32, tag = "3")]
     pub lease_ms: u32,
-    /// what people call the holder, such as `node7:4711`
+    /// name of the process for people, such as `node7:4711`
     #[prost(string, tag = "4")]
     pub process: ::prost::alloc::string::String,
 }
@@ -1037,7 +1035,7 @@ pub struct RegisterResponse {
 pub struct RenewRequest {
     #[prost(fixed64, tag = "1")]
     pub holder: u64,
-    /// that it means to hold, at least one
+    /// names to hold, at least one
     #[prost(string, repeated, tag = "2")]
     pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(string, tag = "3")]
@@ -1045,15 +1043,15 @@ pub struct RenewRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RenewResponse {}
-/// Either a holder, or a name and a mark.
+/// Set either `holder`, or `name` and `mark`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EndLeasesRequest {
     #[prost(fixed64, tag = "1")]
     pub holder: u64,
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// What `ListSchedulers` says of the holder that is meant: whoever has the name by then keeps it, so the
-    /// call may be sent again.
+    /// The mark of the present holder, from `ListSchedulers`. A later holder of the name keeps it, so the call may be
+    /// repeated.
     #[prost(fixed32, tag = "3")]
     pub mark: u32,
 }
@@ -1074,30 +1072,30 @@ pub struct SchedulerStatus {
     pub name: ::prost::alloc::string::String,
     #[prost(uint64, tag = "3")]
     pub next_transaction: u64,
-    /// absent: nobody holds the name
+    /// absent: no process holds the name
     #[prost(message, optional, tag = "4")]
     pub holder: ::core::option::Option<Holder>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Holder {
-    /// empty: the leader is new, and has not heard of it
+    /// empty: the leader is new, and has no message of the process yet
     #[prost(string, tag = "1")]
     pub process: ::prost::alloc::string::String,
     #[prost(uint32, tag = "2")]
     pub lease_ms: u32,
-    /// 0: it is over, and whoever asks for the name gets it
+    /// 0: expired, and free for the next process
     #[prost(uint32, tag = "3")]
     pub left_ms: u32,
-    /// tells this holder from the next one, and not who it is
+    /// distinguishes this holder from later ones; it is no secret
     #[prost(fixed32, tag = "4")]
     pub mark: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SyncRequest {
-    /// 0: from nothing
+    /// 0: send the whole cell
     #[prost(uint64, tag = "1")]
     pub since: u64,
-    /// what the last delta said; 0 at first
+    /// `Delta.lineage` of the last delta; 0 at first
     #[prost(uint64, tag = "2")]
     pub lineage: u64,
     #[prost(oneof = "sync_request::Interest", tags = "3, 4")]
@@ -1107,7 +1105,7 @@ pub struct SyncRequest {
 pub mod sync_request {
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct AllJobs {}
-    /// The jobs of one scheduler, or one of several equal parts of them.
+    /// The jobs of one scheduler, or one of several equal shares of them.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct JobsOf {
         #[prost(string, tag = "1")]
@@ -1126,17 +1124,17 @@ pub mod sync_request {
         JobsOf(JobsOf),
     }
 }
-/// What changed between two versions, or everything there is. Columns of one length belong together.
+/// The changes between two versions, or the whole cell. The fields of each block are parallel columns.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Delta {
     #[prost(uint64, tag = "1")]
     pub from: u64,
     #[prost(uint64, tag = "2")]
     pub to: u64,
-    /// pass it back when you sync again
+    /// to be sent with the next `SyncRequest`
     #[prost(uint64, tag = "3")]
     pub lineage: u64,
-    /// it is everything: forget what you had
+    /// this is the whole cell: drop the old copy
     #[prost(bool, tag = "4")]
     pub full: bool,
     /// in a full delta
@@ -1144,35 +1142,35 @@ pub struct Delta {
     pub kinds: ::prost::alloc::vec::Vec<ResourceKind>,
     #[prost(message, repeated, tag = "6")]
     pub overcommit_max: ::prost::alloc::vec::Vec<Overcommit>,
-    /// how many rows the cell has
+    /// number of rows of the cell
     #[prost(uint32, tag = "7")]
     pub rows: u32,
     #[prost(message, repeated, tag = "8")]
     pub machines: ::prost::alloc::vec::Vec<MachineDelta>,
-    /// Rows whose amounts changed.
+    /// Rows of machines whose amounts changed.
     #[prost(uint32, repeated, tag = "9")]
     pub slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint64, repeated, tag = "10")]
     pub sequences: ::prost::alloc::vec::Vec<u64>,
-    /// for each row every kind, in order
+    /// for each row, all kinds in order
     #[prost(sint64, repeated, tag = "11")]
     pub free: ::prost::alloc::vec::Vec<i64>,
     #[prost(message, repeated, tag = "12")]
     pub devices: ::prost::alloc::vec::Vec<DevicesLeft>,
     #[prost(message, repeated, tag = "13")]
     pub loads: ::prost::alloc::vec::Vec<Load>,
-    /// What rules about other tasks are judged by. A scheduler that leaves such jobs to the cell's
-    /// judgement may skip it.
+    /// Counts of tasks for rules about other tasks. A scheduler that leaves the check of such rules to the cell may skip
+    /// them.
     #[prost(message, repeated, tag = "14")]
     pub trackers: ::prost::alloc::vec::Vec<Tracker>,
     #[prost(message, optional, tag = "15")]
     pub counts: ::core::option::Option<TrackerCounts>,
-    /// some tenant may claim more than before
+    /// whether some tenant may claim more than before
     #[prost(bool, tag = "16")]
     pub quotas: bool,
     #[prost(message, repeated, tag = "17")]
     pub jobs: ::prost::alloc::vec::Vec<JobDelta>,
-    /// Tasks whose state changed. A task of a new job that is not here is pending.
+    /// Tasks whose state changed. Tasks of a new job that are not listed are pending.
     #[prost(uint64, repeated, tag = "18")]
     pub task_jobs: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint32, repeated, tag = "19")]
@@ -1181,66 +1179,66 @@ pub struct Delta {
     pub task_groups: ::prost::alloc::vec::Vec<u32>,
     #[prost(enumeration = "TaskPhase", repeated, tag = "21")]
     pub task_phases: ::prost::alloc::vec::Vec<i32>,
-    /// 0 where a task has no machine, as are the next two
+    /// 0 for a task without a machine, as in the next two columns
     #[prost(uint32, repeated, tag = "22")]
     pub task_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "23")]
     pub task_incarnations: ::prost::alloc::vec::Vec<u32>,
-    /// a set: bit i is device i
+    /// a bit set of devices
     #[prost(uint32, repeated, tag = "24")]
     pub task_devices: ::prost::alloc::vec::Vec<u32>,
-    /// The next message goes on with this delta: append its columns. A large delta comes in pieces.
+    /// The next message continues this delta: append its columns. A large delta is sent in several messages.
     #[prost(bool, tag = "25")]
     pub more: bool,
-    /// Tenants that came, stand otherwise or have another limit, or use more or less than before; none as long as
-    /// no tenant of the cell has a standing or a limit.
+    /// Tenants that are new, or whose configuration, limit or use changed. Empty while no tenant of the cell has a
+    /// configuration or a limit.
     #[prost(message, repeated, tag = "26")]
     pub tenants: ::prost::alloc::vec::Vec<TenantDelta>,
-    /// the cell's time: by it a load has an age
+    /// the cell's time
     #[prost(uint64, tag = "27")]
     pub now_ms: u64,
-    /// the policy's
+    /// bands of the policy
     #[prost(message, repeated, tag = "28")]
     pub bands: ::prost::alloc::vec::Vec<Band>,
-    /// that the cell takes now; absent: any number
+    /// evictions that the policy still allows now; absent: no limit
     #[prost(uint32, optional, tag = "29")]
     pub evictions_left: ::core::option::Option<u32>,
-    /// it takes more than before, or others
+    /// whether the policy allows more or other evictions than before
     #[prost(bool, tag = "30")]
     pub refilled: bool,
-    /// by the cell's time; 0 where a task has no machine
+    /// in the cell's time; 0 for a task without a machine
     #[prost(uint64, repeated, tag = "31")]
     pub task_placed_ms: ::prost::alloc::vec::Vec<u64>,
-    /// all that there are now; absent: those that there were
+    /// all reservations; absent: unchanged
     #[prost(message, optional, tag = "32")]
     pub reservations: ::core::option::Option<Reservations>,
-    /// What tasks claim in the rows of `slots` that varies over the day; a row without one has no such tasks. What is
-    /// free of a row is left at the highest point of its sum, so only who places jobs with demand profiles needs it.
+    /// Demand profiles of the tasks in the rows of `slots`; a row without an entry has no such tasks. `free` is computed
+    /// with the highest point of their sum, so only schedulers of jobs with demand profiles need them.
     #[prost(message, repeated, tag = "33")]
     pub demand_profiles: ::prost::alloc::vec::Vec<DemandProfileSum>,
     /// by position, ascending
     #[prost(message, repeated, tag = "34")]
     pub allocations: ::prost::alloc::vec::Vec<Allocation>,
-    /// Of those rows of `slots` whose machines have cores for tasks alone, and of the tasks that have some: by position,
-    /// ascending.
+    /// Exclusive cores: of the rows of `slots` whose machines have such cores, and of the tasks that have some. By
+    /// position, ascending.
     #[prost(message, repeated, tag = "37")]
     pub cores: ::prost::alloc::vec::Vec<CoresLeft>,
     #[prost(message, repeated, tag = "38")]
     pub task_cores: ::prost::alloc::vec::Vec<TaskCores>,
-    /// What the cell as a whole has of each kind, and what of it is claimed, at this version.
+    /// Capacity and claims of cluster resources at this version, by kind.
     #[prost(uint64, repeated, tag = "39")]
     pub cluster_capacity: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, repeated, tag = "40")]
     pub cluster_claimed: ::prost::alloc::vec::Vec<u64>,
-    /// All calendars of peaks that there are now; absent: those that there were, and the same peaks hold.
+    /// All peak calendars; absent: they and the active peaks are unchanged.
     #[prost(message, optional, tag = "35")]
     pub peaks: ::core::option::Option<PeakCalendars>,
-    /// What batch holds in the rows of `slots`, as long as there are calendars of peaks; a row without one has no batch.
-    /// With `peaks`, of every row.
+    /// Allocation of batch tasks in the rows of `slots`, while there are peak calendars; a row without an entry has no
+    /// batch tasks. With `peaks`, it is sent for all rows.
     #[prost(message, repeated, tag = "36")]
     pub batch: ::prost::alloc::vec::Vec<BatchAllocated>,
-    /// The tasks in the rows of `slots` of tenants that have a maximum of them on one machine, in the order of `slots`;
-    /// a tenant that is not named has none there.
+    /// Numbers of tasks in the rows of `slots`, for tenants with a maximum per machine, in the order of `slots`; a tenant
+    /// without an entry has none there.
     #[prost(message, repeated, tag = "41")]
     pub tenant_counts: ::prost::alloc::vec::Vec<TenantCount>,
 }
@@ -1259,7 +1257,7 @@ pub struct PeakCalendars {
     #[prost(message, repeated, tag = "1")]
     pub all: ::prost::alloc::vec::Vec<PeakCalendar>,
 }
-/// What the batch tasks of a machine hold together.
+/// The allocation of all batch tasks on a machine.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BatchAllocated {
     #[prost(uint32, tag = "1")]
@@ -1273,21 +1271,21 @@ pub struct Reservations {
     #[prost(message, repeated, tag = "1")]
     pub all: ::prost::alloc::vec::Vec<Reservation>,
 }
-/// The sum of the demand profiles of one kind of the tasks on a machine.
+/// The sum of the tasks' demand profiles for one kind on a machine.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DemandProfileSum {
     #[prost(uint32, tag = "1")]
     pub slot: u32,
     #[prost(uint32, tag = "2")]
     pub kind: u32,
-    /// of how many tasks
+    /// number of tasks in the sum
     #[prost(uint64, tag = "3")]
     pub tasks: u64,
-    /// over the day: 24, 48, 96 or 288
+    /// 24, 48, 96 or 288 equal parts of the day
     #[prost(sint64, repeated, tag = "4")]
     pub points: ::prost::alloc::vec::Vec<i64>,
 }
-/// What a task holds of its machine that is not what its group requests.
+/// Allocation of a task that differs from its group's request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Allocation {
     /// the position of the task in the columns of tasks
@@ -1302,10 +1300,10 @@ pub struct TenantDelta {
     pub name: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
     pub tenant_config: ::core::option::Option<TenantConfig>,
-    /// of each kind, with all tenants below it
+    /// by kind, with all tenants below it
     #[prost(sint64, repeated, tag = "3")]
     pub used: ::prost::alloc::vec::Vec<i64>,
-    /// absent: none
+    /// absent: no limit
     #[prost(message, optional, tag = "4")]
     pub limit: ::core::option::Option<Quota>,
 }
@@ -1325,7 +1323,7 @@ pub struct MachineDelta {
 pub struct DevicesLeft {
     #[prost(uint32, tag = "1")]
     pub slot: u32,
-    /// what is left in each device
+    /// free thousandths of each device
     #[prost(sint32, repeated, tag = "2")]
     pub milli: ::prost::alloc::vec::Vec<i32>,
 }
@@ -1333,17 +1331,17 @@ pub struct DevicesLeft {
 pub struct CoresLeft {
     #[prost(uint32, tag = "1")]
     pub slot: u32,
-    /// of each NUMA node; those at the end of the list that are left out are 0
+    /// free cores of each NUMA node; omitted ones at the end are 0
     #[prost(sint32, repeated, tag = "2")]
     pub left: ::prost::alloc::vec::Vec<i32>,
 }
-/// The cores that a task has to itself.
+/// Exclusive cores of a task.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TaskCores {
     /// the position of the task in the columns of tasks
     #[prost(uint32, tag = "1")]
     pub at: u32,
-    /// how many of each NUMA node
+    /// number of cores on each NUMA node
     #[prost(uint32, repeated, tag = "2")]
     pub nodes: ::prost::alloc::vec::Vec<u32>,
 }
@@ -1353,10 +1351,10 @@ pub struct Load {
     pub slot: u32,
     #[prost(uint64, repeated, tag = "2")]
     pub used: ::prost::alloc::vec::Vec<u64>,
-    /// the cell's time when it was reported
+    /// time of the report, in the cell's time
     #[prost(uint64, tag = "3")]
     pub at_ms: u64,
-    /// what was claimed of the machine then
+    /// claims of the machine at that time
     #[prost(uint64, repeated, tag = "4")]
     pub claimed: ::prost::alloc::vec::Vec<u64>,
 }
@@ -1368,12 +1366,12 @@ pub struct JobDelta {
     #[prost(message, optional, tag = "2")]
     pub job: ::core::option::Option<Job>,
 }
-/// Tasks that are counted in each domain of a level.
+/// A tracker: it counts some tasks in each domain of a level.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Tracker {
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// absent: it counts no more
+    /// absent: the tracker was removed
     #[prost(message, optional, tag = "2")]
     pub key: ::core::option::Option<TrackerKey>,
 }
@@ -1383,23 +1381,23 @@ pub struct TrackerKey {
     pub tracked: ::core::option::Option<Tracked>,
     #[prost(message, optional, tag = "2")]
     pub level: ::core::option::Option<TopologyLevel>,
-    /// Only tasks on machines that have all these labels, match one of these selectors and whose taints
-    /// these tolerations cover are counted, as far as they are given.
+    /// Restricts the count to tasks on machines that have all these labels, match one of these selectors, and have only
+    /// taints that these tolerations cover, as far as given.
     #[prost(message, optional, tag = "3")]
     pub among: ::core::option::Option<CountingMachines>,
-    /// What must hold of the counted tasks in a domain with a task that holds the tracker; absent: none may come.
+    /// Bound for the counted tasks in a domain with a task that has the rule; absent: none may be placed there.
     #[prost(oneof = "tracker_key::Beside", tags = "4, 5")]
     pub beside: ::core::option::Option<tracker_key::Beside>,
 }
 /// Nested message and enum types in `TrackerKey`.
 pub mod tracker_key {
-    /// What must hold of the counted tasks in a domain with a task that holds the tracker; absent: none may come.
+    /// Bound for the counted tasks in a domain with a task that has the rule; absent: none may be placed there.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Beside {
-        /// so many may run there
+        /// at most this many may run there
         #[prost(uint32, tag = "4")]
         AtMost(u32),
-        /// none leaves if fewer would stay
+        /// a task may not leave if fewer would remain
         #[prost(uint32, tag = "5")]
         AtLeast(u32),
     }
@@ -1418,7 +1416,7 @@ pub struct Tolerations {
     #[prost(message, repeated, tag = "1")]
     pub all: ::prost::alloc::vec::Vec<Toleration>,
 }
-/// Which tasks a tracker counts.
+/// The tasks that a tracker counts.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Tracked {
     #[prost(oneof = "tracked::Tracked", tags = "1, 2, 3, 4, 5")]
@@ -1459,21 +1457,21 @@ pub mod tracked {
         Job(u64),
         #[prost(message, tag = "3")]
         Labels(Labelled),
-        /// those whose ports collide with this one
+        /// tasks whose ports collide with this one
         #[prost(message, tag = "4")]
         Port(super::Port),
-        /// those that all of these mean
+        /// tasks that all of these select
         #[prost(message, tag = "5")]
         All(All),
     }
 }
-/// Counters that changed: columns of one length, but for `rows` and `names`.
+/// Changed counters: parallel columns, except `names`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TrackerCounts {
     #[prost(uint64, repeated, tag = "1")]
     pub trackers: ::prost::alloc::vec::Vec<u64>,
-    /// Each domain is a row, where the name here is 0, or the value of a label: the name of this number,
-    /// from 1 on, in `names`.
+    /// The domain of each counter: 0 for the row in `rows`, or else the value of a label, as a position in `names`, from
+    /// 1.
     #[prost(uint32, repeated, tag = "2")]
     pub domains: ::prost::alloc::vec::Vec<u32>,
     /// 0 where the domain is not a row
@@ -1492,16 +1490,16 @@ pub struct TrackerCounts {
     #[prost(sint64, repeated, tag = "9")]
     pub pull: ::prost::alloc::vec::Vec<i64>,
 }
-/// A transaction. Releases come first, then evictions, then resizes, then claims, each judged after those
+/// A transaction. Releases are applied first, then evictions, resizes and claims; each item is checked after those
 /// before it.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CommitRequest {
     #[prost(uint32, tag = "1")]
     pub scheduler: u32,
-    /// the scheduler's own count; a retry keeps it
+    /// assigned by the scheduler; a retry has the same number
     #[prost(uint64, tag = "2")]
     pub number: u64,
-    /// the version that it was decided on; 0: on none, by hand
+    /// version of the cell at the decision; 0: none
     #[prost(uint64, tag = "3")]
     pub base: u64,
     #[prost(enumeration = "Granularity", tag = "4")]
@@ -1512,7 +1510,7 @@ pub struct CommitRequest {
     pub releases: ::prost::alloc::vec::Vec<TaskId>,
     #[prost(message, repeated, tag = "7")]
     pub evictions: ::prost::alloc::vec::Vec<TaskId>,
-    /// The claims: columns of one length, but for the last two, which may be empty.
+    /// The claims as parallel columns; the last two columns may be empty.
     #[prost(uint64, repeated, tag = "8")]
     pub claim_jobs: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint32, repeated, tag = "9")]
@@ -1522,23 +1520,23 @@ pub struct CommitRequest {
     /// empty: all 0
     #[prost(uint32, repeated, tag = "11")]
     pub claim_incarnations: ::prost::alloc::vec::Vec<u32>,
-    /// sequence numbers of the machines in the view
+    /// sequence numbers of the machines in the scheduler's copy
     #[prost(uint64, repeated, tag = "12")]
     pub claim_seen: ::prost::alloc::vec::Vec<u64>,
     /// empty: the cell chooses
     #[prost(uint32, repeated, tag = "13")]
     pub claim_devices: ::prost::alloc::vec::Vec<u32>,
-    /// It was sent before, and no answer came. One that was answered is not sent again: if everything in it
-    /// conflicted, the answer may not be recorded, and the transaction would be judged anew.
+    /// The transaction was sent before, and not answered. Never send an answered one again: if all its items conflicted,
+    /// the result may not be recorded, and it would be checked anew.
     #[prost(bool, tag = "14")]
     pub retry: bool,
     #[prost(message, repeated, tag = "15")]
     pub resizes: ::prost::alloc::vec::Vec<Resize>,
-    /// which claims take what their tasks want, too; empty: none
+    /// whether each claim takes the task's optional resources; empty: none does
     #[prost(bool, repeated, tag = "16")]
     pub claim_optional: ::prost::alloc::vec::Vec<bool>,
 }
-/// A wish that a placed task holds so much of its machine from now on, as long as it has it.
+/// Changes the allocation of a placed task, while it stays on its machine.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Resize {
     #[prost(message, optional, tag = "1")]
@@ -1548,19 +1546,19 @@ pub struct Resize {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CommitResponse {
-    /// The version to sync to: it holds what was taken, and all that conflicted with the rest.
+    /// Version to sync to: it contains the applied items, and everything that conflicted with the others.
     #[prost(uint64, tag = "1")]
     pub version: u64,
-    /// every item that is not here was taken
+    /// all items that are not listed were applied
     #[prost(message, repeated, tag = "2")]
     pub conflicts: ::prost::alloc::vec::Vec<Conflict>,
 }
-/// An item of a transaction that was refused, and why.
+/// A rejected item of a transaction, with the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Conflict {
     #[prost(enumeration = "Reason", tag = "4")]
     pub reason: i32,
-    /// which resource kind, for REASON_NO_ROOM and REASON_QUOTA_EXCEEDED
+    /// the resource kind, for REASON_NO_ROOM and REASON_QUOTA_EXCEEDED
     #[prost(uint32, tag = "5")]
     pub kind: u32,
     #[prost(oneof = "conflict::Item", tags = "1, 2, 3, 6")]
@@ -1582,7 +1580,7 @@ pub mod conflict {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetTransactionRequest {
-    /// its name
+    /// name of the scheduler
     #[prost(string, tag = "1")]
     pub scheduler: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
@@ -1595,10 +1593,10 @@ pub struct GetTransactionResponse {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListTransactionsRequest {
-    /// only those of the scheduler of this name; empty: of all
+    /// only of this scheduler; empty: of all
     #[prost(string, tag = "1")]
     pub scheduler: ::prost::alloc::string::String,
-    /// 0: as many as the server gives
+    /// 0: the server's maximum
     #[prost(uint32, tag = "2")]
     pub page_size: u32,
     #[prost(string, tag = "3")]
@@ -1608,13 +1606,13 @@ pub struct ListTransactionsRequest {
 pub struct ListTransactionsResponse {
     #[prost(message, repeated, tag = "1")]
     pub transactions: ::prost::alloc::vec::Vec<AnsweredTransaction>,
-    /// empty: that was all
+    /// empty: this is the last page
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
     #[prost(uint64, tag = "3")]
     pub version: u64,
 }
-/// What the cell remembers of a transaction: not what was in it, only what it was answered.
+/// A past transaction: its result, without its content.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AnsweredTransaction {
     #[prost(string, tag = "1")]
@@ -1626,7 +1624,7 @@ pub struct AnsweredTransaction {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CommitStreamResponse {
-    /// of the transaction
+    /// number of the transaction
     #[prost(uint64, tag = "1")]
     pub number: u64,
     #[prost(oneof = "commit_stream_response::Answer", tags = "2, 3")]
@@ -1642,16 +1640,16 @@ pub mod commit_stream_response {
         Error(super::Error),
     }
 }
-/// What a call that fails carries as `google.rpc.ErrorInfo`, where there is no call to fail.
+/// The error of one transaction in a stream. Failed calls have the same as `google.rpc.ErrorInfo`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Error {
-    /// stable, such as `ID_REUSED`: see docs/api.md
+    /// stable code, such as `ID_REUSED`: see docs/api.md
     #[prost(string, tag = "1")]
     pub code: ::prost::alloc::string::String,
-    /// what to do
+    /// the error and the remedy, for people
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
-    /// of the cell, where it matters
+    /// version of the cell, if it matters
     #[prost(uint64, tag = "3")]
     pub version: u64,
 }
@@ -1742,19 +1740,19 @@ pub enum Reason {
     EvictionUnused = 21,
     GangIncomplete = 22,
     OthersConflict = 23,
-    /// a task that stays in the domain needs this one, or one like it, there
+    /// another task in the domain needs it by runtime affinity
     RuntimeAffinityNeeded = 24,
     SameBand = 25,
     EvictionsCapped = 26,
-    /// the machine is for other tenants, now or before the task is expected to have ended
+    /// reserved for other tenants, now or before the expected end of the task
     Reserved = 27,
-    /// batch would hold more of the machine than services leave it at this time of day
+    /// batch tasks would exceed their share of the machine in peak hours
     PeakHours = 28,
-    /// too few cores left for a task alone; or a resize would leave it less cpu than it has cores
+    /// too few exclusive cores; or a resize to less cpu than its cores
     NoCores = 29,
-    /// of a kind, of which the cell as a whole has too little left
+    /// too little is left of a cluster resource
     CellExhausted = 30,
-    /// the machine has as many tasks of the tenant as it may have
+    /// the tenant has its maximum of tasks on the machine
     TasksPerMachine = 31,
 }
 impl Reason {
@@ -1928,11 +1926,10 @@ pub mod scheduling_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Gives a scheduler an id; the same name gets the same id again, so a scheduler that restarts finds
-        /// itself. With a holder, the name is held with a lease: only that process commits under it, as long as
-        /// it renews. That is asked of the leader. A name that another holder has is refused with `LEASE_HELD`
-        /// until that one ends its leases, or was silent for one; then what it still sends is refused with
-        /// `FENCED`.
+        /// Returns the id of a scheduler. The same name always has the same id, also after a restart. With a holder, the name
+        /// is leased: only that process may commit under it while it renews the lease. This needs the leader. A name that
+        /// another process holds is rejected with `LEASE_HELD` until that process ends its leases or does not renew them in
+        /// time; then its later requests are rejected with `FENCED`.
         pub async fn register(
             &mut self,
             request: impl tonic::IntoRequest<super::RegisterRequest>,
@@ -1957,8 +1954,8 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "Register"));
             self.inner.unary(req, path, codec).await
         }
-        /// Says that a holder lives: at the leader, a few times in each lease. `LEASE_LOST`: another process has
-        /// one of the names, or may have it; stop.
+        /// Renews the leases of a process; call it at the leader, several times per lease. `LEASE_LOST`: another process holds
+        /// one of the names, or may hold it; stop.
         pub async fn renew(
             &mut self,
             request: impl tonic::IntoRequest<super::RenewRequest>,
@@ -1980,8 +1977,8 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "Renew"));
             self.inner.unary(req, path, codec).await
         }
-        /// Gives up all names of a holder at once, so that nobody has to wait for its lease to end: its own, by
-        /// the number that it drew, or those of a process that hangs and still renews, by a name and its mark.
+        /// Ends all leases of a process at once, so that no standby waits for their expiry: its own leases, by its number, or
+        /// those of a process that hangs and still renews, by a name and its mark.
         pub async fn end_leases(
             &mut self,
             request: impl tonic::IntoRequest<super::EndLeasesRequest>,
@@ -2006,7 +2003,7 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "EndLeases"));
             self.inner.unary(req, path, codec).await
         }
-        /// Every scheduler, who holds its name, and for how long: at the leader, which hears of the holders.
+        /// Lists all schedulers, with the process that holds each name and the time left of its lease. This needs the leader.
         pub async fn list_schedulers(
             &mut self,
             request: impl tonic::IntoRequest<super::ListSchedulersRequest>,
@@ -2031,9 +2028,10 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "ListSchedulers"));
             self.inner.unary(req, path, codec).await
         }
-        /// Streams what changed since a version: first what leads to the present one (everything, if that is
-        /// too far back), then on and on as the cell changes, and as it is told a later time, though no version
-        /// is new then. Each delta starts where the one before it ended. The stream ends when the caller ends it, or with an error that says how to go on.
+        /// Streams changes since a version. The first delta leads to the present version; it has the whole cell if the version
+        /// is too old. Further deltas follow as the cell changes, or as its time advances without a new version. Each delta
+        /// starts where the previous one ended. The stream ends when the caller ends it, or with an error that says how to
+        /// continue.
         pub async fn sync(
             &mut self,
             request: impl tonic::IntoRequest<super::SyncRequest>,
@@ -2058,8 +2056,8 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "Sync"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Judges a transaction and takes what still holds. A conflict is an answer, not an error. The same
-        /// transaction id again gets the same answer, and does nothing twice.
+        /// Checks a transaction, and applies the items without a conflict. A conflict is a result, not an error. Sending the
+        /// same transaction id again returns the same result, and applies nothing twice.
         pub async fn commit(
             &mut self,
             request: impl tonic::IntoRequest<super::CommitRequest>,
@@ -2081,8 +2079,8 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "Commit"));
             self.inner.unary(req, path, codec).await
         }
-        /// The same for many: transactions are judged in the order in which they are sent, and answered in
-        /// that order. One that cannot be judged is answered with an error and does not end the stream.
+        /// Commits many transactions, which are checked and answered in the order in which they are sent. An invalid
+        /// transaction is answered with an error, and does not end the stream.
         pub async fn commit_stream(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::CommitRequest>,
@@ -2107,8 +2105,8 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "CommitStream"));
             self.inner.streaming(req, path, codec).await
         }
-        /// What a transaction was answered. The last 1024 numbers of each scheduler are remembered: beyond them
-        /// it is `ANSWER_EXPIRED`, and one that was never judged is `UNKNOWN_TRANSACTION`.
+        /// Returns the result of a past transaction. The results of the last 1024 numbers of each scheduler are kept: an older
+        /// number is `ANSWER_EXPIRED`, one that was never committed is `UNKNOWN_TRANSACTION`.
         pub async fn get_transaction(
             &mut self,
             request: impl tonic::IntoRequest<super::GetTransactionRequest>,
@@ -2133,7 +2131,7 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "GetTransaction"));
             self.inner.unary(req, path, codec).await
         }
-        /// All that was answered and is remembered, that of the newest version first.
+        /// Lists all kept results, the newest version first.
         pub async fn list_transactions(
             &mut self,
             request: impl tonic::IntoRequest<super::ListTransactionsRequest>,
@@ -2175,11 +2173,10 @@ pub mod scheduling_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with SchedulingServiceServer.
     #[async_trait]
     pub trait SchedulingService: std::marker::Send + std::marker::Sync + 'static {
-        /// Gives a scheduler an id; the same name gets the same id again, so a scheduler that restarts finds
-        /// itself. With a holder, the name is held with a lease: only that process commits under it, as long as
-        /// it renews. That is asked of the leader. A name that another holder has is refused with `LEASE_HELD`
-        /// until that one ends its leases, or was silent for one; then what it still sends is refused with
-        /// `FENCED`.
+        /// Returns the id of a scheduler. The same name always has the same id, also after a restart. With a holder, the name
+        /// is leased: only that process may commit under it while it renews the lease. This needs the leader. A name that
+        /// another process holds is rejected with `LEASE_HELD` until that process ends its leases or does not renew them in
+        /// time; then its later requests are rejected with `FENCED`.
         async fn register(
             &self,
             request: tonic::Request<super::RegisterRequest>,
@@ -2187,14 +2184,14 @@ pub mod scheduling_service_server {
             tonic::Response<super::RegisterResponse>,
             tonic::Status,
         >;
-        /// Says that a holder lives: at the leader, a few times in each lease. `LEASE_LOST`: another process has
-        /// one of the names, or may have it; stop.
+        /// Renews the leases of a process; call it at the leader, several times per lease. `LEASE_LOST`: another process holds
+        /// one of the names, or may hold it; stop.
         async fn renew(
             &self,
             request: tonic::Request<super::RenewRequest>,
         ) -> std::result::Result<tonic::Response<super::RenewResponse>, tonic::Status>;
-        /// Gives up all names of a holder at once, so that nobody has to wait for its lease to end: its own, by
-        /// the number that it drew, or those of a process that hangs and still renews, by a name and its mark.
+        /// Ends all leases of a process at once, so that no standby waits for their expiry: its own leases, by its number, or
+        /// those of a process that hangs and still renews, by a name and its mark.
         async fn end_leases(
             &self,
             request: tonic::Request<super::EndLeasesRequest>,
@@ -2202,7 +2199,7 @@ pub mod scheduling_service_server {
             tonic::Response<super::EndLeasesResponse>,
             tonic::Status,
         >;
-        /// Every scheduler, who holds its name, and for how long: at the leader, which hears of the holders.
+        /// Lists all schedulers, with the process that holds each name and the time left of its lease. This needs the leader.
         async fn list_schedulers(
             &self,
             request: tonic::Request<super::ListSchedulersRequest>,
@@ -2216,15 +2213,16 @@ pub mod scheduling_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Streams what changed since a version: first what leads to the present one (everything, if that is
-        /// too far back), then on and on as the cell changes, and as it is told a later time, though no version
-        /// is new then. Each delta starts where the one before it ended. The stream ends when the caller ends it, or with an error that says how to go on.
+        /// Streams changes since a version. The first delta leads to the present version; it has the whole cell if the version
+        /// is too old. Further deltas follow as the cell changes, or as its time advances without a new version. Each delta
+        /// starts where the previous one ended. The stream ends when the caller ends it, or with an error that says how to
+        /// continue.
         async fn sync(
             &self,
             request: tonic::Request<super::SyncRequest>,
         ) -> std::result::Result<tonic::Response<Self::SyncStream>, tonic::Status>;
-        /// Judges a transaction and takes what still holds. A conflict is an answer, not an error. The same
-        /// transaction id again gets the same answer, and does nothing twice.
+        /// Checks a transaction, and applies the items without a conflict. A conflict is a result, not an error. Sending the
+        /// same transaction id again returns the same result, and applies nothing twice.
         async fn commit(
             &self,
             request: tonic::Request<super::CommitRequest>,
@@ -2235,8 +2233,8 @@ pub mod scheduling_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// The same for many: transactions are judged in the order in which they are sent, and answered in
-        /// that order. One that cannot be judged is answered with an error and does not end the stream.
+        /// Commits many transactions, which are checked and answered in the order in which they are sent. An invalid
+        /// transaction is answered with an error, and does not end the stream.
         async fn commit_stream(
             &self,
             request: tonic::Request<tonic::Streaming<super::CommitRequest>>,
@@ -2244,8 +2242,8 @@ pub mod scheduling_service_server {
             tonic::Response<Self::CommitStreamStream>,
             tonic::Status,
         >;
-        /// What a transaction was answered. The last 1024 numbers of each scheduler are remembered: beyond them
-        /// it is `ANSWER_EXPIRED`, and one that was never judged is `UNKNOWN_TRANSACTION`.
+        /// Returns the result of a past transaction. The results of the last 1024 numbers of each scheduler are kept: an older
+        /// number is `ANSWER_EXPIRED`, one that was never committed is `UNKNOWN_TRANSACTION`.
         async fn get_transaction(
             &self,
             request: tonic::Request<super::GetTransactionRequest>,
@@ -2253,7 +2251,7 @@ pub mod scheduling_service_server {
             tonic::Response<super::GetTransactionResponse>,
             tonic::Status,
         >;
-        /// All that was answered and is remembered, that of the newest version first.
+        /// Lists all kept results, the newest version first.
         async fn list_transactions(
             &self,
             request: tonic::Request<super::ListTransactionsRequest>,
@@ -2790,7 +2788,7 @@ pub mod scheduling_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
-/// A machine or a job, by id or by name.
+/// A job, by id or by name.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct JobRef {
     #[prost(oneof = "job_ref::Job", tags = "1, 2")]
@@ -2830,7 +2828,7 @@ pub struct SubmitJobRequest {
 pub struct SubmitJobResponse {
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// an earlier call submitted it, and its tasks have all ended since: none of them runs again
+    /// an earlier call submitted it, and all its tasks have ended: none of them runs again
     #[prost(bool, tag = "2")]
     pub ended: bool,
 }
@@ -2874,7 +2872,7 @@ pub struct UpdateJobRequest {
     /// found by its name; the versions of its groups are ignored
     #[prost(message, optional, tag = "1")]
     pub job: ::core::option::Option<Job>,
-    /// that the job must have; absent: any
+    /// version that the job must have now; absent: any
     #[prost(uint32, optional, tag = "2")]
     pub version: ::core::option::Option<u32>,
 }
@@ -2882,7 +2880,7 @@ pub struct UpdateJobRequest {
 pub struct UpdateJobResponse {
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// of the job, from now on
+    /// version of the job from now on
     #[prost(uint32, tag = "2")]
     pub version: u32,
 }
@@ -2902,7 +2900,7 @@ pub struct JobVersion {
     /// 0: as it was submitted
     #[prost(uint32, tag = "1")]
     pub number: u32,
-    /// when it began, in milliseconds since 1970; 0 for the first
+    /// time of the update, in milliseconds since 1970; 0 for the first
     #[prost(uint64, tag = "2")]
     pub at_ms: u64,
     #[prost(message, optional, tag = "3")]
@@ -2918,7 +2916,7 @@ pub struct GetJobResponse {
     #[prost(message, optional, tag = "1")]
     pub job: ::core::option::Option<JobStatus>,
 }
-/// A job, and how far it is.
+/// A job and its progress.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JobStatus {
     #[prost(uint64, tag = "1")]
@@ -2943,13 +2941,14 @@ pub struct JobStatus {
     /// since it was submitted, as far as this replica saw it: at most its uptime
     #[prost(uint64, tag = "10")]
     pub age_ms: u64,
-    /// of its tasks, after which they were placed again
+    /// failures of its tasks after which they were placed again
     #[prost(uint32, tag = "11")]
     pub failures: u32,
     /// 0: as it was submitted
     #[prost(uint32, tag = "12")]
     pub version: u32,
-    /// What its tasks are to follow. Absent: `job`, which has the groups that they have now, also those of older versions.
+    /// The description that its tasks will follow; absent: `job`. `job` has all groups of its present tasks, also those of
+    /// older versions.
     #[prost(message, optional, tag = "13")]
     pub target: ::core::option::Option<Job>,
     /// tasks of older versions that have not ended
@@ -2959,35 +2958,35 @@ pub struct JobStatus {
     #[prost(uint32, tag = "15")]
     pub new_failures: u32,
 }
-/// A gang that has not all the places that it needs.
+/// An incomplete gang, which keeps its places until the gang timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GangWait {
     #[prost(uint32, tag = "1")]
     pub have: u32,
     #[prost(uint32, tag = "2")]
     pub needs: u32,
-    /// since 1970, when it gives them up; absent: not known yet
+    /// gang timeout, in milliseconds since 1970; absent: not known yet
     #[prost(uint64, optional, tag = "3")]
     pub until_ms: ::core::option::Option<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListJobsRequest {
-    /// only this tenant's; empty: everyone's
+    /// only jobs of this tenant; empty: of all
     #[prost(string, tag = "1")]
     pub tenant: ::prost::alloc::string::String,
-    /// only this scheduler's; empty: every scheduler's
+    /// only jobs of this scheduler; empty: of all
     #[prost(string, tag = "2")]
     pub scheduler: ::prost::alloc::string::String,
-    /// those too whose tasks have all ended
+    /// also jobs whose tasks have all ended
     #[prost(bool, tag = "3")]
     pub ended: bool,
-    /// at most 1000, which is what 0 means
+    /// at most 1000; 0 is 1000
     #[prost(uint32, tag = "4")]
     pub page_size: u32,
-    /// what the last page said; empty at first
+    /// `next_page_token` of the last page; empty at first
     #[prost(string, tag = "5")]
     pub page_token: ::prost::alloc::string::String,
-    /// only those with tasks that wait
+    /// only jobs with pending tasks
     #[prost(bool, tag = "6")]
     pub waiting: bool,
 }
@@ -2995,19 +2994,19 @@ pub struct ListJobsRequest {
 pub struct ListJobsResponse {
     #[prost(message, repeated, tag = "1")]
     pub jobs: ::prost::alloc::vec::Vec<JobStatus>,
-    /// empty: that was all
+    /// empty: this is the last page
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
-    /// of the cell when the page was made
+    /// version of the cell when the page was made
     #[prost(uint64, tag = "3")]
     pub version: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListEventsRequest {
-    /// of a job: only the task with this index
+    /// with `job`: only the task with this index
     #[prost(uint32, optional, tag = "3")]
     pub index: ::core::option::Option<u32>,
-    /// at most 1000, which is what 0 means: the latest ones
+    /// number of latest events, at most 1000; 0 is 1000
     #[prost(uint32, tag = "4")]
     pub limit: u32,
     #[prost(oneof = "list_events_request::Of", tags = "1, 2")]
@@ -3030,36 +3029,36 @@ pub struct ListEventsResponse {
     pub events: ::prost::alloc::vec::Vec<Event>,
     #[prost(uint64, tag = "2")]
     pub version: u64,
-    /// there are older ones
+    /// whether there are older events
     #[prost(bool, tag = "3")]
     pub more: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Event {
-    /// since 1970, to a tenth of a second
+    /// milliseconds since 1970, to a tenth of a second
     #[prost(uint64, tag = "1")]
     pub at_ms: u64,
-    /// such as `started`: docs/history.md lists them
+    /// kind such as `started`; docs/history.md lists them
     #[prost(string, tag = "2")]
     pub kind: ::prost::alloc::string::String,
-    /// its name; its id, where it is forgotten
+    /// name of the job; its id, if it is forgotten
     #[prost(string, tag = "3")]
     pub job: ::prost::alloc::string::String,
-    /// of the task
+    /// index of the task
     #[prost(uint32, optional, tag = "4")]
     pub index: ::core::option::Option<u32>,
-    /// its name; its id, where it was removed
+    /// name of the machine; its id, if it was removed
     #[prost(string, tag = "5")]
     pub machine: ::prost::alloc::string::String,
-    /// that placed, released or evicted the task
+    /// scheduler that placed, released or evicted the task
     #[prost(string, tag = "6")]
     pub scheduler: ::prost::alloc::string::String,
-    /// that got the place of an evicted task
+    /// job that got the place of an evicted task
     #[prost(string, tag = "7")]
     pub by_job: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "8")]
     pub end: ::core::option::Option<RunEnd>,
-    /// what else there is to say: a taint, a group, a number
+    /// further details: a taint, a group, a number
     #[prost(string, tag = "9")]
     pub text: ::prost::alloc::string::String,
 }
@@ -3072,13 +3071,13 @@ pub struct WatchJobRequest {
 pub struct WatchJobResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
-    /// those that changed; at first, all
+    /// changed tasks; at first, all
     #[prost(message, repeated, tag = "2")]
     pub tasks: ::prost::alloc::vec::Vec<TaskStatus>,
-    /// all have ended: the stream ends, too
+    /// whether all tasks have ended; then the stream ends, too
     #[prost(bool, tag = "3")]
     pub ended: bool,
-    /// the next message goes on with this one
+    /// whether the next message continues this one
     #[prost(bool, tag = "4")]
     pub more: bool,
 }
@@ -3090,25 +3089,25 @@ pub struct WatchJobsRequest {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WatchJobsResponse {
-    /// of the cell, whose state this and all before it tell
+    /// version of the cell after this message
     #[prost(uint64, tag = "1")]
     pub version: u64,
-    /// From here on everything is told: a job that is in none of the messages until `more` is false is not
-    /// known any more. So it is in the first message of a stream, and wherever too much changed to be told.
+    /// The state of all jobs begins here: drop each job that is in none of the messages up to the first with `more` false.
+    /// Set at the start of a stream, and after too many changes to list.
     #[prost(bool, tag = "2")]
     pub whole: bool,
     #[prost(message, repeated, tag = "3")]
     pub jobs: ::prost::alloc::vec::Vec<JobTasks>,
-    /// the next message goes on with this one
+    /// whether the next message continues this one
     #[prost(bool, tag = "4")]
     pub more: bool,
 }
-/// A job, and those of its tasks that changed.
+/// A job, with its changed tasks.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JobTasks {
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// where the job came or was resized, and where everything is told
+    /// set for a new or resized job, and after `whole`
     #[prost(message, optional, tag = "2")]
     pub job: ::core::option::Option<Job>,
     #[prost(message, repeated, tag = "3")]
@@ -3128,22 +3127,22 @@ pub struct TaskStatus {
     pub group: ::prost::alloc::string::String,
     #[prost(uint32, repeated, tag = "6")]
     pub devices: ::prost::alloc::vec::Vec<u32>,
-    /// what it has of its machine; empty: what its group requests
+    /// allocation on its machine; empty: its group's request
     #[prost(uint64, repeated, tag = "7")]
     pub allocated: ::prost::alloc::vec::Vec<u64>,
-    /// how many of each NUMA node it has to itself
+    /// number of exclusive cores on each NUMA node
     #[prost(uint32, repeated, tag = "8")]
     pub cores: ::prost::alloc::vec::Vec<u32>,
-    /// In lists of tasks only, not in watches:
+    /// Only in `ListTasks`, not in watches:
     #[prost(string, tag = "9")]
     pub job_name: ::prost::alloc::string::String,
     /// failures after which it was placed again, and restarts on the same machine
     #[prost(uint32, tag = "10")]
     pub restarts: u32,
-    /// when it got its machine, in milliseconds since 1970; 0: it has none
+    /// time of its placement, in milliseconds since 1970; 0: it has no machine
     #[prost(uint64, tag = "11")]
     pub placed_ms: u64,
-    /// of its program, if one was reported and is remembered
+    /// last end of its program, if one was reported and is kept
     #[prost(message, optional, tag = "12")]
     pub last_end: ::core::option::Option<RunEnd>,
 }
@@ -3152,13 +3151,13 @@ pub struct TaskStatus {
 pub struct RunEnd {
     #[prost(enumeration = "EndReason", tag = "1")]
     pub reason: i32,
-    /// the exit code or the signal
+    /// exit code or signal
     #[prost(int32, tag = "2")]
     pub number: i32,
-    /// why it was not started
+    /// reason for which it was not started
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
-    /// of the program on this machine so far
+    /// restarts of the program on this machine so far
     #[prost(uint32, tag = "4")]
     pub restarts: u32,
 }
@@ -3179,8 +3178,8 @@ pub struct DrainMachineRequest {
     /// place tasks on it again
     #[prost(bool, tag = "2")]
     pub resume: bool,
-    /// When tasks have to leave it, in milliseconds since 1970. Until then services get new tasks elsewhere, by the rules
-    /// of their updates; then what is left is stopped, and placed elsewhere. 0: tasks stay.
+    /// Time by which tasks must leave the machine, in milliseconds since 1970; 0: tasks stay. Until then services get new
+    /// tasks elsewhere, by the rules of their updates; the remaining tasks are then stopped and placed elsewhere.
     #[prost(uint64, tag = "3")]
     pub leave_by_ms: u64,
 }
@@ -3218,7 +3217,7 @@ pub struct GetMachineResponse {
     #[prost(message, optional, tag = "1")]
     pub machine: ::core::option::Option<MachineStatus>,
 }
-/// A machine, and what is left of it.
+/// A machine and its free resources.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct MachineStatus {
     #[prost(message, optional, tag = "1")]
@@ -3229,30 +3228,30 @@ pub struct MachineStatus {
     pub draining: bool,
     #[prost(uint64, tag = "4")]
     pub sequence: u64,
-    /// of what may be claimed
+    /// free amounts of `claimable`
     #[prost(sint64, repeated, tag = "5")]
     pub free: ::prost::alloc::vec::Vec<i64>,
-    /// what its tasks really use, if it was reported
+    /// measured usage of its tasks, if reported
     #[prost(uint64, repeated, tag = "6")]
     pub load: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint32, tag = "7")]
     pub tasks: u32,
-    /// capacity times overcommit, as far as the policy allows it
+    /// capacity times overcommit, as far as the policy allows
     #[prost(uint64, repeated, tag = "8")]
     pub claimable: ::prost::alloc::vec::Vec<u64>,
-    /// when the load was reported, in milliseconds since 1970; 0: never
+    /// time of the load report, in milliseconds since 1970; 0: never
     #[prost(uint64, tag = "9")]
     pub load_at_ms: u64,
-    /// of its cores for tasks alone, by NUMA node
+    /// free exclusive cores, by NUMA node
     #[prost(uint32, repeated, tag = "10")]
     pub cores_left: ::prost::alloc::vec::Vec<u32>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListMachinesRequest {
-    /// only machines that meet all of these
+    /// only machines that meet all requirements
     #[prost(message, repeated, tag = "1")]
     pub labels: ::prost::alloc::vec::Vec<Requirement>,
-    /// at most 1000, which is what 0 means
+    /// at most 1000; 0 is 1000
     #[prost(uint32, tag = "2")]
     pub page_size: u32,
     #[prost(string, tag = "3")]
@@ -3281,14 +3280,14 @@ pub struct TaskReported {
     pub task: ::core::option::Option<TaskId>,
     #[prost(enumeration = "TaskReport", tag = "2")]
     pub report: i32,
-    /// of its program, if it ended
+    /// end of its program, if it ended
     #[prost(message, optional, tag = "3")]
     pub end: ::core::option::Option<RunEnd>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReportTasksResponse {
-    /// One for each report, in order: empty where it was noted, else the code of the error, such as
-    /// `TASK_NOT_THERE` for a task that has left the machine.
+    /// One for each report, in order: empty if it was applied, or else the code of the error, such as `TASK_NOT_THERE` for
+    /// a task that has left the machine.
     #[prost(string, repeated, tag = "1")]
     pub refused: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -3300,16 +3299,16 @@ pub struct ReadTaskLogRequest {
     pub index: u32,
     #[prost(enumeration = "LogStream", tag = "3")]
     pub stream: i32,
-    /// position of the first byte, counted from the first that the task ever wrote
+    /// position of the first byte in all output that the task ever wrote
     #[prost(uint64, optional, tag = "4")]
     pub from: ::core::option::Option<u64>,
-    /// without `from`: only the last lines; 0 is none
+    /// without `from`: number of last lines to return; 0: none
     #[prost(uint32, tag = "5")]
     pub tail_lines: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReadTaskLogResponse {
-    /// position of the first byte of `data`, later than the one asked for where older ones are gone
+    /// position of the first byte of `data`; later than requested if older bytes are gone
     #[prost(uint64, tag = "1")]
     pub from: u64,
     /// at most 262144 bytes
@@ -3324,12 +3323,12 @@ pub struct ReadTaskLogResponse {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListTasksRequest {
-    /// at most 1000, which is what 0 means
+    /// at most 1000; 0 is 1000
     #[prost(uint32, tag = "3")]
     pub page_size: u32,
     #[prost(string, tag = "4")]
     pub page_token: ::prost::alloc::string::String,
-    /// of a job: only the task with this index
+    /// with `job`: only the task with this index
     #[prost(uint32, optional, tag = "5")]
     pub index: ::core::option::Option<u32>,
     #[prost(oneof = "list_tasks_request::Of", tags = "1, 2")]
@@ -3376,7 +3375,7 @@ pub struct CreateReservationRequest {
 pub struct CreateReservationResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
-    /// that are like that now
+    /// number of machines that match now
     #[prost(uint32, optional, tag = "2")]
     pub machines: ::core::option::Option<u32>,
 }
@@ -3390,7 +3389,7 @@ pub struct DeleteReservationResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
 }
-/// A cell has at most 256, so they come together.
+/// There are no pages: a cell has at most 256 reservations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListReservationsRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3412,7 +3411,7 @@ pub struct SetPeaksRequest {
 pub struct SetPeaksResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
-    /// that are like that now
+    /// number of machines that match now
     #[prost(uint32, optional, tag = "2")]
     pub machines: ::core::option::Option<u32>,
 }
@@ -3426,7 +3425,7 @@ pub struct RemovePeaksResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
 }
-/// A cell has at most 64 calendars, so they come together.
+/// There are no pages: a cell has at most 64 calendars.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListPeaksRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3438,7 +3437,7 @@ pub struct ListPeaksResponse {
     pub now_ms: u64,
     #[prost(uint64, tag = "3")]
     pub version: u64,
-    /// on which batch holds more than its share now
+    /// number of machines on which batch tasks exceed their share now
     #[prost(uint32, tag = "4")]
     pub machines_over: u32,
 }
@@ -3446,7 +3445,7 @@ pub struct ListPeaksResponse {
 pub struct SetTenantRequest {
     #[prost(string, tag = "1")]
     pub tenant: ::prost::alloc::string::String,
-    /// absent: alone, with no guarantee
+    /// absent: no parent and no guarantee
     #[prost(message, optional, tag = "2")]
     pub config: ::core::option::Option<TenantConfig>,
 }
@@ -3470,7 +3469,7 @@ pub struct SetAdmissionResponse {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListTenantsRequest {
-    /// at most 1000, which is what 0 means
+    /// at most 1000; 0 is 1000
     #[prost(uint32, tag = "1")]
     pub page_size: u32,
     #[prost(string, tag = "2")]
@@ -3491,16 +3490,16 @@ pub struct TenantStatus {
     pub name: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
     pub quota: ::core::option::Option<Quota>,
-    /// by its tasks and those of all tenants below it
+    /// claims of its tasks and of all tenants below it
     #[prost(uint64, repeated, tag = "3")]
     pub used: ::prost::alloc::vec::Vec<u64>,
-    /// absent: alone, with no guarantee
+    /// absent: no parent and no guarantee
     #[prost(message, optional, tag = "4")]
     pub config: ::core::option::Option<TenantConfig>,
-    /// what its jobs may ask for, with those of tenants below it; absent: anything
+    /// limit of the total request of its jobs and those below it; absent: none
     #[prost(message, optional, tag = "5")]
     pub admission: ::core::option::Option<Quota>,
-    /// what they request; empty while no tenant of the cell has such a limit
+    /// their total request; empty while no tenant has such a limit
     #[prost(uint64, repeated, tag = "6")]
     pub requested: ::prost::alloc::vec::Vec<u64>,
 }
@@ -3508,7 +3507,7 @@ pub struct TenantStatus {
 pub struct DescribeCellRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DescribeCellResponse {
-    /// its id, 32 hexadecimal digits
+    /// id of the cell, 32 hexadecimal digits
     #[prost(string, tag = "1")]
     pub cell: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
@@ -3521,15 +3520,15 @@ pub struct DescribeCellResponse {
     pub machines: u32,
     #[prost(uint64, tag = "6")]
     pub jobs: u64,
-    /// of each kind, over all machines
+    /// by kind, over all machines
     #[prost(uint64, repeated, tag = "7")]
     pub claimable: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, repeated, tag = "8")]
     pub claimed: ::prost::alloc::vec::Vec<u64>,
-    /// absent: the cell is in memory alone
+    /// absent: the cell is kept in memory only
     #[prost(message, optional, tag = "9")]
     pub members: ::core::option::Option<Members>,
-    /// No leader answered: this is what the replica knew last.
+    /// No leader answered, so this is the last state that the replica knows.
     #[prost(bool, tag = "10")]
     pub stale: bool,
 }
@@ -3537,10 +3536,10 @@ pub struct DescribeCellResponse {
 pub struct GetStatisticsRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetStatisticsResponse {
-    /// of the cell when it was looked at
+    /// version of the cell at that time
     #[prost(uint64, tag = "1")]
     pub version: u64,
-    /// another number after each start: then the counters begin anew
+    /// a different number after each start, when all counters begin at 0
     #[prost(uint64, tag = "2")]
     pub started: u64,
     /// since the replica started
@@ -3548,24 +3547,24 @@ pub struct GetStatisticsResponse {
     pub uptime_ms: u64,
     #[prost(uint32, tag = "4")]
     pub machines: u32,
-    /// of the machines
+    /// number of draining machines
     #[prost(uint32, tag = "5")]
     pub draining: u32,
-    /// of the machines
+    /// number of unreachable machines
     #[prost(uint32, tag = "12")]
     pub unreachable: u32,
     #[prost(uint64, tag = "6")]
     pub jobs: u64,
-    /// of all jobs that the cell knows
+    /// tasks of all jobs that the cell keeps
     #[prost(message, optional, tag = "7")]
     pub tasks: ::core::option::Option<TaskCounts>,
-    /// Every scheduler that jobs name, or that has committed through this replica, by name.
+    /// Every scheduler that is named by a job or has committed through this replica, in order of names.
     #[prost(message, repeated, tag = "8")]
     pub schedulers: ::prost::alloc::vec::Vec<SchedulerStatistics>,
-    /// not judged: nobody led, or they made no sense
+    /// transactions without a result: there was no leader, or they were invalid
     #[prost(uint64, tag = "9")]
     pub transactions_failed: u64,
-    /// views that this replica keeps up to date now
+    /// open `Sync` streams of this replica
     #[prost(uint32, tag = "10")]
     pub sync_streams: u32,
     #[prost(message, repeated, tag = "11")]
@@ -3586,40 +3585,39 @@ pub struct TaskCounts {
     #[prost(uint64, tag = "6")]
     pub killed: u64,
 }
-/// A scheduler with all its workers. What is counted went through the replica that answers: the sum over all
-/// replicas is that of the cell.
+/// A scheduler with all its workers. The counters are those of the answering replica: add those of all replicas for the
+/// cell.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SchedulerStatistics {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// transactions that were committed whole
+    /// transactions without a conflict
     #[prost(uint64, tag = "2")]
     pub committed: u64,
-    /// transactions that were refused in part or wholly
+    /// transactions with a conflict
     #[prost(uint64, tag = "3")]
     pub conflicted: u64,
-    /// claims in both
+    /// claims in all these transactions
     #[prost(uint64, tag = "4")]
     pub claims: u64,
-    /// those of them that were committed
+    /// claims that were committed
     #[prost(uint64, tag = "5")]
     pub placements: u64,
     #[prost(message, repeated, tag = "6")]
     pub conflicts: ::prost::alloc::vec::Vec<ConflictCount>,
-    /// of the cell, whichever replica answers
+    /// of the whole cell, whichever replica answers
     #[prost(uint64, tag = "7")]
     pub pending_tasks: u64,
     #[prost(uint64, tag = "8")]
     pub pending_jobs: u64,
-    /// How long ago the oldest job with pending tasks was submitted, as far as this replica saw it: at most
-    /// its uptime.
+    /// Time since the oldest job with pending tasks was submitted, as far as this replica saw it: at most its uptime.
     #[prost(uint64, tag = "9")]
     pub oldest_wait_ms: u64,
-    /// empty: none waits
+    /// empty: no job is pending
     #[prost(string, tag = "10")]
     pub oldest_job: ::prost::alloc::string::String,
 }
-/// Items of transactions that were refused for a reason.
+/// Number of items that were rejected for one reason.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConflictCount {
     #[prost(string, tag = "1")]
@@ -3627,21 +3625,21 @@ pub struct ConflictCount {
     #[prost(uint64, tag = "2")]
     pub items: u64,
 }
-/// How far a replica is. A leader knows it of all, another one of itself.
+/// The progress of a replica. The leader reports all replicas, another one itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReplicaProgress {
     #[prost(uint64, tag = "1")]
     pub replica: u64,
-    /// of the log of the one that answers
+    /// entries of the log of the answering replica that it lacks
     #[prost(uint64, tag = "2")]
     pub lag_entries: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Members {
-    /// the one that answers
+    /// the answering replica
     #[prost(uint64, tag = "1")]
     pub replica: u64,
-    /// 0: none is known
+    /// 0: no known leader
     #[prost(uint64, tag = "2")]
     pub leader: u64,
     #[prost(uint64, tag = "3")]
@@ -3655,33 +3653,33 @@ pub struct Member {
     pub replica: u64,
     #[prost(enumeration = "MemberRole", tag = "2")]
     pub role: i32,
-    /// where its clients reach it, if that is known
+    /// its address for clients, if known
     #[prost(string, tag = "3")]
     pub client_address: ::prost::alloc::string::String,
-    /// How long ago the replica that answers received a message from it. Absent: never, or not known: only the
+    /// Time since the answering replica received a message from this one. Absent: never, or unknown, because only the
     /// leader receives messages from all.
     #[prost(uint64, optional, tag = "5")]
     pub silent_ms: ::core::option::Option<u64>,
-    /// where the other replicas reach it, as host:port; empty: as their settings say
+    /// its address for other replicas, as host:port; empty: from their settings
     #[prost(string, tag = "6")]
     pub peer_address: ::prost::alloc::string::String,
 }
-/// What holds for the whole cell.
+/// Settings of the whole cell.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Policy {
     #[prost(message, repeated, tag = "1")]
     pub overcommit_max: ::prost::alloc::vec::Vec<Overcommit>,
-    /// how long a job that has ended is remembered
+    /// retention of ended jobs
     #[prost(uint64, tag = "2")]
     pub ttl_after_finished_ms: u64,
-    /// ascending and apart; at most 16
+    /// ascending, without overlap; at most 16
     #[prost(message, repeated, tag = "3")]
     pub bands: ::prost::alloc::vec::Vec<Band>,
-    /// absent: evictions are not bounded
+    /// absent: no limit
     #[prost(message, optional, tag = "4")]
     pub eviction_cap: ::core::option::Option<EvictionCap>,
 }
-/// At most so many evictions in any span of so much of the cell's time.
+/// At most `count` evictions in any span of `per_ms` of the cell's time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EvictionCap {
     #[prost(uint32, tag = "1")]
@@ -3721,7 +3719,7 @@ pub struct ListClusterResourcesResponse {
     /// by tasks that have a machine
     #[prost(uint64, repeated, tag = "2")]
     pub claimed: ::prost::alloc::vec::Vec<u64>,
-    /// what pending tasks would claim, as of at most a second ago
+    /// claims that pending tasks would have, at most a second old
     #[prost(uint64, repeated, tag = "3")]
     pub waiting: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, tag = "4")]
@@ -3742,12 +3740,12 @@ pub mod member_step {
         Promote(u64),
         #[prost(uint64, tag = "3")]
         Remove(u64),
-        /// of a replica of the cell, or one that an earlier step adds
+        /// address of a replica of the cell, or of one that an earlier step adds
         #[prost(message, tag = "4")]
         Locate(super::MemberAddress),
     }
 }
-/// Where the other replicas reach one.
+/// Address of a replica for the other replicas.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MemberAddress {
     #[prost(uint64, tag = "1")]
@@ -3775,21 +3773,21 @@ pub struct TransferLeaderRequest {
 pub struct TransferLeaderResponse {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BackupRequest {}
-/// A piece of the file. The last one is the file's beginning: a file without it is no backup.
+/// A piece of the backup file. The last one is the beginning of the file, so that an incomplete file is no valid backup.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BackupResponse {
-    /// of the cell, the same in all pieces
+    /// version of the cell, the same in all pieces
     #[prost(uint64, tag = "1")]
     pub version: u64,
-    /// where in the file the data belong
+    /// offset of the data in the file
     #[prost(uint64, tag = "2")]
     pub offset: u64,
     #[prost(bytes = "vec", tag = "3")]
     pub data: ::prost::alloc::vec::Vec<u8>,
-    /// of the offset, as 8 bytes from the lowest on, and the data
+    /// checksum of the offset, as 8 bytes in little-endian order, and the data
     #[prost(fixed32, tag = "4")]
     pub crc32: u32,
-    /// of the whole file in the last piece; else 0
+    /// in the last piece, length of the whole file; else 0
     #[prost(uint64, tag = "5")]
     pub length: u64,
 }
@@ -3800,7 +3798,7 @@ pub struct ExplainJobRequest {
     /// only this group; empty: all
     #[prost(string, tag = "2")]
     pub group: ::prost::alloc::string::String,
-    /// the text of a profile file, TOML; empty: the ready-made profile of its scheduler
+    /// text of a profile file, TOML; empty: the built-in profile of its scheduler
     #[prost(string, tag = "3")]
     pub profile: ::prost::alloc::string::String,
 }
@@ -3808,36 +3806,36 @@ pub struct ExplainJobRequest {
 pub struct ExplainJobResponse {
     #[prost(string, tag = "1")]
     pub job: ::prost::alloc::string::String,
-    /// by whose profile it is explained
+    /// scheduler by whose profile the job is explained
     #[prost(string, tag = "2")]
     pub scheduler: ::prost::alloc::string::String,
     #[prost(uint64, tag = "3")]
     pub tasks: u64,
-    /// of those that were asked about
+    /// pending tasks of the requested groups
     #[prost(uint64, tag = "4")]
     pub waiting: u64,
-    /// if its tasks run together
+    /// if the job is a gang
     #[prost(message, optional, tag = "5")]
     pub gang: ::core::option::Option<ExplainedGang>,
-    /// those with tasks that wait
+    /// groups with pending tasks
     #[prost(message, repeated, tag = "6")]
     pub groups: ::prost::alloc::vec::Vec<ExplainedGroup>,
-    /// tasks wait, and no process is known to hold the scheduler's name
+    /// whether tasks are pending, and no process is known to hold the scheduler's name
     #[prost(bool, tag = "7")]
     pub unattended: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExplainedGang {
-    /// tasks that run together at least
+    /// minimum number of tasks that run together
     #[prost(uint32, tag = "1")]
     pub needs: u32,
-    /// that have a machine
+    /// number of tasks with a machine
     #[prost(uint64, tag = "2")]
     pub have: u64,
-    /// for how many of those that wait there is room at once
+    /// number of pending tasks that fit at once
     #[prost(uint64, tag = "3")]
     pub room: u64,
-    /// those that have a machine wait there for the rest of the gang
+    /// whether placed tasks wait on their machines for the rest of the gang
     #[prost(bool, tag = "4")]
     pub waits_for_gang: bool,
 }
@@ -3847,18 +3845,18 @@ pub struct ExplainedGroup {
     pub group: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
     pub waiting: u64,
-    /// what each task asks for, in words
+    /// request of each task, in words
     #[prost(string, tag = "3")]
     pub request: ::prost::alloc::string::String,
     #[prost(uint64, tag = "4")]
     pub machines: u64,
-    /// machines that would take a task now
+    /// machines that would accept a task now
     #[prost(uint64, tag = "5")]
     pub feasible: u64,
-    /// by each filter, of those that the filters before it left
+    /// machines rejected by each filter, of those left by the filters before it
     #[prost(message, repeated, tag = "6")]
     pub removed: ::prost::alloc::vec::Vec<ExplainedCount>,
-    /// ruled out for each reason, the most first
+    /// machines rejected for each reason, the most frequent first
     #[prost(message, repeated, tag = "7")]
     pub reasons: ::prost::alloc::vec::Vec<ExplainedCount>,
     #[prost(message, repeated, tag = "8")]
@@ -3868,18 +3866,18 @@ pub struct ExplainedGroup {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExplainedCount {
-    /// a filter, or a reason in words
+    /// name of a filter, or a reason in words
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
     pub machines: u64,
 }
-/// Machines that lack the same.
+/// Machines with the same lacks.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExplainedMiss {
     #[prost(uint64, tag = "1")]
     pub machines: u64,
-    /// the first of them
+    /// name of the first of them
     #[prost(string, tag = "2")]
     pub example: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "3")]
@@ -3890,29 +3888,29 @@ pub struct ExplainedLack {
     /// room, devices, cores, taints, affinity, other_machine, draining, rule, filter
     #[prost(string, tag = "1")]
     pub what: ::prost::alloc::string::String,
-    /// of which resource, if it is room
+    /// resource kind, if `what` is room
     #[prost(string, optional, tag = "2")]
     pub kind: ::core::option::Option<::prost::alloc::string::String>,
-    /// in the kind's smallest unit, or devices or cores
+    /// missing amount in the kind's smallest unit, or number of devices or cores
     #[prost(uint64, optional, tag = "3")]
     pub missing: ::core::option::Option<u64>,
     /// the same in words
     #[prost(string, tag = "4")]
     pub text: ::prost::alloc::string::String,
 }
-/// A single change that would help.
+/// A single change that would help the group.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExplainedRemedy {
     /// room, larger_machine, lift
     #[prost(string, tag = "1")]
     pub what: ::prost::alloc::string::String,
-    /// the one that is short of least, if it is about room
+    /// the machine that lacks the least, if `what` is room
     #[prost(string, optional, tag = "2")]
     pub machine: ::core::option::Option<::prost::alloc::string::String>,
-    /// that are there and would be opened
+    /// number of machines that would become feasible
     #[prost(uint64, tag = "3")]
     pub machines: u64,
-    /// what is missing or lifted
+    /// missing resources, or lifted constraints
     #[prost(message, repeated, tag = "4")]
     pub lacks: ::prost::alloc::vec::Vec<ExplainedLack>,
     /// the same in words
@@ -3922,14 +3920,14 @@ pub struct ExplainedRemedy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum EndReason {
-    /// none was reported
+    /// no end was reported
     Unspecified = 0,
     ExitCode = 1,
     Signal = 2,
     OutOfMemory = 3,
     /// its health check failed
     Unhealthy = 4,
-    /// its agent was told to stop it
+    /// its agent stopped it as directed
     Stopped = 5,
     NotStarted = 6,
     SupervisorLost = 7,
@@ -3969,7 +3967,7 @@ impl EndReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum TaskReport {
-    /// refused
+    /// rejected
     Unspecified = 0,
     Started = 1,
     Finished = 2,
@@ -4012,7 +4010,7 @@ pub enum MemberRole {
     Unspecified = 0,
     Voter = 1,
     Learner = 2,
-    /// votes until the change that is under way is complete
+    /// votes until the present change is complete
     Outgoing = 3,
 }
 impl MemberRole {
@@ -4130,7 +4128,7 @@ pub mod job_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Submits a job. The same job under the same name again is answered with the same id.
+        /// Submits a job. An identical job under the same name returns the same id.
         pub async fn submit_job(
             &mut self,
             request: impl tonic::IntoRequest<super::SubmitJobRequest>,
@@ -4155,7 +4153,7 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "SubmitJob"));
             self.inner.unary(req, path, codec).await
         }
-        /// Changes how many tasks a group wants.
+        /// Changes the number of tasks of a group.
         pub async fn resize_group(
             &mut self,
             request: impl tonic::IntoRequest<super::ResizeGroupRequest>,
@@ -4205,8 +4203,8 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "KillJob"));
             self.inner.unary(req, path, codec).await
         }
-        /// Ends a job and all its tasks, and forgets it: its name is free at once. Deleting a job by its id again is answered
-        /// as the first time.
+        /// Ends a job and all its tasks, and forgets it, so that its name is free at once. Deleting a job by its id again
+        /// returns the first result.
         pub async fn delete_job(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteJobRequest>,
@@ -4231,7 +4229,7 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "DeleteJob"));
             self.inner.unary(req, path, codec).await
         }
-        /// Gives a service another description, as its next version. The leader then moves its tasks, by the rules of
+        /// Updates a service to another description, as its next version. The leader then replaces its tasks by the rules of
         /// `Job.update`. An equal description changes nothing.
         pub async fn update_job(
             &mut self,
@@ -4257,7 +4255,7 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "UpdateJob"));
             self.inner.unary(req, path, codec).await
         }
-        /// The latest eight versions of a job, for the roles that see its programs.
+        /// Lists the latest eight versions of a job. For the roles that see its programs.
         pub async fn list_job_versions(
             &mut self,
             request: impl tonic::IntoRequest<super::ListJobVersionsRequest>,
@@ -4327,7 +4325,7 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "ListJobs"));
             self.inner.unary(req, path, codec).await
         }
-        /// Tells of every change of a job's tasks, from the present state on, until all have ended.
+        /// Streams the changes of a job's tasks, beginning with their present state, until all have ended.
         pub async fn watch_job(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchJobRequest>,
@@ -4352,8 +4350,8 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "WatchJob"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Tells of the tasks of all jobs whose names begin alike: first how they are, then of every change. It
-        /// goes on until the caller ends it.
+        /// Streams the tasks of all jobs with a name prefix: first their present state, then every change, until the caller
+        /// ends the stream.
         pub async fn watch_jobs(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchJobsRequest>,
@@ -4378,8 +4376,8 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "WatchJobs"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Tells what happened lately to a job and its tasks, to one task, or to a machine. Each replica keeps the events
-        /// that it applied, in bounded memory: see docs/history.md.
+        /// Lists recent events of a job and its tasks, of one task, or of a machine. Each replica keeps the events that it
+        /// applied, in bounded memory: see docs/history.md.
         pub async fn list_events(
             &mut self,
             request: impl tonic::IntoRequest<super::ListEventsRequest>,
@@ -4404,8 +4402,8 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "ListEvents"));
             self.inner.unary(req, path, codec).await
         }
-        /// Tells why a job waits and what would help. It looks at the machines as a scheduler does, beside the
-        /// commits; a few at once.
+        /// Explains why a job is pending, and what would help. It examines machines as a scheduler does, without blocking
+        /// commits; a few calls at once.
         pub async fn explain_job(
             &mut self,
             request: impl tonic::IntoRequest<super::ExplainJobRequest>,
@@ -4445,7 +4443,7 @@ pub mod job_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with JobServiceServer.
     #[async_trait]
     pub trait JobService: std::marker::Send + std::marker::Sync + 'static {
-        /// Submits a job. The same job under the same name again is answered with the same id.
+        /// Submits a job. An identical job under the same name returns the same id.
         async fn submit_job(
             &self,
             request: tonic::Request<super::SubmitJobRequest>,
@@ -4453,7 +4451,7 @@ pub mod job_service_server {
             tonic::Response<super::SubmitJobResponse>,
             tonic::Status,
         >;
-        /// Changes how many tasks a group wants.
+        /// Changes the number of tasks of a group.
         async fn resize_group(
             &self,
             request: tonic::Request<super::ResizeGroupRequest>,
@@ -4466,8 +4464,8 @@ pub mod job_service_server {
             &self,
             request: tonic::Request<super::KillJobRequest>,
         ) -> std::result::Result<tonic::Response<super::KillJobResponse>, tonic::Status>;
-        /// Ends a job and all its tasks, and forgets it: its name is free at once. Deleting a job by its id again is answered
-        /// as the first time.
+        /// Ends a job and all its tasks, and forgets it, so that its name is free at once. Deleting a job by its id again
+        /// returns the first result.
         async fn delete_job(
             &self,
             request: tonic::Request<super::DeleteJobRequest>,
@@ -4475,7 +4473,7 @@ pub mod job_service_server {
             tonic::Response<super::DeleteJobResponse>,
             tonic::Status,
         >;
-        /// Gives a service another description, as its next version. The leader then moves its tasks, by the rules of
+        /// Updates a service to another description, as its next version. The leader then replaces its tasks by the rules of
         /// `Job.update`. An equal description changes nothing.
         async fn update_job(
             &self,
@@ -4484,7 +4482,7 @@ pub mod job_service_server {
             tonic::Response<super::UpdateJobResponse>,
             tonic::Status,
         >;
-        /// The latest eight versions of a job, for the roles that see its programs.
+        /// Lists the latest eight versions of a job. For the roles that see its programs.
         async fn list_job_versions(
             &self,
             request: tonic::Request<super::ListJobVersionsRequest>,
@@ -4509,7 +4507,7 @@ pub mod job_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Tells of every change of a job's tasks, from the present state on, until all have ended.
+        /// Streams the changes of a job's tasks, beginning with their present state, until all have ended.
         async fn watch_job(
             &self,
             request: tonic::Request<super::WatchJobRequest>,
@@ -4520,14 +4518,14 @@ pub mod job_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Tells of the tasks of all jobs whose names begin alike: first how they are, then of every change. It
-        /// goes on until the caller ends it.
+        /// Streams the tasks of all jobs with a name prefix: first their present state, then every change, until the caller
+        /// ends the stream.
         async fn watch_jobs(
             &self,
             request: tonic::Request<super::WatchJobsRequest>,
         ) -> std::result::Result<tonic::Response<Self::WatchJobsStream>, tonic::Status>;
-        /// Tells what happened lately to a job and its tasks, to one task, or to a machine. Each replica keeps the events
-        /// that it applied, in bounded memory: see docs/history.md.
+        /// Lists recent events of a job and its tasks, of one task, or of a machine. Each replica keeps the events that it
+        /// applied, in bounded memory: see docs/history.md.
         async fn list_events(
             &self,
             request: tonic::Request<super::ListEventsRequest>,
@@ -4535,8 +4533,8 @@ pub mod job_service_server {
             tonic::Response<super::ListEventsResponse>,
             tonic::Status,
         >;
-        /// Tells why a job waits and what would help. It looks at the machines as a scheduler does, beside the
-        /// commits; a few at once.
+        /// Explains why a job is pending, and what would help. It examines machines as a scheduler does, without blocking
+        /// commits; a few calls at once.
         async fn explain_job(
             &self,
             request: tonic::Request<super::ExplainJobRequest>,
@@ -5292,8 +5290,8 @@ pub mod machine_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Adds a machine. The same machine under the same name again is answered with the same id; with
-        /// another content, it is changed: its tasks stay.
+        /// Adds a machine. An identical machine under the same name returns the same id; a different one changes the machine,
+        /// whose tasks stay.
         pub async fn register_machine(
             &mut self,
             request: impl tonic::IntoRequest<super::RegisterMachineRequest>,
@@ -5343,7 +5341,7 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("omega.v1.MachineService", "DrainMachine"));
             self.inner.unary(req, path, codec).await
         }
-        /// Takes a machine away. Its tasks become pending.
+        /// Removes a machine. Its tasks become pending.
         pub async fn remove_machine(
             &mut self,
             request: impl tonic::IntoRequest<super::RemoveMachineRequest>,
@@ -5368,7 +5366,7 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("omega.v1.MachineService", "RemoveMachine"));
             self.inner.unary(req, path, codec).await
         }
-        /// Notes what a machine's tasks really use, and that it is alive.
+        /// Reports the measured usage of a machine's tasks. Also counts as a heartbeat.
         pub async fn report_load(
             &mut self,
             request: impl tonic::IntoRequest<super::ReportLoadRequest>,
@@ -5441,8 +5439,8 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("omega.v1.MachineService", "ListMachines"));
             self.inner.unary(req, path, codec).await
         }
-        /// Keeps machines for some tenants, for a time to come. The same reservation under the same name again is
-        /// answered as the first time.
+        /// Reserves machines for some tenants and a time. An identical reservation under the same name returns the first
+        /// result.
         pub async fn create_reservation(
             &mut self,
             request: impl tonic::IntoRequest<super::CreateReservationRequest>,
@@ -5516,7 +5514,7 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("omega.v1.MachineService", "ListReservations"));
             self.inner.unary(req, path, codec).await
         }
-        /// Says when batch steps back on some machines, in place of what the calendar of that name said.
+        /// Sets a calendar of peak hours, in which batch tasks are limited on some machines. It replaces one of the same name.
         pub async fn set_peaks(
             &mut self,
             request: impl tonic::IntoRequest<super::SetPeaksRequest>,
@@ -5541,7 +5539,7 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("omega.v1.MachineService", "SetPeaks"));
             self.inner.unary(req, path, codec).await
         }
-        /// Forgets a calendar of peaks.
+        /// Removes a peak calendar.
         pub async fn remove_peaks(
             &mut self,
             request: impl tonic::IntoRequest<super::RemovePeaksRequest>,
@@ -5605,8 +5603,8 @@ pub mod machine_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with MachineServiceServer.
     #[async_trait]
     pub trait MachineService: std::marker::Send + std::marker::Sync + 'static {
-        /// Adds a machine. The same machine under the same name again is answered with the same id; with
-        /// another content, it is changed: its tasks stay.
+        /// Adds a machine. An identical machine under the same name returns the same id; a different one changes the machine,
+        /// whose tasks stay.
         async fn register_machine(
             &self,
             request: tonic::Request<super::RegisterMachineRequest>,
@@ -5622,7 +5620,7 @@ pub mod machine_service_server {
             tonic::Response<super::DrainMachineResponse>,
             tonic::Status,
         >;
-        /// Takes a machine away. Its tasks become pending.
+        /// Removes a machine. Its tasks become pending.
         async fn remove_machine(
             &self,
             request: tonic::Request<super::RemoveMachineRequest>,
@@ -5630,7 +5628,7 @@ pub mod machine_service_server {
             tonic::Response<super::RemoveMachineResponse>,
             tonic::Status,
         >;
-        /// Notes what a machine's tasks really use, and that it is alive.
+        /// Reports the measured usage of a machine's tasks. Also counts as a heartbeat.
         async fn report_load(
             &self,
             request: tonic::Request<super::ReportLoadRequest>,
@@ -5652,8 +5650,8 @@ pub mod machine_service_server {
             tonic::Response<super::ListMachinesResponse>,
             tonic::Status,
         >;
-        /// Keeps machines for some tenants, for a time to come. The same reservation under the same name again is
-        /// answered as the first time.
+        /// Reserves machines for some tenants and a time. An identical reservation under the same name returns the first
+        /// result.
         async fn create_reservation(
             &self,
             request: tonic::Request<super::CreateReservationRequest>,
@@ -5676,7 +5674,7 @@ pub mod machine_service_server {
             tonic::Response<super::ListReservationsResponse>,
             tonic::Status,
         >;
-        /// Says when batch steps back on some machines, in place of what the calendar of that name said.
+        /// Sets a calendar of peak hours, in which batch tasks are limited on some machines. It replaces one of the same name.
         async fn set_peaks(
             &self,
             request: tonic::Request<super::SetPeaksRequest>,
@@ -5684,7 +5682,7 @@ pub mod machine_service_server {
             tonic::Response<super::SetPeaksResponse>,
             tonic::Status,
         >;
-        /// Forgets a calendar of peaks.
+        /// Removes a peak calendar.
         async fn remove_peaks(
             &self,
             request: tonic::Request<super::RemovePeaksRequest>,
@@ -6451,7 +6449,7 @@ pub mod task_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Tells what became of placed tasks of one machine.
+        /// Reports state changes of the tasks of one machine.
         pub async fn report_tasks(
             &mut self,
             request: impl tonic::IntoRequest<super::ReportTasksRequest>,
@@ -6500,8 +6498,8 @@ pub mod task_service_client {
                 .insert(GrpcMethod::new("omega.v1.TaskService", "ListTasks"));
             self.inner.unary(req, path, codec).await
         }
-        /// Reads output of a task that its agent keeps. Served by the leader, which asks the agent. For the roles of the job's
-        /// tenant and operators.
+        /// Reads the output of a task, which its agent keeps. Only the leader can serve it, because it asks the agent. For the
+        /// roles of the job's tenant, and operators.
         pub async fn read_task_log(
             &mut self,
             request: impl tonic::IntoRequest<super::ReadTaskLogRequest>,
@@ -6541,7 +6539,7 @@ pub mod task_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with TaskServiceServer.
     #[async_trait]
     pub trait TaskService: std::marker::Send + std::marker::Sync + 'static {
-        /// Tells what became of placed tasks of one machine.
+        /// Reports state changes of the tasks of one machine.
         async fn report_tasks(
             &self,
             request: tonic::Request<super::ReportTasksRequest>,
@@ -6556,8 +6554,8 @@ pub mod task_service_server {
             tonic::Response<super::ListTasksResponse>,
             tonic::Status,
         >;
-        /// Reads output of a task that its agent keeps. Served by the leader, which asks the agent. For the roles of the job's
-        /// tenant and operators.
+        /// Reads the output of a task, which its agent keeps. Only the leader can serve it, because it asks the agent. For the
+        /// roles of the job's tenant, and operators.
         async fn read_task_log(
             &self,
             request: tonic::Request<super::ReadTaskLogRequest>,
@@ -6908,7 +6906,7 @@ pub mod tenant_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Limits what a tenant's tasks may claim together, or lifts the limit.
+        /// Sets or removes the limit of the total claims of a tenant's tasks.
         pub async fn set_quota(
             &mut self,
             request: impl tonic::IntoRequest<super::SetQuotaRequest>,
@@ -6933,7 +6931,7 @@ pub mod tenant_service_client {
                 .insert(GrpcMethod::new("omega.v1.TenantService", "SetQuota"));
             self.inner.unary(req, path, codec).await
         }
-        /// Says how a tenant stands among the others.
+        /// Configures a tenant.
         pub async fn set_tenant(
             &mut self,
             request: impl tonic::IntoRequest<super::SetTenantRequest>,
@@ -6958,8 +6956,8 @@ pub mod tenant_service_client {
                 .insert(GrpcMethod::new("omega.v1.TenantService", "SetTenant"));
             self.inner.unary(req, path, codec).await
         }
-        /// Limits what a tenant's jobs may ask for together, placed or not, or lifts the limit. A job beyond it is refused
-        /// with `NOT_ADMITTED` when it is submitted.
+        /// Sets or removes the limit of the total request of a tenant's jobs, placed or not. A job beyond it is rejected with
+        /// `NOT_ADMITTED` at submission.
         pub async fn set_admission(
             &mut self,
             request: impl tonic::IntoRequest<super::SetAdmissionRequest>,
@@ -7023,7 +7021,7 @@ pub mod tenant_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with TenantServiceServer.
     #[async_trait]
     pub trait TenantService: std::marker::Send + std::marker::Sync + 'static {
-        /// Limits what a tenant's tasks may claim together, or lifts the limit.
+        /// Sets or removes the limit of the total claims of a tenant's tasks.
         async fn set_quota(
             &self,
             request: tonic::Request<super::SetQuotaRequest>,
@@ -7031,7 +7029,7 @@ pub mod tenant_service_server {
             tonic::Response<super::SetQuotaResponse>,
             tonic::Status,
         >;
-        /// Says how a tenant stands among the others.
+        /// Configures a tenant.
         async fn set_tenant(
             &self,
             request: tonic::Request<super::SetTenantRequest>,
@@ -7039,8 +7037,8 @@ pub mod tenant_service_server {
             tonic::Response<super::SetTenantResponse>,
             tonic::Status,
         >;
-        /// Limits what a tenant's jobs may ask for together, placed or not, or lifts the limit. A job beyond it is refused
-        /// with `NOT_ADMITTED` when it is submitted.
+        /// Sets or removes the limit of the total request of a tenant's jobs, placed or not. A job beyond it is rejected with
+        /// `NOT_ADMITTED` at submission.
         async fn set_admission(
             &self,
             request: tonic::Request<super::SetAdmissionRequest>,
@@ -7443,8 +7441,8 @@ pub mod cell_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// What the cell is: kinds, policy, version, sizes, and who its replicas are. It is answered without a
-        /// leader, too: it is what one looks at then.
+        /// Describes the cell: kinds, policy, version, sizes, and replicas. Also served without a leader, when operators need
+        /// it most.
         pub async fn describe_cell(
             &mut self,
             request: impl tonic::IntoRequest<super::DescribeCellRequest>,
@@ -7469,8 +7467,8 @@ pub mod cell_service_client {
                 .insert(GrpcMethod::new("omega.v1.CellService", "DescribeCell"));
             self.inner.unary(req, path, codec).await
         }
-        /// What happened at the replica that answers since it started, and what waits now: what the web page and
-        /// `omega top` show. It is answered without a leader, too.
+        /// Returns the counters of the answering replica since its start, and the pending work of the cell, as the web page
+        /// and `omega top` show them. Also served without a leader.
         pub async fn get_statistics(
             &mut self,
             request: impl tonic::IntoRequest<super::GetStatisticsRequest>,
@@ -7519,8 +7517,8 @@ pub mod cell_service_client {
                 .insert(GrpcMethod::new("omega.v1.CellService", "SetPolicy"));
             self.inner.unary(req, path, codec).await
         }
-        /// Says how much the cell as a whole has of a kind that tasks claim of it (`TaskGroup.cluster_request`): licences,
-        /// addresses, volumes of a cloud. What is claimed beyond that stays, and nothing more is taken.
+        /// Sets the capacity of a cluster resource, which tasks claim from the cell as a whole (`TaskGroup.cluster_request`):
+        /// licences, addresses, volumes of a cloud. Existing claims beyond it stay, and further ones are rejected.
         pub async fn set_cluster_capacity(
             &mut self,
             request: impl tonic::IntoRequest<super::SetClusterCapacityRequest>,
@@ -7545,7 +7543,7 @@ pub mod cell_service_client {
                 .insert(GrpcMethod::new("omega.v1.CellService", "SetClusterCapacity"));
             self.inner.unary(req, path, codec).await
         }
-        /// What the cell as a whole has, what tasks claim of it, and what those that wait would.
+        /// Lists cluster resources with their capacity, the claims of placed tasks, and those that pending tasks would have.
         pub async fn list_cluster_resources(
             &mut self,
             request: impl tonic::IntoRequest<super::ListClusterResourcesRequest>,
@@ -7570,7 +7568,7 @@ pub mod cell_service_client {
                 .insert(GrpcMethod::new("omega.v1.CellService", "ListClusterResources"));
             self.inner.unary(req, path, codec).await
         }
-        /// Changes who the replicas are.
+        /// Adds, removes or promotes replicas, or changes their addresses.
         pub async fn change_members(
             &mut self,
             request: impl tonic::IntoRequest<super::ChangeMembersRequest>,
@@ -7595,7 +7593,7 @@ pub mod cell_service_client {
                 .insert(GrpcMethod::new("omega.v1.CellService", "ChangeMembers"));
             self.inner.unary(req, path, codec).await
         }
-        /// Asks another voter to lead.
+        /// Transfers leadership to another voter.
         pub async fn transfer_leader(
             &mut self,
             request: impl tonic::IntoRequest<super::TransferLeaderRequest>,
@@ -7620,9 +7618,8 @@ pub mod cell_service_client {
                 .insert(GrpcMethod::new("omega.v1.CellService", "TransferLeader"));
             self.inner.unary(req, path, codec).await
         }
-        /// Sends a backup: all of the cell's state at one version, as the file that `omega restore` takes. Commits
-        /// go on meanwhile. A replica makes one at a time. It takes as long as it takes, unless the call has a
-        /// deadline.
+        /// Streams a backup: the whole state of the cell at one version, as the file that `omega restore` reads. Commits
+        /// continue meanwhile. A replica makes one backup at a time. There is no default deadline.
         pub async fn backup(
             &mut self,
             request: impl tonic::IntoRequest<super::BackupRequest>,
@@ -7662,8 +7659,8 @@ pub mod cell_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with CellServiceServer.
     #[async_trait]
     pub trait CellService: std::marker::Send + std::marker::Sync + 'static {
-        /// What the cell is: kinds, policy, version, sizes, and who its replicas are. It is answered without a
-        /// leader, too: it is what one looks at then.
+        /// Describes the cell: kinds, policy, version, sizes, and replicas. Also served without a leader, when operators need
+        /// it most.
         async fn describe_cell(
             &self,
             request: tonic::Request<super::DescribeCellRequest>,
@@ -7671,8 +7668,8 @@ pub mod cell_service_server {
             tonic::Response<super::DescribeCellResponse>,
             tonic::Status,
         >;
-        /// What happened at the replica that answers since it started, and what waits now: what the web page and
-        /// `omega top` show. It is answered without a leader, too.
+        /// Returns the counters of the answering replica since its start, and the pending work of the cell, as the web page
+        /// and `omega top` show them. Also served without a leader.
         async fn get_statistics(
             &self,
             request: tonic::Request<super::GetStatisticsRequest>,
@@ -7687,8 +7684,8 @@ pub mod cell_service_server {
             tonic::Response<super::SetPolicyResponse>,
             tonic::Status,
         >;
-        /// Says how much the cell as a whole has of a kind that tasks claim of it (`TaskGroup.cluster_request`): licences,
-        /// addresses, volumes of a cloud. What is claimed beyond that stays, and nothing more is taken.
+        /// Sets the capacity of a cluster resource, which tasks claim from the cell as a whole (`TaskGroup.cluster_request`):
+        /// licences, addresses, volumes of a cloud. Existing claims beyond it stay, and further ones are rejected.
         async fn set_cluster_capacity(
             &self,
             request: tonic::Request<super::SetClusterCapacityRequest>,
@@ -7696,7 +7693,7 @@ pub mod cell_service_server {
             tonic::Response<super::SetClusterCapacityResponse>,
             tonic::Status,
         >;
-        /// What the cell as a whole has, what tasks claim of it, and what those that wait would.
+        /// Lists cluster resources with their capacity, the claims of placed tasks, and those that pending tasks would have.
         async fn list_cluster_resources(
             &self,
             request: tonic::Request<super::ListClusterResourcesRequest>,
@@ -7704,7 +7701,7 @@ pub mod cell_service_server {
             tonic::Response<super::ListClusterResourcesResponse>,
             tonic::Status,
         >;
-        /// Changes who the replicas are.
+        /// Adds, removes or promotes replicas, or changes their addresses.
         async fn change_members(
             &self,
             request: tonic::Request<super::ChangeMembersRequest>,
@@ -7712,7 +7709,7 @@ pub mod cell_service_server {
             tonic::Response<super::ChangeMembersResponse>,
             tonic::Status,
         >;
-        /// Asks another voter to lead.
+        /// Transfers leadership to another voter.
         async fn transfer_leader(
             &self,
             request: tonic::Request<super::TransferLeaderRequest>,
@@ -7726,9 +7723,8 @@ pub mod cell_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Sends a backup: all of the cell's state at one version, as the file that `omega restore` takes. Commits
-        /// go on meanwhile. A replica makes one at a time. It takes as long as it takes, unless the call has a
-        /// deadline.
+        /// Streams a backup: the whole state of the cell at one version, as the file that `omega restore` reads. Commits
+        /// continue meanwhile. A replica makes one backup at a time. There is no default deadline.
         async fn backup(
             &self,
             request: tonic::Request<super::BackupRequest>,
@@ -8213,26 +8209,26 @@ pub mod cell_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
-/// What an agent says. Columns of one length belong together; each has at most 4096 values. A column of
-/// incarnations may be empty: then all are 0.
+/// A report of an agent. The fields of each block are parallel columns of at most 4096 values. A column of incarnations
+/// may be empty: then all are 0.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AgentReport {
-    /// Machines that the agent manages from now on. It is sent everything that should run on them, and the
-    /// agent that managed them before is sent that it no longer does. To attach counts as a heartbeat.
+    /// Machines that the agent manages from now on. Everything that should run on them is sent in `starts`, and the agent
+    /// that managed them before gets them in `detached_slots`. Attaching counts as a heartbeat.
     #[prost(uint32, repeated, tag = "1")]
     pub attach_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "2")]
     pub attach_incarnations: ::prost::alloc::vec::Vec<u32>,
-    /// Machines that are alive, of those that are attached: to be said every ten seconds.
+    /// Heartbeats of attached machines, due every ten seconds.
     #[prost(uint32, repeated, tag = "3")]
     pub alive_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "4")]
     pub alive_incarnations: ::prost::alloc::vec::Vec<u32>,
-    /// Machines whose load has changed.
+    /// New loads of machines.
     #[prost(message, repeated, tag = "5")]
     pub loads: ::prost::alloc::vec::Vec<MachineLoad>,
-    /// What became of tasks, in the order in which it happened. The end of a task is to be said again on a
-    /// new stream until the cell says that the task is to stop.
+    /// State changes of tasks, in the order in which they happened. The end of a task must be reported again on each new
+    /// stream, until the cell sends a stop of the task.
     #[prost(uint64, repeated, tag = "6")]
     pub task_jobs: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint32, repeated, tag = "7")]
@@ -8257,10 +8253,10 @@ pub struct MachineLoad {
     #[prost(uint64, repeated, tag = "2")]
     pub used: ::prost::alloc::vec::Vec<u64>,
 }
-/// What an agent is told. Stops come before starts.
+/// Directives for an agent. Apply stops before starts.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AgentDirectives {
-    /// Machines of which everything that should run there is in `starts`: what else runs there is to stop.
+    /// Machines for which `starts` is complete: stop everything else that runs there.
     #[prost(uint32, repeated, tag = "1")]
     pub whole_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "2")]
@@ -8269,8 +8265,8 @@ pub struct AgentDirectives {
     pub stops: ::prost::alloc::vec::Vec<StopTask>,
     #[prost(message, repeated, tag = "4")]
     pub starts: ::prost::alloc::vec::Vec<StartTask>,
-    /// Machines that the agent no longer manages: they were removed from the cell, or another agent
-    /// manages them. What runs there is to stop.
+    /// Machines that the agent no longer manages, because they were removed from the cell, or another agent manages them.
+    /// Stop everything that runs there.
     #[prost(uint32, repeated, tag = "5")]
     pub detached_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "6")]
@@ -8278,15 +8274,15 @@ pub struct AgentDirectives {
     /// Programs that `starts` refer to. Equal ones are sent once.
     #[prost(message, repeated, tag = "7")]
     pub programs: ::prost::alloc::vec::Vec<Program>,
-    /// The next message continues this one: they are to be joined, lists behind lists, before anything is done.
+    /// The next message continues this one: concatenate the lists, and apply nothing before the last message.
     #[prost(bool, tag = "8")]
     pub more: bool,
-    /// Logs to read. Each is answered, whether the agent has the log or not.
+    /// Logs to read. Answer each, also if there is no such log.
     #[prost(message, repeated, tag = "9")]
     pub reads: ::prost::alloc::vec::Vec<ReadLog>,
 }
-/// A task that should run. It may run already: then nothing is to be done, but for saying that it runs
-/// where the cell does not know, and for changing its allocation, where `request` is not as it was.
+/// A task that should run. If it already runs, report it as started unless `running` is set, and change its allocation
+/// if `request` has changed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StartTask {
     #[prost(message, optional, tag = "1")]
@@ -8307,24 +8303,24 @@ pub struct StartTask {
     pub request: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint32, repeated, tag = "9")]
     pub devices: ::prost::alloc::vec::Vec<u32>,
-    /// the cell knows that it runs
+    /// the cell already knows that it runs
     #[prost(bool, tag = "10")]
     pub running: bool,
-    /// How long it may take to end once it is told to stop; then it is to be killed. Until its room is there,
-    /// nothing that needs it is to be started.
+    /// Grace period of the task after a stop; then it is killed. Start nothing that needs its resources before it has
+    /// ended.
     #[prost(uint32, tag = "11")]
     pub grace_ms: u32,
-    /// How many cores of each NUMA node it has to itself: which ones is for the agent to choose. Empty: none.
+    /// Number of exclusive cores on each NUMA node; the agent chooses which. Empty: none.
     #[prost(uint32, repeated, tag = "12")]
     pub cores: ::prost::alloc::vec::Vec<u32>,
-    /// The position of its program among `AgentDirectives.programs`, from 1; 0: none is sent.
+    /// Position of its program in `AgentDirectives.programs`, from 1; 0: none is sent.
     #[prost(uint32, tag = "13")]
     pub program: u32,
 }
-/// Part of the output of a task, to be read from where the agent keeps it.
+/// A part of a task's output, which its agent keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReadLog {
-    /// number of the question
+    /// identifies the request
     #[prost(uint64, tag = "1")]
     pub read: u64,
     #[prost(message, optional, tag = "2")]
@@ -8342,7 +8338,7 @@ pub struct ReadLog {
 pub struct LogPart {
     #[prost(uint64, tag = "1")]
     pub read: u64,
-    /// the agent keeps a log of this task
+    /// whether the agent has a log of this task
     #[prost(bool, tag = "2")]
     pub found: bool,
     #[prost(uint64, tag = "3")]
@@ -8352,7 +8348,7 @@ pub struct LogPart {
     #[prost(uint64, tag = "5")]
     pub end: u64,
 }
-/// Content of a task: its group's program and what goes with it.
+/// The program of a group, with everything else that its tasks need to start.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Program {
     #[prost(message, optional, tag = "1")]
@@ -8368,8 +8364,7 @@ pub struct Program {
     #[prost(string, tag = "6")]
     pub tenant: ::prost::alloc::string::String,
 }
-/// A task that should no longer run on this machine. It is also the confirmation that a reported end was
-/// noted.
+/// A task that should no longer run on this machine. This is also the confirmation of a reported end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StopTask {
     #[prost(message, optional, tag = "1")]
@@ -8468,8 +8463,8 @@ pub mod agent_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Attaches an agent to the leader. It manages one machine or many. Another replica, or a leader
-        /// that loses its place, ends the stream with `NO_LEADER`: go on at the next replica.
+        /// Attaches an agent to the leader, for one machine or many. Another replica, or a leader that loses leadership, ends
+        /// the stream with `NO_LEADER`: attach at the next replica.
         pub async fn attach(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::AgentReport>,
@@ -8515,8 +8510,8 @@ pub mod agent_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Attaches an agent to the leader. It manages one machine or many. Another replica, or a leader
-        /// that loses its place, ends the stream with `NO_LEADER`: go on at the next replica.
+        /// Attaches an agent to the leader, for one machine or many. Another replica, or a leader that loses leadership, ends
+        /// the stream with `NO_LEADER`: attach at the next replica.
         async fn attach(
             &self,
             request: tonic::Request<tonic::Streaming<super::AgentReport>>,
@@ -8686,7 +8681,7 @@ pub mod agent_service_server {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PeerFrame {
-    /// Said in the first frame of a stream, and checked against the certificate.
+    /// Set in the first frame of a stream, and checked against the certificate.
     ///
     /// its id, 32 hexadecimal digits
     #[prost(string, tag = "1")]
@@ -8698,10 +8693,10 @@ pub struct PeerFrame {
     /// Messages in the format of the replicas (`store/src/wire.rs`), which no generated parser reads.
     #[prost(bytes = "vec", repeated, tag = "4")]
     pub messages: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
-    /// Where the sender is reached, as host:port: for a receiver that knows no address of it.
+    /// Address of the sender for other replicas, as host:port, for a receiver that does not know it.
     #[prost(string, tag = "5")]
     pub address: ::prost::alloc::string::String,
-    /// Where the sender's clients reach it, as host:port: for those that need the leader and have found another replica.
+    /// Address of the sender for clients, as host:port: other replicas pass it on to clients that need the leader.
     #[prost(string, tag = "6")]
     pub client_address: ::prost::alloc::string::String,
 }
@@ -8798,8 +8793,8 @@ pub mod peer_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// A stream of messages from one replica to another. Messages may be lost with the stream: replicas
-        /// say again what matters.
+        /// Streams messages from one replica to another. Messages may be lost with the stream; replicas repeat those that
+        /// matter.
         pub async fn deliver(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::PeerFrame>,
@@ -8839,8 +8834,8 @@ pub mod peer_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with PeerServiceServer.
     #[async_trait]
     pub trait PeerService: std::marker::Send + std::marker::Sync + 'static {
-        /// A stream of messages from one replica to another. Messages may be lost with the stream: replicas
-        /// say again what matters.
+        /// Streams messages from one replica to another. Messages may be lost with the stream; replicas repeat those that
+        /// matter.
         async fn deliver(
             &self,
             request: tonic::Request<tonic::Streaming<super::PeerFrame>>,
