@@ -49,7 +49,7 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
     }
 }
 
-/// Lists what a decision depends on.
+/// Lists the objects that a decision depends on.
 async fn lists(client: &Client) -> First {
     let (queue, mut inputs) = channel(64);
     let settings = watch::Settings::default();

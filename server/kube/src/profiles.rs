@@ -1,7 +1,7 @@
 //! Profiles: the scheduler names whose pods are scheduled, with the scores of each.
 //!
-//! kube-scheduler's own file, `KubeSchedulerConfiguration` v1, is read as it is. A field that cannot be honoured is an
-//! error that names it, never ignored: a cluster must not be scheduled by other rules than its file says.
+//! kube-scheduler's configuration file, `KubeSchedulerConfiguration` v1, is read unchanged. A field that is not supported is
+//! an error that names it, because ignoring it would schedule the cluster by other rules than the file has.
 
 use crate::adapter::Shared;
 use omega_core::Kinds;
@@ -50,7 +50,7 @@ impl KubeProfile {
         KubeProfile { name: name.into(), weights, fit, percentage: None, preemption }
     }
 
-    /// Returns it for a cell of these kinds.
+    /// Returns the scheduler profile for a cell with these kinds.
     #[must_use]
     pub fn bind(&self, kinds: &Kinds) -> Profile {
         let fit = NodeResourcesFit::new(&self.fit, kinds);
@@ -80,7 +80,7 @@ impl KubeProfile {
         profile
     }
 
-    /// Returns it for a scheduler that looks and decides nothing: with the filters of volumes, without reservations.
+    /// Returns the scheduler profile for explanations and preemption: with the filters of volumes, without their reservations.
     #[must_use]
     pub fn bind_to_look(&self, shared: &Shared) -> Profile {
         let profile = shared.cell.read(|cell| self.bind(cell.kinds()));
@@ -94,7 +94,7 @@ impl KubeProfile {
         self.preemption
     }
 
-    /// Returns settings with its search.
+    /// Returns these settings with the profile's share of nodes to score.
     #[must_use]
     pub fn apply(&self, settings: Settings) -> Settings {
         match self.percentage {
@@ -107,7 +107,7 @@ impl KubeProfile {
 /// Reads a `KubeSchedulerConfiguration`.
 ///
 /// # Errors
-/// If it is none, or has a field that cannot be honoured.
+/// If the text is no such configuration, or has a field that is not supported.
 pub fn parse(text: &str) -> Result<Vec<KubeProfile>, String> {
     let value: Value = serde_saphyr::from_str(text).map_err(|why| format!("is no YAML: {why}"))?;
     let top = object("", &value)?;

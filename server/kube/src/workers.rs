@@ -85,10 +85,10 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts so many workers for each profile, which pass their decisions on.
+    /// Starts `count` workers for each profile. They pass their decisions to `decided`.
     ///
     /// # Errors
-    /// If the cell refuses a worker's name, or the system a thread.
+    /// If the cell refuses a worker's name, or the operating system a thread.
     pub fn start(
         shared: &Shared,
         profiles: &[KubeProfile],
@@ -131,7 +131,7 @@ fn work(mut scheduler: Scheduler, cell: &SharedCell, bell: &Bell, decided: &impl
     let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let read = || *bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
     while !bell.stopped.load(Ordering::Relaxed) {
-        // What rings from here on is not missed.
+        // A change after this line ends the wait below at once.
         let rung = read();
         let mut collect = Collect::default();
         let step = scheduler.step(cell, now(), &mut collect);

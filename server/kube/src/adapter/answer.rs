@@ -15,7 +15,7 @@ use super::preempt::{Eviction, Nominee};
 use super::{Adapter, Binding, PodName, State};
 use omega_workload::kube::api::Pod;
 
-/// Interval at which a binding is sent before the decision is given up.
+/// Number of times that a binding fails before its decision is given up.
 pub const FAILURES_MAX: u32 = 5;
 
 /// The longest backoff of a pod that cannot be bound, in milliseconds.
@@ -30,7 +30,7 @@ pub enum Answer {
     Conflict,
     /// 429: not before so many milliseconds.
     Throttled(u64),
-    /// Another status, which need not mean that nothing was done.
+    /// Another status, after which the binding may have been carried out.
     Failed,
     /// No answer: a timeout or a broken connection.
     Unknown,
@@ -100,7 +100,7 @@ impl Adapter {
         }
     }
 
-    /// Takes in the pod of a binding whose outcome was not plain.
+    /// Takes in the pod that was read because the outcome of its binding is unknown.
     pub fn found(&mut self, binding: Binding, found: Found, now_ms: u64) -> Option<Action> {
         match found {
             Found::Unknown => {

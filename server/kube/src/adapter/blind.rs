@@ -1,8 +1,8 @@
-//! Nodes that take no pods, because what they hold is not known.
+//! Nodes that are closed to further pods, because a pod on them or the node itself could not be read.
 //!
-//! A bound pod of which only the head could be read, or which the cell rejects in any form, takes room of an unknown
-//! amount. So its node takes no further pods until the pod is gone or readable: better a node too few than one
-//! overcommitted. A node that could not be read keeps its last form, and takes no pods either.
+//! The requests of a bound pod are unknown if only its head could be read, or if the cell rejects it. Its node might be
+//! full, so it is closed until the pod is gone or can be read. A node that could not be read keeps its last form, and is
+//! closed too.
 
 use super::place::node_of;
 use super::{Adapter, Effect, PodName, Remark, State};
@@ -10,17 +10,17 @@ use omega_cellstate::MachineStatus;
 use omega_core::Command;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The nodes, with their reasons.
+/// The closed nodes.
 #[derive(Default)]
 pub(super) struct Blind {
-    /// Bound pods of unknown size, by node.
+    /// Bound pods whose requests are unknown, by node.
     pods: BTreeMap<String, BTreeSet<PodName>>,
     /// Nodes that could not be read.
     nodes: BTreeSet<String>,
 }
 
 impl Adapter {
-    /// Returns the number of nodes that take no pods, because what they hold is not known.
+    /// Returns the number of closed nodes.
     #[must_use]
     pub fn blind_nodes(&self) -> usize {
         let alone = self.blind.nodes.iter().filter(|node| !self.blind.pods.contains_key(*node));
@@ -34,7 +34,7 @@ impl Adapter {
         pods.count() + self.blind.nodes.len()
     }
 
-    /// Notes whether the size of a bound pod is known.
+    /// Closes the node of a bound pod whose requests are unknown, or opens it again.
     pub(super) fn note_sight(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name) else { return };
         let State::Bound(node) = &entry.state else { return };
@@ -53,7 +53,7 @@ impl Adapter {
         self.shut(&node);
     }
 
-    /// Notes that a pod is not, or no longer, of unknown size on its node.
+    /// Removes a pod from those that close its node.
     pub(super) fn forget_sight(&mut self, name: &PodName) {
         let node = self.pods.get(name).and_then(|entry| node_of(&entry.state)).map(str::to_owned);
         let Some(node) = node else { return };
@@ -78,7 +78,7 @@ impl Adapter {
         }
     }
 
-    /// Closes or opens a node for further pods, by what is known.
+    /// Has the cell drain the machine of a closed node, or stop draining it.
     pub(super) fn shut(&mut self, node: &str) {
         let Some(id) = self.nodes.get(node).copied() else { return };
         let draining = self.blind.pods.contains_key(node) || self.blind.nodes.contains(node);

@@ -1,8 +1,7 @@
 //! PodDisruptionBudgets, as their controller has computed them.
 //!
-//! kube-scheduler reads `status.disruptionsAllowed` and looks no further; so does this. Between two updates of the
-//! controller a budget is lowered by the victims that were chosen in the meantime, so that two preemptions do not use
-//! the same disruption.
+//! As in kube-scheduler, only `status.disruptionsAllowed` counts. Each chosen victim lowers its budgets until the controller
+//! writes them again, so two preemptions do not use the same disruption.
 
 use omega_cellstate::TaskSet;
 use omega_core::Job;
@@ -29,7 +28,7 @@ fn key(object: &DisruptionBudget) -> Key {
     (object.metadata.namespace.clone(), object.metadata.name.clone())
 }
 
-/// Returns the present state of a budget. One that is not understood allows nothing.
+/// Converts a budget. One whose selector is not understood allows no disruption.
 fn budget(object: &DisruptionBudget) -> Budget {
     let tasks = TaskSet {
         tenant: object.metadata.namespace.as_str().into(),

@@ -54,7 +54,7 @@ struct Entry {
     parked: u32,
     /// Room that is kept for it.
     nomination: Option<Nomination>,
-    /// Whether the reason for which it is held is for its owner to remove.
+    /// Whether its owner is told of the reason for which it is held.
     refused: bool,
     /// Its binding, if that waits for its volume claims.
     waiting: Option<Waiting>,
@@ -89,7 +89,7 @@ pub struct Adapter {
     blind: Blind,
     /// Pods whose rules depend on the labels of namespaces.
     selecting: BTreeSet<PodName>,
-    /// Whether the first list is being taken in: nothing in it is news.
+    /// Whether the first list is being taken in. Its bound pods are not counted as foreign bindings.
     starting: bool,
     submitted: u64,
     decisions: u64,
@@ -286,7 +286,7 @@ impl Adapter {
         gone.iter().for_each(|name| self.forget(name));
         pods.into_iter().for_each(|pod| self.pod_changed(pod));
         self.starting = false;
-        // By now it is known which pods are leaving their nodes.
+        // All pods are known now, also those that are leaving their nodes.
         let nominated =
             self.pods.iter().filter(|(_, entry)| !entry.pod.status.nominated_node.is_empty());
         let nominated: Vec<PodName> = nominated.map(|(name, _)| name.clone()).collect();
@@ -309,7 +309,7 @@ impl Adapter {
             return None;
         }
         let binding = self.assume(&name, node);
-        // Room came free elsewhere before the victims were gone.
+        // A nominated pod that found room on another node gives its kept room back.
         self.drop_nomination(&name);
         self.bind_with_claims(binding?)
     }
@@ -332,7 +332,7 @@ impl Adapter {
     }
 }
 
-/// Returns a resource version as the number that it is; text that is no number counts as the oldest.
+/// Returns a resource version as a number; 0, the oldest, for text that is no number.
 fn version(text: &str) -> u64 {
     text.parse().unwrap_or(0)
 }

@@ -25,8 +25,8 @@ impl Adapter {
         }
     }
 
-    /// Brings the pods in line whose rules depend on the labels of namespaces. One whose binding is under way follows
-    /// when the watch shows it bound.
+    /// Updates the jobs of pods whose rules depend on labels of namespaces. A pod whose binding is under way is updated when
+    /// the watch shows it bound.
     fn select_again(&mut self) {
         let pods: Vec<PodName> = self.selecting.iter().cloned().collect();
         pods.iter().for_each(|pod| self.settle(pod));

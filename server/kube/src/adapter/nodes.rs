@@ -11,7 +11,7 @@ impl Adapter {
         let name = &node.metadata.name;
         self.note_node_sight(name, node.metadata.unreadable.as_ref());
         if node.metadata.unreadable.is_some() {
-            // Its last form stays. One that was never read whole is no machine, so nothing is placed there.
+            // The machine keeps its last form. A node that was never read whole has no machine, so it takes no pods.
             self.shut(name);
             return;
         }
@@ -51,7 +51,7 @@ impl Adapter {
         self.note_node_sight(name, None);
         let Some(id) = self.nodes.remove(name) else { return };
         self.forget_nominations_to(name);
-        // Else the cell would have them pending again.
+        // Otherwise the cell would make these tasks pending again.
         self.pods_on(name).iter().for_each(|pod| self.replace(pod, None));
         self.names.remove(&id);
         let _ = self.cell.apply(Command::RemoveMachine { id });

@@ -45,7 +45,7 @@ pub(super) struct Nomination {
 }
 
 impl Adapter {
-    /// Lets decisions have effects: this process leads from now on.
+    /// Takes in that this process leads from now on, so that its decisions are carried out.
     pub fn lead(&mut self) {
         self.leads = self.settings.preempts;
         self.tell_all();
@@ -146,7 +146,7 @@ impl Adapter {
         Some(nomination)
     }
 
-    /// Gives a nomination of our own up, for users too.
+    /// Drops a nomination, and removes one that was made here from the pod's status.
     pub(super) fn give_nomination_up(&mut self, name: &PodName) {
         let dropped = self.drop_nomination(name);
         if dropped.is_some_and(|nomination| nomination.origin == Origin::Ours) {
@@ -183,8 +183,7 @@ impl Adapter {
         freed.iter().for_each(|name| self.bind_if_free(name));
     }
 
-    /// Exchanges the room for its pod, if nobody is to leave any more. If something else does not fit by now, the pod
-    /// is decided anew.
+    /// Binds a nominated pod to its kept room, if all victims are gone. If the pod does not fit any more, it is decided anew.
     pub(super) fn bind_if_free(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name).filter(|_| self.leads) else { return };
         let (Some(job), Some(nomination)) = (entry.job, &entry.nomination) else { return };
@@ -197,7 +196,7 @@ impl Adapter {
             (nomination.room, nomination.node.clone(), TaskId { job, index: 0 });
         let claim = self
             .transaction(vec![Claim::new(task, machine, SequenceNumber::default())], Vec::new());
-        // The room is gone with this, so the rest is only taken note of.
+        // The room's job has ended, so dropping the nomination only removes its records.
         self.cell.apply_all([Command::KillJob { job: room }, Command::Commit(claim)]);
         let placed = self.cell.read(|cell| cell.task(task));
         if placed == Some(TaskState::Placed(machine)) {
@@ -210,7 +209,7 @@ impl Adapter {
         }
     }
 
-    /// Takes a pod as on its way to a node that the cell gave it.
+    /// Assumes a pod on the node where the cell placed it, and returns its binding.
     pub(super) fn assume(&mut self, name: &PodName, node: String) -> Option<Binding> {
         self.decisions += 1;
         let decision = self.decisions;
@@ -222,7 +221,7 @@ impl Adapter {
         Some(Binding { decision, pod: name.clone(), uid, node })
     }
 
-    /// Returns a transaction of the adapter's own: all of it or nothing.
+    /// Returns an all-or-nothing transaction of the adapter.
     pub(super) fn transaction(
         &mut self,
         claims: Vec<Claim>,

@@ -1,4 +1,4 @@
-//! Overcommit that other schedulers make: the API server takes a binding to a node that is full.
+//! Overcommit by other schedulers, since the API server accepts a binding to a full node.
 
 use super::{Adapter, Effect, PodName, Remark, State};
 use omega_cellstate::{Cell, MachineState};

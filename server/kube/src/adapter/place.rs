@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(super) const PLACED: &str = "omega-kube/bound";
 
 impl Adapter {
-    /// Brings a pod's job in line with the pod.
+    /// Updates the job of a pod to the pod's present form.
     pub(super) fn settle(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name) else { return };
         let pod = Arc::clone(&entry.pod);
@@ -23,7 +23,7 @@ impl Adapter {
             State::Parked { .. } => (false, true),
             _ => (false, false),
         };
-        // The answer to the binding settles it.
+        // A pod whose binding is under way is settled by the answer, or by the watch.
         if assumed {
             return;
         }
@@ -113,7 +113,7 @@ impl Adapter {
         self.set(name, State::Bound(node.to_owned()));
         self.on_node.entry(node.to_owned()).or_default().insert(name.clone());
         self.place(name, job);
-        // After that, so that nobody sees the node without either.
+        // The room is given back only now, so that no worker sees the node without both.
         self.drop_nomination(name);
         self.settle_group_of(name);
         self.note_sight(name);
@@ -138,7 +138,7 @@ impl Adapter {
         if self.pods.get(name).is_some_and(|entry| entry.job.is_some()) {
             return;
         }
-        // Its room counts even if the cell cannot have its rules.
+        // If the cell rejects the pod's rules, the pod still takes room.
         let Some(group) = job.groups.first() else { return };
         let bare = TaskGroup { rules: PlacementRules::default(), ..group.clone() };
         self.replace(name, Some((Job { groups: vec![bare], ..job }, Some(machine))));
@@ -168,8 +168,8 @@ impl Adapter {
         })
     }
 
-    /// Replaces a pod's job in one piece: the new one is there before the old one leaves, and nobody sees it pending
-    /// in between. So no worker takes the room.
+    /// Replaces a pod's job by one batch of commands: the new job is placed before the old one ends, so no worker takes the
+    /// room in between.
     pub(super) fn replace(&mut self, name: &PodName, job: Option<(Job, Option<MachineId>)>) {
         let Some(entry) = self.pods.get_mut(name) else { return };
         let old = entry.job.take();

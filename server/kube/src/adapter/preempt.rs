@@ -6,8 +6,8 @@
 //!  all victims gone ──check──▶ Binding
 //! ```
 //!
-//! The check is the cell's own: a transaction evicts the victims and claims their place, and the victims are adopted
-//! again in the same piece, since they run until their kubelet says that they do not.
+//! The cell checks the proposal by a transaction that evicts the victims and claims their room. The same batch of commands
+//! adopts the victims again, because they run until their kubelet reports their end.
 
 use super::answer::Action;
 use super::nominations::{Nomination, Origin};
@@ -16,7 +16,7 @@ use omega_core::{Claim, Command, Job, JobId, MachineId, Outcome, SequenceNumber,
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Time for which a pod is not tried again whose victims may not be deleted, in milliseconds.
+/// Delay before the next attempt of a pod whose victims may not be deleted, in milliseconds.
 const REFUSED_MS: u64 = 30_000;
 
 /// Victims whose deletion would let a pod fit.
@@ -30,7 +30,7 @@ pub struct Proposal {
     pub machine: MachineId,
     /// The jobs to leave it, the most important first.
     pub victims: Vec<JobId>,
-    /// The number of them that break a budget.
+    /// Number of victims whose deletion breaks a budget.
     pub violations: usize,
 }
 
@@ -39,7 +39,7 @@ pub struct Proposal {
 pub enum Verdict {
     /// The pod is nominated.
     Nominated,
-    /// The cluster has changed since: another proposal is wanted.
+    /// The cluster has changed since the proposal: make another one.
     Again,
     /// The pod is no longer to be scheduled.
     Obsolete,
@@ -84,7 +84,7 @@ pub enum Done {
     Throttled(u64),
     /// It was refused for good.
     Refused,
-    /// No answer, or one that need not mean that nothing was done.
+    /// No answer, or an answer after which the request may have been carried out.
     Unknown,
 }
 
@@ -92,12 +92,12 @@ pub enum Done {
 enum Victim {
     /// A pod that is bound.
     Pod(PodName, Arc<Job>),
-    /// The room of a less important nomination: nobody has to be deleted.
+    /// Room that is kept for a less important pod. It is given up, and no pod is deleted.
     Room(PodName),
 }
 
 impl Adapter {
-    /// Whether a proposal for a pod would be of use.
+    /// Whether a pod may preempt at present.
     #[must_use]
     pub fn may_preempt(&self, name: &PodName) -> bool {
         let able = |entry: &super::Entry| {
@@ -163,8 +163,8 @@ impl Adapter {
         proposal.victims.iter().map(victim).collect()
     }
 
-    /// Places the pod's room beside its victims, if it would fit without them. In one piece: nobody sees the victims
-    /// leave.
+    /// Keeps room for the pod on the machine of its victims, if it fits without them. All commands are applied as one batch,
+    /// so no worker sees the room free.
     fn make_room(&mut self, proposal: &Proposal) -> Option<JobId> {
         let machine = proposal.machine;
         let task = |job| TaskId { job, index: 0 };
@@ -174,7 +174,7 @@ impl Adapter {
         let claim = Claim::new(task(room), machine, SequenceNumber::default());
         let transaction = self.transaction(vec![claim], evictions);
         let mut commands = vec![Command::SubmitJob(job), Command::Commit(transaction)];
-        // If the transaction conflicts they are where they were, and this does nothing.
+        // After a conflict the victims are still in place, and adopting them changes nothing.
         let stay = proposal.victims.iter().filter(|job| !self.rooms.contains_key(job));
         commands.extend(stay.map(|job| Command::AdoptTask { task: task(*job), machine }));
         let outcomes = self.cell.apply_all(commands);

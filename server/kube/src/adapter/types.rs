@@ -1,4 +1,4 @@
-//! Names, states and effects: the words that the adapter shares with its callers.
+//! Names, states and effects: the types that the adapter shares with its callers.
 
 use super::answer::Action;
 use omega_cellstate::SharedCell;
@@ -55,7 +55,7 @@ pub struct Binding {
 /// The state of a pod in the adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Not to be scheduled by us, for this reason.
+    /// Not scheduled here, for this reason.
     Held(String),
     /// A pending task of the cell.
     Pending,
@@ -68,7 +68,7 @@ pub enum State {
     },
     /// The API server shows it on this node.
     Bound(String),
-    /// It could not be bound, or no victim could be deleted for it; it is scheduled again at this time, so that it does not starve others.
+    /// It could not be bound, or no victim could be deleted for it. It is scheduled again later, so that it does not delay others.
     Parked {
         /// The time, in milliseconds of the caller's clock.
         until_ms: u64,
@@ -80,8 +80,8 @@ pub enum State {
 pub struct Settings {
     /// The `schedulerName`s of the pods to schedule.
     pub scheduler_names: BTreeSet<String>,
-    /// Time for which a request may be under way before its outcome is unknown, in milliseconds. A decision is given up only
-    /// after as long, because a late request could still bind the pod.
+    /// Timeout of a request in milliseconds. A pod whose decision is given up keeps its room at least as long, because a late
+    /// request could still bind it.
     pub request_timeout_ms: u64,
     /// Whether pods of lower priority are deleted for those that find no node.
     pub preempts: bool,
@@ -110,7 +110,7 @@ pub struct Counters {
     pub victims: u64,
 }
 
-/// A request or a word that follows from an event, for the caller to carry out.
+/// A consequence of an event that the caller carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// A request to the API server.
@@ -124,9 +124,9 @@ pub enum Effect {
 /// The reason for which a pod is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// It ends by itself, or was chosen by the pod's owner.
+    /// The reason ends by itself, or the pod's owner chose it: no condition.
     Quiet(String),
-    /// The owner has to know of it.
+    /// The pod's owner has to change the pod: a condition has the reason.
     Told(String),
 }
 

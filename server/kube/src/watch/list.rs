@@ -6,7 +6,7 @@ use crate::client::{Call, Response, escape};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Number of times a list in pages is begun again when its token expires, before it is read in one piece.
+/// Number of times that a list in pages starts anew because its token has expired. After that it is read in one piece.
 const RESTARTS_MAX: u32 = 3;
 
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ impl<S> Keeper<'_, S> {
             let call = Call::get(self.page_path(limit, &next));
             let response = self.client.call(&call).await?;
             if response.status == 410 {
-                // Going on with the token of the answer would mix versions, and the watch would miss what changed.
+                // The answer's token would continue at a newer version, so the watch would miss changes to earlier pages.
                 (items, next) = (Vec::new(), String::new());
                 restarts += 1;
                 continue;

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// An event of a list that is kept up to date.
 #[derive(Debug)]
 pub enum Event<T> {
-    /// All objects, at a version. What is not among them is gone.
+    /// All objects, at a version. Objects that are not among them are gone.
     Listed(Vec<T>, String),
     /// An object that is new or has changed.
     Changed(T),

@@ -1,4 +1,4 @@
-//! Objects that are not understood, in part.
+//! Partial reading of objects that are not understood.
 //!
 //! A newer server may send a value that this program does not know. Such an object must not vanish: a bound pod takes
 //! room, whatever else it is. So its head is read alone, and [`Metadata::unreadable`] has the error.
@@ -55,7 +55,7 @@ const HEAD: [&str; 5] = [
     "/metadata/deletionTimestamp",
 ];
 
-/// Reads an object; in part, if it is not understood. `None` if it has no head either.
+/// Reads an object. Of one that is not understood, reads the head and the kept fields; `None` if the head cannot be read.
 pub fn read<T: Object>(text: &str) -> Option<T> {
     let why = match serde_json::from_str(text) {
         Ok(object) => return Some(object),

@@ -1,4 +1,4 @@
-//! Watches, with or without the initial list in them.
+//! Watches, which may begin with the list of all objects (WatchList).
 
 use super::partial::{Object, read};
 use super::{Event, Failure, Keeper, Sink};
@@ -77,7 +77,7 @@ impl<S> Keeper<'_, S> {
                 self.line(&line, &mut initial).await?;
             }
         }
-        // A server without WatchList would have ended the watch as an ordinary one: then nothing was listed.
+        // A server without WatchList serves an ordinary watch, without the bookmark that ends the list.
         if initial.0.is_some() { Err(Failure::NoWatchList) } else { Ok(()) }
     }
 
