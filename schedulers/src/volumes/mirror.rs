@@ -1,6 +1,6 @@
 //! A list that mirrors volumes which controllers elsewhere bind, make and attach, as in a Kubernetes cluster.
 //!
-//! What they report is true whatever this list has chosen, so no report is an error. A reservation is only a choice: the
+//! Their reports are true whatever this list has chosen, so no report is an error. A reservation is only a choice: the
 //! claim keeps the chosen volume until a controller reports another one, or until the task that reserved it is gone.
 //!
 //! | reported | rule |

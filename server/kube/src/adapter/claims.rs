@@ -1,15 +1,16 @@
 //! Claims that are bound together with their pod (`WaitForFirstConsumer`).
 //!
-//! The worker's reservation chose, for each unbound claim of a pod, a free volume or that one is made. The adapter writes this choice, and sends the
-//! pod's binding once the controller has bound all claims:
+//! For each unbound claim of a pod, the worker has reserved a free volume, or chosen that a new one is made. The adapter writes
+//! this choice to the API server. Once the controller has bound all claims, it sends the pod's binding:
 //!
 //! ```text
-//!   decided ─▶ selected-node of the claim, or claimRef of the volume ─▶ the controller binds ─▶ binding of the pod
-//!                                                                └─▶ annotation taken away, claim gone, ten minutes ─▶ decided anew
+//!   decided ─▶ selected-node of the claim, or claimRef of the volume ─┬─▶ the controller binds ─▶ binding of the pod
+//!                                                                     └─▶ annotation removed, claim gone, or ten minutes
+//!                                                                         over ─▶ decided anew
 //! ```
 //!
-//! A claim that has a node in `selected-node` is bound to pods of this node only, as by kube-scheduler, until its provisioner takes the
-//! annotation away.
+//! As with kube-scheduler, a claim with a node in `selected-node` restricts its pods to this node, until its provisioner removes
+//! the annotation.
 
 use super::answer::Action;
 use super::preempt::Done;

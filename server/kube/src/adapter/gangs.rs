@@ -1,7 +1,8 @@
 //! Pods of a group that are bound together or not at all: the gangs of `PodGroup`, scheduling.k8s.io/v1alpha2.
 //!
-//! While fewer of its pods are placed than the group's minimum, its pending pods are one job of the cell, a gang: one transaction places as many as are
-//! missing, or none. What was placed gets jobs of its own in one piece, so from then on a pod is like any other.
+//! While a group has fewer placed pods than its minimum, its pending pods are one job of the cell, a gang: one transaction
+//! places as many as are missing, or none. Then one batch of commands gives each placed pod a job of its own, so that it is
+//! like any other pod.
 //!
 //! | the group | its pending pods |
 //! |---|---|

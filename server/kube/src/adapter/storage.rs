@@ -1,7 +1,7 @@
-//! Storage objects of the API server as volumes of a list that workers read and reserve in.
+//! Mirror of the storage objects: the list of volumes in which workers reserve.
 //!
-//! Pods with claims are held until all kinds are listed, since a decision without the limits of nodes could be wrong. Pods without claims
-//! need none of this.
+//! Pods with claims are held until all kinds of objects are listed, because a decision without the limits of nodes could be
+//! wrong. Other pods do not wait.
 
 use super::place::PLACED;
 use super::{Adapter, PodName, State};
