@@ -3,9 +3,11 @@
 use super::SimError;
 use super::how::{EndArgs, HowArgs, name};
 use crate::scenario::{Report, SchedulerReport, TenantReport, Waits, simulate_stream};
+use crate::several::{CELLS_MAX, Front, OneOf};
 use crate::sheet::{Cell, Output, Sheet};
 use clap::{Args, ValueEnum};
 use omega_workload::input::InputArgs;
+use omega_workload::stream::{Event, Stream};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -22,6 +24,13 @@ pub struct RunArgs {
     how: HowArgs,
     #[command(flatten)]
     end: EndArgs,
+    /// Divide the machines into this many cells, each with schedulers of its own
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Several cells",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(CELLS_MAX)))]
+    cells: u32,
+    /// Choice of the cell for each job
+    #[arg(long, value_enum, default_value = "emptiest", help_heading = "Several cells")]
+    front: Front,
     /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
@@ -38,6 +47,9 @@ enum OutputArg {
 
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, SimError> {
     let open = || Ok::<_, SimError>(args.input.open(args.how.seed)?);
+    if args.cells > 1 {
+        return several(args);
+    }
     let outcome = simulate_stream(open, &args.how.settings(args.end.seconds()))?;
     let mut out = std::io::stdout().lock();
     match args.output {
@@ -49,6 +61,116 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, SimError> {
         OutputArg::Table => tell(&outcome.report, &mut out)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Simulates each of several cells, and prints a row for each and for all.
+fn several(args: &RunArgs) -> Result<ExitCode, SimError> {
+    let open = || Ok::<_, SimError>(args.input.open(args.how.seed)?);
+    let end_s = match args.end.seconds() {
+        Some(seconds) => seconds,
+        None => last_arrival_s(&mut *open()?)?,
+    };
+    let mut reports = Vec::new();
+    for number in 0..args.cells {
+        let part = || Ok::<_, SimError>(OneOf::new(open()?, (args.cells, args.front), number));
+        let cpu = part()?.cpu_millis() as f64;
+        let boxed = || Ok::<Box<dyn Stream>, SimError>(Box::new(part()?));
+        let outcome = simulate_stream(boxed, &args.how.settings(Some(end_s)))?;
+        reports.push((cpu, outcome.report));
+    }
+    let mut out = std::io::stdout().lock();
+    match args.output {
+        OutputArg::Json => {
+            let reports: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
+            serde_json::to_writer_pretty(&mut out, &reports).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        }
+        OutputArg::Table => write!(out, "{}", by_cell(&reports).print(Output::Table))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The last arrival of a workload, in seconds.
+fn last_arrival_s(stream: &mut dyn Stream) -> Result<f64, SimError> {
+    let mut last_ms = 0;
+    while let Some(event) = stream.next_event()? {
+        if let Event::Job(job) = event {
+            last_ms = job.arrival.at_ms;
+        }
+    }
+    Ok((last_ms as f64 / 1000.0).max(1.0))
+}
+
+/// A row for each cell, and one for all of them: sums, and means by processors or by placed jobs.
+fn by_cell(reports: &[(f64, Report)]) -> Sheet {
+    let columns =
+        ["cell", "machines", "jobs", "whole %", "tasks", "cpu %", "memory %", "placed mean s"];
+    let mut sheet = Sheet::new(&columns);
+    let mut sums = CellSums::default();
+    for (number, (cpu, report)) in reports.iter().enumerate() {
+        let own = CellSums::of(*cpu, report);
+        sheet.push(own.row(number.to_string()));
+        sums.add(&own);
+    }
+    sheet.push(sums.row("all".to_owned()));
+    sheet
+}
+
+/// Sums over the schedulers of cells, on the jobs that arrive after the start.
+#[derive(Clone, Copy, Debug, Default)]
+struct CellSums {
+    machines: u64,
+    jobs: u64,
+    whole: u64,
+    tasks: u64,
+    /// Seconds that the jobs placed whole needed for it.
+    placed_s: f64,
+    cpu: f64,
+    cpu_used: f64,
+    memory_used: f64,
+}
+
+impl CellSums {
+    fn of(cpu: f64, report: &Report) -> CellSums {
+        let sum = |of: fn(&SchedulerReport) -> u64| report.schedulers.iter().map(of).sum::<u64>();
+        let placed = |one: &SchedulerReport| one.placed.mean_s * one.jobs_placed as f64;
+        CellSums {
+            machines: report.machines as u64,
+            jobs: sum(|one| one.jobs),
+            whole: sum(|one| one.jobs_placed),
+            tasks: sum(|one| one.tasks_placed),
+            placed_s: report.schedulers.iter().map(placed).sum(),
+            cpu,
+            cpu_used: report.cpu_used * cpu,
+            memory_used: report.memory_used * cpu,
+        }
+    }
+
+    fn add(&mut self, other: &CellSums) {
+        self.machines += other.machines;
+        self.jobs += other.jobs;
+        self.whole += other.whole;
+        self.tasks += other.tasks;
+        self.placed_s += other.placed_s;
+        self.cpu += other.cpu;
+        self.cpu_used += other.cpu_used;
+        self.memory_used += other.memory_used;
+    }
+
+    fn row(&self, name: String) -> Vec<Cell> {
+        let whole = self.whole as f64 / (self.jobs as f64).max(1.0);
+        let cpu = self.cpu.max(1.0);
+        vec![
+            Cell::Text(name),
+            Cell::Count(self.machines),
+            Cell::Count(self.jobs),
+            percent(whole),
+            Cell::Count(self.tasks),
+            percent(self.cpu_used / cpu),
+            percent(self.memory_used / cpu),
+            Cell::Number(self.placed_s / (self.whole as f64).max(1.0), 2),
+        ]
+    }
 }
 
 fn tell(report: &Report, out: &mut impl Write) -> Result<(), SimError> {

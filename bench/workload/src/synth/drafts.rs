@@ -111,20 +111,26 @@ pub(super) fn draw(machines: &[Machine], options: &SynthOptions, dice: &mut Dice
     let wanted = whole * u128::from(options.utilisation_percent) / 100;
     let at_start = wanted * u128::from(PREFILL_PERCENT) / 100;
 
-    let mut drafts = draw_until(at_start, span_ms, || prefill(most, dice));
+    let mut drafts = Vec::new();
+    draw_until(at_start, span_ms, &mut drafts, || prefill(most, dice));
     let demanding: Vec<Draft> =
         (0..most / DEMANDING_PER_MACHINES).map(|_| demanding(span_ms, dice)).collect();
     let taken: u128 = drafts.iter().chain(&demanding).map(|draft| draft.work(span_ms)).sum();
     drafts.extend(demanding);
     let rest = wanted.saturating_sub(taken);
-    drafts.extend(draw_until(rest, span_ms, || arriving(most, span_ms, dice)));
+    draw_until(rest, span_ms, &mut drafts, || arriving(most, span_ms, dice));
     drafts.sort_by_key(|draft| draft.at_ms);
     drafts
 }
 
-/// Draws jobs until their work reaches `budget`; the last one is reduced to fit.
-fn draw_until(budget: u128, span_ms: u64, mut draw: impl FnMut() -> Draft) -> Vec<Draft> {
-    let mut drafts = Vec::new();
+/// Draws jobs until their work reaches `budget`; the last one is reduced to fit. They go into one list, as a second one
+/// of a month's jobs would take as much memory as the run.
+fn draw_until(
+    budget: u128,
+    span_ms: u64,
+    drafts: &mut Vec<Draft>,
+    mut draw: impl FnMut() -> Draft,
+) {
     let mut left = budget;
     while left > 0 {
         let mut draft = draw();
@@ -133,7 +139,6 @@ fn draw_until(budget: u128, span_ms: u64, mut draw: impl FnMut() -> Draft) -> Ve
         left = left.saturating_sub(one * u128::from(draft.count));
         drafts.push(draft);
     }
-    drafts
 }
 
 /// An initial service job.

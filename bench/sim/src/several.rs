@@ -1,0 +1,296 @@
+//! Several cells side by side: a front sends each job of a workload to one of them.
+//!
+//! ```text
+//!   jobs ─▶ front ─┬▶ cell 0: the first part of the machines, schedulers of its own
+//!                  ├▶ cell 1
+//!                  └▶ ...
+//! ```
+//!
+//! The front knows the capacity of each cell, and the requests of the jobs that it sent there and that have not ended. It
+//! does not know where tasks run, so a job may wait in a cell that has enough free in sum; it is never moved. Since the
+//! front depends on the jobs alone, each cell is simulated by itself, on the jobs that it is sent.
+
+use omega_core::{KindId, Machine, Text};
+use omega_workload::stream::{Event, Head, Stream};
+use omega_workload::{Arrival, LoadError, MachineChange, RunTime};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+/// The most cells: parts of a handful of racks.
+pub const CELLS_MAX: u32 = 64;
+
+/// The kinds that a front counts.
+const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
+
+/// The choice of a cell for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Front {
+    /// One cell after the other
+    InTurn,
+    /// The cell that would have the lowest requested share of cpu or memory, whichever is higher
+    Emptiest,
+    /// The first cell with enough free for the whole job; the emptiest if there is none
+    First,
+}
+
+/// One cell, as the front counts it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    capacity: [u128; 2],
+    requested: [u128; 2],
+}
+
+impl Counted {
+    /// Higher share of the two kinds that would be requested with this much more, in billionths.
+    fn share_with(&self, more: [u128; 2]) -> u128 {
+        let share =
+            |i: usize| (self.requested[i] + more[i]) * 1_000_000_000 / self.capacity[i].max(1);
+        share(0).max(share(1))
+    }
+}
+
+/// A front with its counts.
+struct Router {
+    front: Front,
+    cells: Vec<Counted>,
+    /// Cell of each machine, by name.
+    homes: HashMap<Text, usize>,
+    /// Ends of the tasks that were sent: time, cell, and their requests.
+    ends: BinaryHeap<Reverse<(u64, usize, [u128; 2])>>,
+    /// Number of jobs sent, and of machines that joined later.
+    sent: usize,
+    joined: usize,
+}
+
+impl Router {
+    /// A front over equal parts of the machines, each of consecutive ones, so that racks stay whole.
+    fn new(machines: &[Machine], cells: usize, front: Front) -> Router {
+        let mut router = Router {
+            front,
+            cells: vec![Counted::default(); cells],
+            homes: HashMap::new(),
+            ends: BinaryHeap::new(),
+            sent: 0,
+            joined: 0,
+        };
+        for (i, machine) in machines.iter().enumerate() {
+            let home = i * cells / machines.len();
+            router.homes.insert(machine.name.clone(), home);
+            router.add_capacity(home, machine);
+        }
+        router
+    }
+
+    fn add_capacity(&mut self, home: usize, machine: &Machine) {
+        for (sum, kind) in self.cells[home].capacity.iter_mut().zip(KINDS) {
+            *sum += u128::from(machine.capacity.get(kind));
+        }
+    }
+
+    /// The cell of a machine that changes; new ones join the cells in turn.
+    fn home(&mut self, change: &MachineChange) -> usize {
+        let name = match change {
+            MachineChange::Add(machine) => &machine.name,
+            MachineChange::Remove(name) => name,
+        };
+        if let Some(home) = self.homes.get(name) {
+            return *home;
+        }
+        let home = self.joined % self.cells.len();
+        self.joined += 1;
+        self.homes.insert(name.clone(), home);
+        if let MachineChange::Add(machine) = change {
+            self.add_capacity(home, machine);
+        }
+        home
+    }
+
+    /// Chooses the cell of a job.
+    fn route(&mut self, arrival: &Arrival) -> usize {
+        while let Some(Reverse((at_ms, cell, requests))) = self.ends.peek().copied()
+            && at_ms <= arrival.at_ms
+        {
+            self.ends.pop();
+            let sums = self.cells[cell].requested.iter_mut().zip(requests);
+            sums.for_each(|(sum, request)| *sum -= request);
+        }
+        let more = requests(arrival);
+        let emptiest = || {
+            let shares = self.cells.iter().map(|cell| cell.share_with(more)).enumerate();
+            shares.min_by_key(|(cell, share)| (*share, *cell)).map_or(0, |(cell, _)| cell)
+        };
+        let fits = |cell: &Counted| cell.share_with(more) <= 1_000_000_000;
+        let cell = match self.front {
+            Front::InTurn => self.sent % self.cells.len(),
+            Front::Emptiest => emptiest(),
+            Front::First => self.cells.iter().position(fits).unwrap_or_else(emptiest),
+        };
+        self.sent += 1;
+        self.count(cell, arrival);
+        cell
+    }
+
+    /// Counts a job's requests until its tasks end, as if they started on arrival.
+    fn count(&mut self, cell: usize, arrival: &Arrival) {
+        let mut task = 0;
+        for group in &arrival.job.groups {
+            let request = KINDS.map(|kind| u128::from(group.request.get(kind)));
+            let alike =
+                if matches!(arrival.run, RunTime::Each(_)) { 1 } else { group.count.max(1) };
+            let end = task + group.count;
+            while task < end {
+                let requests = request.map(|one| one * u128::from(alike));
+                let sums = self.cells[cell].requested.iter_mut().zip(requests);
+                sums.for_each(|(sum, request)| *sum += request);
+                if let Some(run_ms) = arrival.run.of(task) {
+                    let end_ms = arrival.at_ms.saturating_add(run_ms);
+                    self.ends.push(Reverse((end_ms, cell, requests)));
+                }
+                task += alike;
+            }
+        }
+    }
+}
+
+/// Total request of a job.
+fn requests(arrival: &Arrival) -> [u128; 2] {
+    KINDS.map(|kind| {
+        let of = |group: &omega_core::TaskGroup| {
+            u128::from(group.request.get(kind)) * u128::from(group.count)
+        };
+        arrival.job.groups.iter().map(of).sum()
+    })
+}
+
+/// The workload of one of several cells.
+pub struct OneOf {
+    inner: Box<dyn Stream>,
+    head: Head,
+    router: Router,
+    number: usize,
+}
+
+impl OneOf {
+    /// The part of a workload that a front sends to the cell of this number.
+    #[must_use]
+    pub fn new(inner: Box<dyn Stream>, (cells, front): (u32, Front), number: u32) -> OneOf {
+        let whole = inner.head();
+        let number = number as usize;
+        let router = Router::new(&whole.machines, cells.max(1) as usize, front);
+        let own = |machine: &&Machine| router.homes.get(&machine.name) == Some(&number);
+        let machines = whole.machines.iter().filter(own).cloned().collect();
+        let head = Head { machines, ..whole.clone() };
+        OneOf { inner, head, router, number }
+    }
+
+    /// The processors of the cell, in thousandths of a core.
+    #[must_use]
+    pub fn cpu_millis(&self) -> u128 {
+        self.router.cells[self.number].capacity[0]
+    }
+}
+
+impl Stream for OneOf {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn next_event(&mut self) -> Result<Option<Event>, LoadError> {
+        while let Some(event) = self.inner.next_event()? {
+            let cell = match &event {
+                Event::Machine(event) => self.router.home(&event.change),
+                Event::Job(job) if !job.arrival.placed.is_empty() => {
+                    let message = "has tasks that run at the start: they belong to one cell";
+                    return Err(LoadError {
+                        line: job.line,
+                        field: Some(job.arrival.job.name.to_string()),
+                        ..LoadError::new(&self.head.jobs_at.file, message)
+                    });
+                }
+                Event::Job(job) => self.router.route(&job.arrival),
+            };
+            if cell == self.number {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.inner.notes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_workload::synth::{self, SynthOptions};
+    use std::collections::BTreeSet;
+
+    fn workload() -> Box<dyn Stream> {
+        let options = SynthOptions { machines: 200, span_hours: 2, ..SynthOptions::default() };
+        Box::new(synth::open(&options))
+    }
+
+    /// Names of the jobs that a front sends to each cell.
+    fn jobs(cells: u32, front: Front) -> Vec<Vec<String>> {
+        let of = |number| {
+            let mut one = OneOf::new(workload(), (cells, front), number);
+            let mut names = Vec::new();
+            while let Some(event) = one.next_event().unwrap() {
+                let Event::Job(job) = event else { continue };
+                names.push(job.arrival.job.name.to_string());
+            }
+            names
+        };
+        (0..cells).map(of).collect()
+    }
+
+    #[test]
+    fn each_job_and_machine_goes_to_one_cell() {
+        let mut whole = BTreeSet::new();
+        let mut all = workload();
+        while let Some(Event::Job(job)) = all.next_event().unwrap() {
+            whole.insert(job.arrival.job.name.to_string());
+        }
+        for front in [Front::InTurn, Front::Emptiest, Front::First] {
+            for cells in [1, 3, 16] {
+                let parts = jobs(cells, front);
+                let count: usize = parts.iter().map(Vec::len).sum();
+                let union: BTreeSet<String> = parts.into_iter().flatten().collect();
+                assert_eq!((count, &union), (whole.len(), &whole), "{front:?} {cells}");
+            }
+        }
+        let machines = |number| OneOf::new(workload(), (3, Front::InTurn), number).head.machines;
+        let names: BTreeSet<Text> = (0..3).flat_map(machines).map(|machine| machine.name).collect();
+        assert_eq!(names.len(), 200);
+    }
+
+    /// A naive front sums the requests of all earlier jobs that still run, anew for each job.
+    #[test]
+    fn fronts_choose_as_a_naive_sum_does() {
+        for front in [Front::Emptiest, Front::First] {
+            let mut stream = workload();
+            let mut router = Router::new(&stream.head().machines, 4, front);
+            let mut sent: Vec<(usize, u64, [u128; 2])> = Vec::new();
+            while let Some(Event::Job(job)) = stream.next_event().unwrap() {
+                let arrival = job.arrival;
+                let share = |cell: usize| {
+                    let here = sent.iter().filter(|(c, end, _)| *c == cell && *end > arrival.at_ms);
+                    let mut sums = requests(&arrival);
+                    here.for_each(|(_, _, more)| (0..2).for_each(|i| sums[i] += more[i]));
+                    let of = |i: usize| sums[i] * 1_000_000_000 / router.cells[cell].capacity[i];
+                    of(0).max(of(1))
+                };
+                let shares: Vec<u128> = (0..4).map(share).collect();
+                let emptiest = (0..4).min_by_key(|cell| shares[*cell]).unwrap();
+                let first = (0..4).find(|cell| shares[*cell] <= 1_000_000_000).unwrap_or(emptiest);
+                let chosen = router.route(&arrival);
+                let expected = if front == Front::First { first } else { emptiest };
+                assert_eq!(chosen, expected, "{front:?}: {}", arrival.job.name);
+                let end_ms = arrival.run.of(0).map_or(u64::MAX, |run_ms| arrival.at_ms + run_ms);
+                sent.push((chosen, end_ms, requests(&arrival)));
+            }
+        }
+    }
+}
