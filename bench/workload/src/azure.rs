@@ -1,6 +1,6 @@
 //! Azure's trace of virtual machines of 2017, as arrivals of batches that tenants requested.
 //!
-//! The folder holds `dev.csv.gz`, a list made from the published table, or that table itself ([`raw`]). Decisions of the
+//! The folder holds `dev.csv.gz`, a list made from the published table, or that table itself (`azure/raw.rs`). Decisions of the
 //! reader of the list:
 //!
 //! - **Jobs.** A batch of virtual machines that were requested together is a job; each machine is a task, and those of
