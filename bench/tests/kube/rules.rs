@@ -2,7 +2,7 @@
 
 use crate::{list, node, one, pod, read};
 use omega_core::{
-    LabelSelector, MachineSelector, Operator, PlacementRules, Port, Protocol, Requirement,
+    LabelSelector, MachineSelector, Near, Operator, PlacementRules, Port, Protocol, Requirement,
     TaintEffect, TaskRule, TaskSelector, Tenants, TopologyLevel, WhenUnsatisfiable,
 };
 use omega_workload::Workload;
@@ -134,8 +134,17 @@ fn preferred_neighbours_are_wishes_with_a_sign() {
         _ => panic!("{rule:?}"),
     });
     assert_eq!(weights.collect::<Vec<_>>(), [7, -9]);
-    // Without a label selector they match no pod.
-    assert_eq!(rules(&of(&wish(7, ""), &wish(9, ""))).tasks, []);
+    // Without a label selector they match no pod, and stay preferences.
+    let workload = of(&wish(7, ""), &wish(9, ""));
+    let labels = rules(&workload).tasks.iter().map(|rule| match rule {
+        TaskRule::Prefer {
+            near: Near { tasks: TaskSelector::Labels { labels, .. }, .. }, ..
+        } => labels,
+        _ => panic!("{rule:?}"),
+    });
+    let labels: Vec<_> = labels.collect();
+    assert_eq!(labels.len(), 2);
+    assert!(labels.iter().all(|labels| !labels.matches(&omega_core::Labels::default())));
 }
 
 #[test]
@@ -209,10 +218,14 @@ fn affinity_terms_without_a_selector_match_nothing() {
     let workload = one(&format!(
         r#""affinity":{{"podAffinity":{{{required}}},"podAntiAffinity":{{{required}}}}}"#
     ));
-    let [TaskRule::Affinity(terms)] = rules(&workload).tasks.as_slice() else {
+    let [TaskRule::Affinity(terms), TaskRule::AntiAffinity { from, .. }] =
+        rules(&workload).tasks.as_slice()
+    else {
         panic!("{:?}", rules(&workload).tasks)
     };
-    let TaskSelector::Labels { labels, .. } = &terms[0].tasks else { panic!("{terms:?}") };
-    assert!(!labels.matches(&omega_core::Labels::default()));
+    for tasks in [&terms[0].tasks, from] {
+        let TaskSelector::Labels { labels, .. } = tasks else { panic!("{tasks:?}") };
+        assert!(!labels.matches(&omega_core::Labels::default()));
+    }
     assert_eq!(workload.notes.len(), 2);
 }

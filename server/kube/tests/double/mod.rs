@@ -76,6 +76,7 @@ pub(crate) const CLAIMS: &str = "/api/v1/persistentvolumeclaims";
 pub(crate) const VOLUMES: &str = "/api/v1/persistentvolumes";
 pub(crate) const STORAGE: &str = "/apis/storage.k8s.io/v1";
 pub(crate) const GROUPS: &str = "/apis/scheduling.k8s.io/v1alpha2/podgroups";
+pub(crate) const WORKLOADS: &str = "/apis/scheduling.k8s.io/v1alpha2/workloads";
 pub(crate) const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets";
 
 pub(crate) fn failure(status: u16, reason: Option<&str>, message: String) -> Response {

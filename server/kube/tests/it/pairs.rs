@@ -1,6 +1,8 @@
 //! An adapter with its workers beside a double of the API server, in one thread.
 
-use crate::double::{BUDGETS, CLAIMS, Double, GROUPS, NAMESPACES, NODES, PODS, STORAGE, VOLUMES};
+use crate::double::{
+    BUDGETS, CLAIMS, Double, GROUPS, NAMESPACES, NODES, PODS, STORAGE, VOLUMES, WORKLOADS,
+};
 use omega_core::JobId;
 use omega_kube::adapter::answer::{Action, Answer, Found};
 use omega_kube::adapter::claims::ClaimChoice;
@@ -133,6 +135,8 @@ impl Pair {
                     self.adapter.group_changed(group);
                 }
             }
+            // A workload names the groups of its pods, and no scheduler watches it.
+            (WORKLOADS, _) => {}
             (resource, gone) => {
                 let Some(object) = stored(resource, &change.new) else { panic!("{resource}") };
                 if gone {
