@@ -97,6 +97,8 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     job.groups[0].demand_profiles.clear();
     job.groups[0].rules.tasks.clear();
     job.groups[0].rules.ports.clear();
+    // One task on each machine needs a rule that keeps them apart.
+    job.groups[0].per_machine = false;
     // A program refers to some of these ports.
     job.groups[0].run = None;
     let Ok(Outcome::Job(id)) = alone.apply(Command::SubmitJob(job)) else {

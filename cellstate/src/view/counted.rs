@@ -96,16 +96,21 @@ impl Counted {
         }
     }
 
-    /// Adds a new job, whose tasks are pending unless the delta lists them.
+    /// Adds a new job, whose tasks are pending unless the delta lists them, or the new groups of an updated one.
     fn add(&mut self, id: JobId, job: &Job) {
-        if self.jobs.contains_key(&id) {
-            return;
-        }
         let of_group = |group| {
             let includes = |(_, (set, _)): &(u16, &(TaskSet, _))| set.includes(job, group);
             (0..).zip(&self.sets).filter(includes).map(|(at, _)| at).collect()
         };
         let sets: Vec<SmallVec<[u16; 2]>> = (0..job.groups.len()).map(of_group).collect();
+        if let Some(known) = self.jobs.get_mut(&id) {
+            if known.sets != sets {
+                known.tasks.iter().for_each(|task| count(&mut self.sets, known, *task, -1));
+                known.sets = sets;
+                known.tasks.iter().for_each(|task| count(&mut self.sets, known, *task, 1));
+            }
+            return;
+        }
         if sets.iter().all(|sets| sets.is_empty()) {
             return;
         }
