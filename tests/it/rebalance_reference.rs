@@ -101,8 +101,9 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     job.groups[0].per_machine = false;
     // A program refers to some of these ports.
     job.groups[0].run = None;
-    let Ok(Outcome::Job(id)) = alone.apply(Command::SubmitJob(job)) else {
-        panic!("a job that was there is taken again");
+    let id = match alone.apply(Command::SubmitJob(job)) {
+        Ok(Outcome::Job(id)) => id,
+        answer => panic!("a job that was there is not taken again: {answer:?}"),
     };
     let shared = SharedCell::new(alone);
     let spec = shared.read(|cell| cell.job(id).unwrap().clone());

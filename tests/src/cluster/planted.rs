@@ -31,9 +31,10 @@ mod on {
     #[must_use]
     pub fn seeds_of(bug: Bug) -> Range<u64> {
         match bug {
-            Bug::FreedEarly => 125..135,
+            Bug::FreedEarly => 505..515,
             Bug::RemovedLeaderStays => 10..20,
-            Bug::CompactedEarly => 60..70,
+            Bug::CompactedEarly => 352..362,
+            Bug::ReadOfDeposedLeader => 90..100,
             Bug::CorruptMiddleCut => 70..90,
             Bug::OtherTermTaken => 610..620,
             Bug::LateDenied => 80..90,
