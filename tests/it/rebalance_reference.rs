@@ -99,6 +99,7 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     job.groups[0].rules.ports.clear();
     // One task on each machine needs a rule that keeps them apart.
     job.groups[0].per_machine = false;
+    job.groups[0].version = Default::default();
     // A program refers to some of these ports.
     job.groups[0].run = None;
     let id = match alone.apply(Command::SubmitJob(job)) {
