@@ -158,7 +158,7 @@ impl World {
 
     /// Ends all faults, and lets everything come to rest.
     fn rest(&mut self) {
-        for _ in 0..30 {
+        for _ in 0..60 {
             self.pair.deliver();
             let bindings = self.pair.decide();
             self.actions.extend(bindings.into_iter().map(|b| Action::Bind(b, 0)));
