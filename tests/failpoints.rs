@@ -135,7 +135,7 @@ impl Pair {
             state.cell.audit().unwrap();
             (state.cell.version().0, state.position.index)
         });
-        // One may be under way; none is lost, none is done twice.
+        // One transaction may be under way; no transaction is lost or applied twice.
         let versions = [0, 1].map(|more| BEFORE + self.next + more);
         assert!(versions.contains(&states[0].0), "{states:?} after {}", self.next);
         assert!(states[1].1.0 + 50 > states[0].1.0, "the follower keeps up: {states:?}");

@@ -106,9 +106,9 @@ impl CoresLeft {
 /// The exclusive cores of all machines of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreCounts {
-    /// The number of them.
+    /// Number of exclusive cores.
     pub all: u64,
-    /// The number of allocated ones.
+    /// Number of allocated exclusive cores.
     pub taken: u64,
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum SetKey {
     Tainted(Text, TaintEffect),
 }
 
-/// The machines on which a spread counts.
+/// The machines whose tasks a spread counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CountingMachines {
     /// The label keys that a machine must have.

@@ -62,13 +62,13 @@ pub struct Kinds(Vec<ResourceKind>);
 /// An error in a list of kinds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KindsError {
-    /// Name at least one kind.
+    /// Remedy: name at least one kind.
     #[error("a cell needs at least one resource kind")]
     Empty,
-    /// Name fewer kinds.
+    /// Remedy: name fewer kinds.
     #[error("{0} resource kinds, at most {KINDS_MAX} are allowed")]
     TooMany(usize),
-    /// Name each kind once.
+    /// Remedy: name each kind once.
     #[error("the resource kind {0:?} is named twice")]
     Duplicate(String),
 }

@@ -29,7 +29,7 @@ pub enum JobKind {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Preemption {
-    /// It may preempt tasks of lower precedence.
+    /// The job may preempt tasks of lower precedence.
     #[default]
     LowerPrecedence,
     /// None: its precedence only orders the queue, and protects it. (Kubernetes'
@@ -494,7 +494,7 @@ impl Port {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskState {
-    /// It waits for a machine.
+    /// The task waits for a machine.
     Pending,
     /// A commit gave it a machine.
     Placed(MachineId),
@@ -502,7 +502,7 @@ pub enum TaskState {
     Running(MachineId),
     /// The task has finished.
     Finished,
-    /// It failed more often than it may.
+    /// The task failed more often than it may.
     Failed,
     /// Its job was killed or shrunk.
     Killed,

@@ -25,7 +25,7 @@ pub enum EndReason {
     Unhealthy,
     /// The agent stopped it.
     Stopped,
-    /// It could not be started; the text says why.
+    /// The program could not be started; the text gives the reason.
     NotStarted(Text),
     /// Its supervisor was killed.
     SupervisorLost,

@@ -269,10 +269,10 @@ impl Commit {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TransactionError {
-    /// Add an item.
+    /// Remedy: add an item.
     #[error("the transaction is empty")]
     Empty,
-    /// Split it.
+    /// Remedy: split the transaction or the file.
     #[error("the transaction has {items} items, at most {max} are allowed")]
     TooManyItems {
         /// Actual number of items.
@@ -288,7 +288,7 @@ pub enum TransactionError {
         /// The cell's version.
         version: Version,
     },
-    /// Register first.
+    /// Remedy: register first.
     #[error("no scheduler {0} is registered")]
     UnknownScheduler(crate::ids::SchedulerId),
     /// The result of this id is no longer kept; sync to see the state of the tasks.
@@ -301,7 +301,7 @@ pub enum TransactionError {
     /// stop. Nothing was done now; sync to see whether it was accepted before.
     #[error("transaction {0} is fenced: another process owns its scheduler's name now")]
     Fenced(TransactionId),
-    /// Register again, and go on from the number in the answer.
+    /// Remedy: register again, and continue from the number in the answer.
     #[error(
         "transaction {0} is {NUMBERS_AHEAD_MAX} or more above its scheduler's next number: register \
          again, and go on from the number in the answer"

@@ -174,7 +174,7 @@ impl Placer {
         placed
     }
 
-    /// Places tasks where scores compare machines by their descriptions.
+    /// Places tasks of a request whose relative scores depend only on descriptions of machines.
     fn place_ranked(&mut self, view: &mut View, request: Request<'_>, ids: &[TaskId]) -> usize {
         self.heap_of_found(ids.len());
         let active = request.profile.active(&tasks(view, request.group));

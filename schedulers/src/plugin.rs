@@ -74,13 +74,13 @@ impl BitOr for Reads {
 pub struct Judged(u16);
 
 impl Judged {
-    /// None of it.
+    /// No property.
     pub const NOTHING: Judged = Judged(0);
     /// The machine's status: draining or not.
     pub const STATUS: Judged = Judged(1);
     /// The machines that a task requires.
     pub const AFFINITY: Judged = Judged(2);
-    /// The taints that it does not tolerate.
+    /// The machine's taints that the task does not tolerate.
     pub const TAINTS: Judged = Judged(4);
     /// Room, and devices.
     pub const ROOM: Judged = Judged(8);

@@ -20,11 +20,11 @@ use omega_cellstate::{BLOCK, Block, View};
 /// Answer of a relative score for some tasks, before any machine was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stance {
-    /// It has no effect.
+    /// The score has no effect.
     Silent,
     /// Every feasible machine gets this score.
     Same(i32),
-    /// It must see the feasible machines.
+    /// The score must see the feasible machines.
     Ranks,
 }
 

@@ -111,7 +111,7 @@ impl Candidates {
         self.found.binary_search_by(by_nearness).expect("a candidate was found")
     }
 
-    /// Records the score of a candidate after a claim; relative scores are added.
+    /// Records the new score of a candidate after a claim, with its relative scores added.
     pub(crate) fn score_again(&mut self, candidate: &Candidate, score: i32) -> i32 {
         let position = self.position(candidate);
         let found = &mut self.found[position];
@@ -412,7 +412,7 @@ fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
     scan.until(usize::MAX, false, into);
 }
 
-/// Has the bounds tightened that misled the search.
+/// Tightens the bounds that promised room which the search did not find.
 fn tighten(view: &mut View, candidates: &Candidates) {
     let mut group = None;
     for block in &candidates.misled {

@@ -30,7 +30,7 @@ pub struct WaitingTask {
 /// Outcome of a task that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It still waits.
+    /// The task still waits.
     Waits,
     /// All plugins have allowed it.
     Allowed,

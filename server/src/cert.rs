@@ -70,7 +70,7 @@ pub(crate) struct IssueArgs {
 /// Reason for which nothing was issued: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertError {
-    /// Name another folder, or make room.
+    /// Remedy: name another folder, or make room.
     #[error("{}: {why}", file.display())]
     File {
         /// Path of the file.
@@ -78,16 +78,17 @@ pub(crate) enum CertError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Use it, or name another folder: a new one would make every certificate of the old one worthless.
+    /// Remedy: use this authority, or name another folder. A new authority would make every certificate of the old one
+    /// worthless.
     #[error("{}: there is an authority already", .0.display())]
     AuthorityExists(PathBuf),
     /// The underlying error.
     #[error(transparent)]
     Key(#[from] TlsError),
-    /// Correct the name.
+    /// Remedy: correct the name.
     #[error(transparent)]
     Name(#[from] IdentityError),
-    /// Correct the name, or make another authority.
+    /// Remedy: correct the name, or make another authority.
     #[error("the certificate cannot be made: {0}")]
     Make(#[from] rcgen::Error),
 }

@@ -43,7 +43,7 @@ pub(crate) struct DevArgs {
 /// Error of starting the cell: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DevError {
-    /// Name another folder, or make room.
+    /// Remedy: name another folder, or make room.
     #[error("{}: {why}", path.display())]
     Folder {
         /// Path of the folder.
@@ -51,7 +51,7 @@ pub(crate) enum DevError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Look into its file.
+    /// Remedy: look into the log file of the part.
     #[error("{name} does not start: see {}", log.display())]
     Start {
         /// Name of the part.

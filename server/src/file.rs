@@ -12,13 +12,13 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Error in a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
-    /// Name another file.
+    /// Remedy: name another file.
     #[error("{}: cannot be read: {why}", file.display())]
     Read { file: PathBuf, why: io::Error },
-    /// Split it.
+    /// Remedy: split the transaction or the file.
     #[error("{}: is larger than {BYTES_MAX} bytes", file.display())]
     TooLarge { file: PathBuf },
-    /// Correct the file.
+    /// Remedy: correct the file.
     #[error("{}:{line}:{column}: {field}{why}", file.display())]
     Content { file: PathBuf, line: usize, column: usize, field: String, why: String },
     /// Correct the file.

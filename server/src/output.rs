@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 /// Error of writing a result: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
-    /// Name another file, or make room.
+    /// Remedy: name another file, or make room.
     #[error("{}: cannot write: {why}", file.display())]
     Write { file: PathBuf, why: io::Error },
-    /// Name two files.
+    /// Remedy: name two different files.
     #[error("{}: is named twice, and would be overwritten", file.display())]
     Twice { file: PathBuf },
-    /// Make room, or close the output instead.
+    /// Remedy: make room, or close the output instead.
     #[error("standard output: cannot write: {0}")]
     Stdout(io::Error),
-    /// Start it where signals can be handled.
+    /// Remedy: start the command where signals can be handled.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(io::Error),
 }

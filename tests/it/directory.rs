@@ -218,7 +218,7 @@ fn a_creation_that_was_cut_short_can_be_finished() {
                 }
                 Err(error) => panic!("{what}: {error}"),
             }
-            // Now it is durable.
+            // The directory is durable, so it survives a crash.
             disk.crash(&mut Dice::new(seed));
             let directory = open(&disk, anything()).expect(&what);
             assert_eq!(directory.open_log().expect(&what).hard_state(), HardState::default());

@@ -9,15 +9,15 @@ use std::sync::{Mutex, MutexGuard};
 /// Fault of one transaction in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is checked, and the reply arrives.
+    /// The transaction is checked, and the reply arrives.
     None,
-    /// It is rejected, and nothing is done.
+    /// The transaction is rejected, and nothing is done.
     Refused,
     /// The request is lost, with an unknown outcome.
     RequestLost,
-    /// It is checked, and the reply is lost.
+    /// The transaction is checked, and the reply is lost.
     AnswerLost,
-    /// It seems lost, but is delivered later.
+    /// The transaction seems lost, but is delivered later.
     Delayed,
 }
 

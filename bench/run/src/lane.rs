@@ -81,7 +81,7 @@ impl Drop for Lane {
     fn drop(&mut self) {
         if let Some((to, thread)) = self.thread.take() {
             drop(to);
-            // The feeder has resumed the thread's panic, or it no longer matters.
+            // The feeder has resumed a panic of the thread already, or ends with an error anyway.
             let _ = thread.join();
         }
     }

@@ -68,7 +68,7 @@ pub struct Pass<'a> {
 /// Whether a plan is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carry {
-    /// It is shown, and no more.
+    /// The plan is shown, and not applied.
     PlanOnly,
     /// Each wave at once after the other.
     Out,

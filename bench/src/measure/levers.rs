@@ -1,8 +1,7 @@
 //! Question: how much does each optimisation of decisions or conflicts gain?
 //!
 //! Each is switched off in a case where it matters, with all others at their defaults. The figure
-//! is the processor time of a scheduler's steps, from the sync with the jobs until no job has a
-//! turn.
+//! is the processor time of a scheduler's steps, from the sync that brings the jobs until no job is left to try.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

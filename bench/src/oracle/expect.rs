@@ -58,9 +58,9 @@ pub(super) struct Expect {
 
 /// The score of a plugin.
 pub(super) enum Scoring<'a> {
-    /// It scores one machine at a time.
+    /// The score looks at one machine at a time.
     Local(&'a dyn Score),
-    /// It compares machines.
+    /// The score compares machines.
     Relative(&'a dyn RelativeScore),
 }
 

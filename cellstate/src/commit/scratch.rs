@@ -75,7 +75,7 @@ impl Scratch {
 pub(crate) enum Scope {
     /// The items that break its rule.
     Breaking,
-    /// All items that could break it, after too many rounds.
+    /// All items that could break its rule. Used after too many rounds of checks.
     All,
 }
 

@@ -167,7 +167,7 @@ impl Event {
     }
 }
 
-/// Both rings; see the head of the file.
+/// The history in two rings of events; see the head of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     ordinary: Ring,

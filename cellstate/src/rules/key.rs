@@ -61,13 +61,13 @@ impl Tracked {
     }
 }
 
-/// The condition on counted tasks in a domain with a task that holds the tracker. Without one, a holder excludes all
-/// counted tasks (anti-affinity).
+/// The condition on counted tasks that share a domain with a *holder*, a task that has the rule. If a rule has no such
+/// condition, a holder excludes all counted tasks from its domain (anti-affinity).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Beside {
     /// At most this many run there.
     AtMost(u32),
-    /// None of them leaves if fewer than this many would stay.
+    /// No counted task leaves if fewer than this many would stay.
     AtLeast(u32),
 }
 

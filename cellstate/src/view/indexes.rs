@@ -61,7 +61,7 @@ impl Indexes {
         self.job_places.as_deref()
     }
 
-    /// Adds a task of a job to a row (`sign` -1, as for amounts), or removes it (1).
+    /// Adds a task of a job to a row if `sign` is -1, removes it if `sign` is 1: the sign of the change of what is free.
     #[inline]
     pub(super) fn count_of_job(&mut self, job: JobId, row: usize, sign: i64) {
         if let Some(places) = &mut self.job_places {

@@ -30,7 +30,7 @@ pub(super) struct Victim {
 enum Phase {
     /// Waiting for a transaction.
     Open,
-    /// It was submitted in the transaction of this number.
+    /// The eviction was submitted in the transaction of this number.
     InFlight(u64),
     /// Accepted at a version that the view has not reached.
     Taken(Version),

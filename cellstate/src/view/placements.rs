@@ -153,8 +153,8 @@ impl Placements {
         }
     }
 
-    /// Removes a job. Returns whether tasks of it are still recorded: the delta lists no tasks of a job that ended and
-    /// was forgotten since the last sync.
+    /// Removes a job. Returns whether tasks of it are still recorded. That is so if the job ended and was forgotten
+    /// between two syncs, because the delta then does not list its tasks.
     fn end(&mut self, id: JobId) -> bool {
         let Some(job) = self.jobs.remove(&id).filter(|job| job.placed > 0) else { return false };
         self.leave(job.spec.precedence, job.placed);

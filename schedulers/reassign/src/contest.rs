@@ -7,7 +7,7 @@ use crate::instance::{Balance, Instance, Job, Kind, Machine, MoveWeights, Task, 
 /// Error in a model or an assignment. One line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// Restore the missing part of the file.
+    /// Remedy: restore the missing part of the file.
     #[error(
         "line {line}: the file ends where {field} is expected; it is cut off or not in the contest's format"
     )]
@@ -17,7 +17,7 @@ pub enum ReadError {
         /// Expected field.
         field: String,
     },
-    /// Correct the word.
+    /// Remedy: correct the word.
     #[error("line {line}: {field}: {word:?} is not a whole number from 0 to {most}; correct it")]
     Number {
         /// Its line.
@@ -29,7 +29,7 @@ pub enum ReadError {
         /// The greatest allowed value.
         most: i64,
     },
-    /// Give the model first, then the assignment.
+    /// Remedy: give the model first, then the assignment.
     #[error(
         "line {line}: {field}: refers to an empty list; is this a model? The model comes first, then the assignment"
     )]
@@ -39,7 +39,7 @@ pub enum ReadError {
         /// Name of the field.
         field: String,
     },
-    /// Remove what follows the last field.
+    /// Remedy: remove what follows the last field.
     #[error(
         "line {line}: {word:?} follows the last field; remove it, or correct the counts before it"
     )]

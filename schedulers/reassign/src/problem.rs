@@ -22,7 +22,7 @@ const TABLE_MAX: usize = 1 << 30;
 /// Error in an instance. One line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProblemError {
-    /// Give each list of the instance its length.
+    /// Remedy: give each list of the instance its length.
     #[error("{list} has {given} entries, and must have {expected}")]
     Length {
         /// Name of the list.
@@ -32,7 +32,7 @@ pub enum ProblemError {
         /// Length that the rest of the instance implies.
         expected: usize,
     },
-    /// Name an existing entry.
+    /// Remedy: name an existing entry.
     #[error("{field} is {given}, and must be below {count}")]
     Position {
         /// Name of the field.
@@ -42,10 +42,10 @@ pub enum ProblemError {
         /// Number of entries that it may name.
         count: usize,
     },
-    /// Use a smaller unit or smaller weights.
+    /// Remedy: use a smaller unit or smaller weights.
     #[error("the cost of some assignment could exceed 2^52; use smaller weights or larger units")]
     Costs,
-    /// Split the instance.
+    /// Remedy: split the instance.
     #[error(
         "{jobs} jobs times {columns} {of} exceed {TABLE_MAX} table entries; split the instance"
     )]
@@ -57,7 +57,7 @@ pub enum ProblemError {
         /// Meaning of the columns.
         of: &'static str,
     },
-    /// Start from an assignment that obeys the rules.
+    /// Remedy: start from an assignment that obeys the rules.
     #[error("the initial assignment breaks a rule: {0}")]
     Infeasible(String),
 }
@@ -88,7 +88,7 @@ impl Lists {
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub(crate) instance: Instance,
-    /// Lanes of a row.
+    /// Number of vector lanes of a row.
     pub(crate) lanes: usize,
     pub(crate) location: Vec<u32>,
     pub(crate) neighbourhood: Vec<u32>,

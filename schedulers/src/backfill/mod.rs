@@ -47,7 +47,7 @@ use timeline::{Hold, Part, Timeline, is_too_much};
 /// Default of the shortest time between two searches for a job's plan.
 const INTERVAL_MS: u64 = 10_000;
 
-/// Its name in profiles.
+/// Name of the plugin in profiles.
 const NAME: &str = "backfill";
 
 /// Plans for the first pending jobs; as a filter, the machines that the plans leave to other jobs.

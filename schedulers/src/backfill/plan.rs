@@ -81,9 +81,9 @@ pub(super) type Holds<'a> = BTreeMap<usize, SmallVec<[&'a Hold; 4]>>;
 /// Time of a search for a plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct When {
-    /// It begins then or later.
+    /// Earliest start.
     pub(super) from_ms: u64,
-    /// It begins before this.
+    /// End of the range of starts.
     pub(super) before_ms: u64,
 }
 

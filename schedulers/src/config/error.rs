@@ -40,7 +40,7 @@ pub enum Fault {
     /// Invalid TOML, or a missing, unknown or mistyped value: the parser's message.
     #[error("{0}")]
     Malformed(String),
-    /// Write at least one profile.
+    /// Remedy: write at least one profile.
     #[error("the file has no [[profile]]")]
     NoProfile,
     /// A profile's name is the scheduler name of jobs, which is never empty.
@@ -54,7 +54,7 @@ pub enum Fault {
         /// Line of the first one.
         line: usize,
     },
-    /// Use an existing name, or register the plugin.
+    /// Remedy: use an existing name, or register the plugin.
     #[error("there is no {point} {name:?}; there are: {known}")]
     UnknownPlugin {
         /// Extension point of the entry.
@@ -64,7 +64,7 @@ pub enum Fault {
         /// The names at that point.
         known: String,
     },
-    /// Move it to the list of the other point.
+    /// Remedy: list the plugin under its own point.
     #[error("{name:?} is no {point} but {}: list it under [[profile.{other}]]", one_of(*other))]
     OtherPoint {
         /// The name in the file.
@@ -74,13 +74,13 @@ pub enum Fault {
         /// Extension point where it belongs.
         other: Point,
     },
-    /// Leave it out.
+    /// Remedy: leave the filter out.
     #[error("{name:?} is one of the cell's own filters, which every profile has: leave it out")]
     AlwaysThere {
         /// The name in the file.
         name: String,
     },
-    /// Leave it out: the profile cannot do without.
+    /// Remedy: do not disable the filter, because every profile needs it.
     #[error(
         "{name:?} is a filter and cannot be disabled: \
          without it the scheduler would propose what the cell refuses"
@@ -89,7 +89,7 @@ pub enum Fault {
         /// The name in the file.
         name: String,
     },
-    /// Leave it out of `disable`.
+    /// Remedy: leave it out of `disable`.
     #[error("the base {:?} has no {name:?} to disable; it has: {has}", base.name())]
     NotInBase {
         /// The name in the file.
@@ -99,7 +99,7 @@ pub enum Fault {
         /// Names of the plugins that can be disabled.
         has: String,
     },
-    /// Name each plugin once at a point, whatever alias is used.
+    /// Remedy: name each plugin once at a point, whatever alias is used.
     #[error("{plugin:?} is named in line {line} already")]
     Twice {
         /// The plugin's own name.
@@ -115,13 +115,13 @@ pub enum Fault {
         /// Line of the occurrence.
         line: usize,
     },
-    /// Choose a weight from 1; to have no such score, leave it out or disable it.
+    /// Remedy: choose a weight from 1; to have no such score, leave it out or disable it.
     #[error("is {weight}: a weight is at least 1; to turn a score off, leave it out or disable it")]
     WeightTooSmall {
         /// The weight in the file.
         weight: i64,
     },
-    /// Choose smaller weights: only their ratios count.
+    /// Remedy: choose smaller weights: only their ratios count.
     #[error("is {weight}: the weights of a profile sum to at most {WEIGHT_SUM_MAX}")]
     WeightTooLarge {
         /// The weight in the file.

@@ -28,13 +28,13 @@ pub enum Point {
     Filter,
     /// Scores machines.
     Score,
-    /// It makes room for tasks that may run nowhere.
+    /// Makes room for tasks that may run nowhere.
     PostFilter,
     /// Reserves what belongs to a claim.
     Reserve,
     /// Allows, rejects or delays claims.
     Permit,
-    /// It prepares machines.
+    /// Prepares machines.
     PreBind,
     /// Is called with committed claims.
     PostBind,

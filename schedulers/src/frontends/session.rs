@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 pub(crate) enum Reply {
     /// The cell checked it.
     Judged(Commit),
-    /// It was not checked and changed nothing, or the next sync brings its results.
+    /// The transaction was not checked and changed nothing, or the next sync brings its results.
     Dropped(HandleError),
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Registers under a name; jobs that name it as their scheduler are the front's.
+    /// Registers under a name; jobs that name it as their scheduler are the frontend's.
     pub(crate) fn new(
         cell: &(impl CellHandle + ?Sized),
         name: Text,

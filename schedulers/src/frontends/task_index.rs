@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// It waits for a machine.
+    /// The task waits for a machine.
     Waiting,
     /// This frontend has claimed a machine for it, and the answer is pending.
     Claimed,
@@ -52,7 +52,7 @@ pub(crate) struct Left {
     pub(crate) tenant: Text,
 }
 
-/// A job of the front.
+/// A job of the frontend.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) job: Arc<Job>,
@@ -148,7 +148,7 @@ impl Entry {
 }
 
 impl TaskIndex {
-    /// A job of the front.
+    /// A job of the frontend.
     pub(crate) fn job(&self, id: JobId) -> Option<&Entry> {
         self.jobs.get(&id)
     }

@@ -17,8 +17,8 @@ impl Filter for Reservations {
         Reads::DESCRIPTION | Reads::JOB | Reads::TIME
     }
 
-    /// Time alone only brings reservations nearer; the end of one is a change. Its tenants may
-    /// change with the tenant tree, which views receive with quotas.
+    /// Events after which a reservation may accept more tasks: its end is a change, and a change of the tenant tree,
+    /// which views receive with quotas, may change its tenants. Passing time alone only makes it reject more.
     fn wakes_on(&self) -> Events {
         let changed = Events::MACHINE_ADDED | Events::MACHINE_CHANGED;
         changed | Events::RESERVATIONS_CHANGED | Events::QUOTA_CHANGED

@@ -108,8 +108,7 @@ pub(super) fn double(amount: i64) -> f64 {
     f64::from_bits(amount as u64 | TWO_TO_52.to_bits()) - TWO_TO_52
 }
 
-/// `100 * part / whole`, rounded down, where `part` is at most `whole` and that below 2^52. Any
-/// number where `whole` is 0.
+/// `100 * part / whole`, rounded down. Requires `part <= whole < 2^52`. The result is unspecified if `whole` is 0.
 #[inline(always)]
 pub(super) fn percent(part: i64, whole: i64) -> i64 {
     let near = double(part) / double(whole) * 100.0 + TWO_TO_52;

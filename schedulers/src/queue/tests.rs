@@ -123,7 +123,7 @@ fn a_task_that_two_lists_name_is_taken_once_and_of_its_own_group() {
     two.groups.push(second);
     queue.add_job(JobId(0), Arc::new(two));
     let task = |index| TaskId { job: JobId(0), index };
-    // Task 1 was guessed to be of the second group, and is of the first.
+    // The queue assumed that task 1 is of the second group; it is of the first.
     queue.set_task(&change(task(1), TaskState::Pending));
     // Task 0 was placed by someone else and lost again.
     queue.set_task(&change(task(0), TaskState::Finished));

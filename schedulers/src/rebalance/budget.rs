@@ -32,7 +32,7 @@ impl Default for Bounds {
 /// Positions of the disruption budgets that protect a task.
 pub(super) type Protectors = SmallVec<[u16; 2]>;
 
-/// The rest of the bounds.
+/// The moves and disruptions that are still allowed.
 #[derive(Debug)]
 pub(super) struct Left {
     moves: usize,

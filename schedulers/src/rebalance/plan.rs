@@ -27,7 +27,7 @@ pub struct Move {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// It reduces the objective; this term gains most.
+    /// The move reduces the objective; this term gains most.
     Gain(Term),
     /// A task of the next step needs the room.
     MakesRoom,
@@ -62,7 +62,7 @@ pub enum Hindrance {
     MovesOfJob,
     /// A disruption budget forbids its move in every wave.
     Disruption,
-    /// It uses volumes, which are not in the cell.
+    /// The task uses volumes, which are not in the cell.
     Volumes,
     /// Its kind of job is excluded by the settings.
     LeftAlone,
@@ -106,7 +106,7 @@ pub struct Stuck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// It found nothing better.
+    /// The search found nothing better.
     NothingBetter,
     /// The moves are used up.
     Moves,

@@ -99,7 +99,7 @@ impl Course {
         self.claims_left = CLAIMS_PER_SYNC;
     }
 
-    /// Has the next round sync.
+    /// Requires a sync at the start of the next round.
     pub(super) fn must_sync(&mut self) {
         self.claims_left = 0;
     }

@@ -21,7 +21,7 @@ pub(super) struct Decided {
     pub(super) turned_away: bool,
     /// Plugins that rejected the tasks without a machine.
     pub(super) by: Refusers,
-    /// The count of news at the decision.
+    /// Number of news that had arrived before the decision.
     pub(super) news: u64,
 }
 

@@ -117,8 +117,8 @@ struct Way {
 }
 
 impl Way {
-    /// Rejects the remaining claims, until the events of the first rejection. If none was rejected,
-    /// other tasks of the gang were lost, and it is retried soon.
+    /// Rejects the remaining claims. The gang is retried after the events that the first rejection waits for. If no
+    /// claim was rejected before, other tasks of the gang were lost, and the gang is retried soon.
     fn refuse_rest(&mut self) {
         let first = self.refused.first().map(|(_, (refusal, _))| *refusal);
         let no = (first.unwrap_or(Refused(Events::TIME)), GANG);

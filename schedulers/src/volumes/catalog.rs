@@ -33,7 +33,7 @@ pub enum VolumeError {
         /// Its contents.
         volume: Text,
     },
-    /// Wait until the tasks that use the claim have ended.
+    /// Remedy: wait until the tasks that use the claim have ended.
     #[error("{tasks} tasks use the claim {claim:?}")]
     InUse {
         /// The claim.

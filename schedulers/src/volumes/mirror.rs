@@ -145,9 +145,9 @@ impl Volumes {
 /// Whether a driver reports its room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
-    /// It does: volumes are made only where there is room.
+    /// The driver reports capacity: volumes are made only where there is room.
     Yes,
-    /// It does not: there is room everywhere.
+    /// The driver reports no capacity: there is room everywhere.
     No,
 }
 

@@ -14,7 +14,7 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// Whether it is reachable from a machine.
+    /// Whether a machine can reach the volume.
     #[must_use]
     pub fn includes(&self, machine: &Machine) -> bool {
         match self {

@@ -62,11 +62,11 @@ pub struct FoundTask {
 /// An event of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It runs, and its health check, if it has one, has succeeded.
+    /// The task runs, and its health check, if it has one, has succeeded.
     Started(String),
     /// Its program has ended like this, and was started again; the number counts such restarts.
     Restarted(String, Exit, u32),
-    /// It has ended, and none of its processes is left.
+    /// The task has ended, and none of its processes is left.
     Ended(String, Exit),
 }
 
@@ -78,13 +78,13 @@ pub enum Exit {
     Code(i32),
     /// A signal ended it.
     Signal(i32),
-    /// It used more memory than it may, and the kernel killed it.
+    /// The program used more memory than it may, and the kernel killed it.
     OutOfMemory,
     /// Its health check failed.
     Unhealthy,
-    /// It was stopped and has ended.
+    /// The program was stopped and has ended.
     Stopped,
-    /// It could not be started.
+    /// The program could not be started.
     NotStarted(String),
     /// Its supervisor ended without a report, and the rest of the task was killed.
     Lost,
@@ -125,7 +125,7 @@ pub struct Usage {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
-    /// Look at the file and the rights of the agent.
+    /// Remedy: look at the file and the rights of the agent.
     #[error("{path}: {why}")]
     File {
         /// Which file.
@@ -133,7 +133,7 @@ pub enum DriverError {
         /// Error of the operating system.
         why: std::io::Error,
     },
-    /// Correct the job.
+    /// Remedy: correct the job.
     #[error("{0}")]
     Refused(String),
 }

@@ -203,7 +203,7 @@ impl ApiError {
         matches!(self.code, Busy | DiskFull | Limit | NoLeader | Stopped)
     }
 
-    /// Meaning of the error for a transaction that was sent, if the cell did not check it.
+    /// The error of a sent transaction that the cell did not check, as a [`TransactionError`].
     #[must_use]
     pub fn transaction_error(&self, txn: &Transaction) -> Option<TransactionError> {
         Some(match self.code {

@@ -32,7 +32,7 @@ enum Spoken {
 /// The kind of a client's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speaks {
-    /// It shows a certificate.
+    /// The other side shows a certificate.
     Tls,
     /// The server does not use TLS.
     Plain,

@@ -151,7 +151,7 @@ pub(crate) async fn may_commit(
 /// Reason why a transaction is denied.
 #[derive(Debug, PartialEq, Eq)]
 enum Refused {
-    /// It belongs to another caller.
+    /// The object belongs to another caller.
     No(String),
     /// This replica does not know an object in it.
     Unknown(String),

@@ -359,7 +359,7 @@ impl Host {
     /// Starts a transfer of leadership to another voter.
     ///
     /// # Errors
-    /// If it is not a voter, or no leader answers in time.
+    /// If the target is not a voter, or no leader answers in time.
     pub async fn transfer(
         &self,
         to: omega_store::log::ReplicaId,
@@ -434,9 +434,9 @@ impl Replica {
 /// Whether a command may have been sent before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Try {
-    /// It was not sent before.
+    /// The request was not sent before.
     First,
-    /// It was sent before, and may have been applied.
+    /// The request was sent before, and may have been applied.
     Again,
 }
 

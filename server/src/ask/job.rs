@@ -149,7 +149,7 @@ pub(crate) fn run(command: &JobCommand) -> Result<(), AskError> {
     }
 }
 
-/// A job by its name, as the API names it.
+/// The API's reference to a job by its name.
 pub(super) fn by_name(name: &str) -> Option<proto::JobRef> {
     Some(proto::JobRef { job: Some(proto::job_ref::Job::Name(name.to_owned())) })
 }

@@ -216,7 +216,7 @@ fn table(kinds: &Kinds, machines: &[MachineShape], wide: bool) -> String {
     columns(&heading, &rows)
 }
 
-/// An amount that may be negative: claims of a machine that became smaller.
+/// Formats an amount that may be negative, such as the free amount of a machine that shrank below its claims.
 fn signed(kinds: &Kinds, kind: omega_core::KindId, amount: i64) -> String {
     let sign = if amount < 0 { "-" } else { "" };
     format!("{sign}{}", kinds.display(kind, amount.unsigned_abs()))

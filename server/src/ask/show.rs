@@ -164,7 +164,7 @@ fn sentence(what: &str, shape: &DoneShape) -> String {
     format!("{what} {} {}", clean(&shape.name), shape.done)
 }
 
-/// Setting for some machines.
+/// The line printed after a change, with the number of machines that it concerns.
 pub(super) fn done_for(what: &str, shape: &DoneForShape) -> String {
     let done = sentence(what, &shape.done);
     match shape.machines {

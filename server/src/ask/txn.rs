@@ -113,7 +113,7 @@ struct RefusedShape {
 /// Reason for which an item was rejected.
 #[derive(Debug, Serialize)]
 pub(super) struct WhyShape {
-    /// As the API has it: `NO_ROOM`. `null`: it was committed.
+    /// The reason as the API names it, such as `NO_ROOM`; `null` if the item was committed.
     reason: Option<&'static str>,
     /// The resource kind, if the reason concerns one.
     kind: Option<String>,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Error in the files of an instance. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RoadefError {
-    /// Name another file.
+    /// Remedy: name another file.
     #[error("{}: cannot be read: {why}", file.display())]
     File {
         /// The file.
@@ -26,7 +26,7 @@ pub(crate) enum RoadefError {
         /// Cause.
         why: std::io::Error,
     },
-    /// Correct the file.
+    /// Remedy: correct the file.
     #[error("{}: {why}", file.display())]
     Format {
         /// The file.
@@ -34,7 +34,7 @@ pub(crate) enum RoadefError {
         /// Cause.
         why: ReadError,
     },
-    /// Correct the model or the assignment.
+    /// Remedy: correct the model or the assignment.
     #[error("{}: {why}", file.display())]
     Problem {
         /// The file of the assignment.

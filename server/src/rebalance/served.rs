@@ -18,19 +18,19 @@ use std::path::{Path, PathBuf};
 /// Error of reading the cell: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServedError {
-    /// Correct the address, or look whether the cell runs.
+    /// Remedy: correct the address, or look whether the cell runs.
     #[error("the cell does not answer: {0}")]
     Cell(#[from] HandleError),
-    /// Correct the address.
+    /// Remedy: correct the address.
     #[error("--cell: {0}")]
     Address(#[from] ApiError),
     /// The underlying error.
     #[error(transparent)]
     Kept(Box<ReadCellError>),
-    /// Correct the environment.
+    /// Remedy: correct the environment.
     #[error("{0}")]
     Environment(String),
-    /// Correct the context.
+    /// Remedy: correct the context.
     #[error(transparent)]
     Context(ContextError),
 }

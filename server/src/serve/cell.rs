@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// Error of serving a cell: one line for the user; nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CellError {
-    /// Choose `--bootstrap` or `--join`.
+    /// Remedy: choose `--bootstrap` or `--join`.
     #[error(
         "{}: holds no replica yet: start all replicas of a new cell with --bootstrap, once; or this \
          one with --join and an id that was never used; after a lost disk, join", .0.display()
@@ -39,7 +39,7 @@ pub(crate) enum CellError {
     /// The underlying error.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Correct the address.
+    /// Remedy: correct the address.
     #[error("{address:?} is not an address of a peer: {why}")]
     Address {
         /// The address.

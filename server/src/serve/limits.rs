@@ -91,7 +91,7 @@ pub(super) struct GivenLimits {
 /// Mistake with limits. One line for the user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LimitsError {
-    /// Raise the total or lower its part.
+    /// Remedy: raise the total, or lower its part.
     #[error(
         "limits: {part} ({given}) is more than {whole} ({max}): raise {whole}, or lower {part}"
     )]
@@ -105,7 +105,7 @@ pub(crate) enum LimitsError {
         /// The value of that one.
         max: u64,
     },
-    /// Choose a value within the bounds.
+    /// Remedy: choose a value within the bounds.
     #[error("limits: {name} ({given}) must be from {min} to {max}")]
     OutOfRange {
         /// Name of the limit.

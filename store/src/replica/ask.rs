@@ -84,7 +84,7 @@ pub enum Again {
     /// The leader is busy.
     #[error("the leader is busy, try again later")]
     Busy,
-    /// The leader's disk is full: free space.
+    /// The leader's disk is full: make room there.
     #[error("the leader's disk is full; make room there")]
     Full,
     /// Another leader's entry replaced that of the request.
@@ -96,8 +96,8 @@ pub enum Again {
     /// This replica was removed from the cell, so its state is outdated: ask another one.
     #[error("this replica was removed from the cell: ask another one, and end this one")]
     Removed,
-    /// The leader's log has the maximum length until a snapshot is saved. It retries by itself; if
-    /// this lasts, its own log has the reason, most often a full disk: free space.
+    /// The leader's log has its maximum length until a snapshot is saved. The leader retries by itself. If
+    /// this lasts, its messages have the reason, most often a full disk: make room there.
     #[error(
         "the leader's log is as long as it may be before a snapshot is saved; if this lasts, make room on \
          the leader's disk"

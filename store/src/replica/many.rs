@@ -73,9 +73,9 @@ struct Round {
 enum Then {
     /// There are none left.
     GoOn,
-    /// They may be resent, because no later one was accepted.
+    /// The requests may be resent, because no later one was accepted.
     Again(Again),
-    /// They are not sent again.
+    /// The requests are not sent again.
     Stop(Again),
 }
 

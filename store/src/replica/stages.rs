@@ -61,7 +61,7 @@ pub struct Followed {
     pub gathered: Instant,
     /// The entry was proposed.
     pub proposed: Instant,
-    /// It was synced to the leader's disk; `None` if a majority of others had it before.
+    /// Time at which the entry was synced to the leader's disk; `None` if a majority of others had it before.
     pub logged: Option<Instant>,
     /// A majority had it.
     pub committed: Instant,

@@ -174,9 +174,9 @@ impl Outgoing {
 /// Outcome of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It was written.
+    /// The piece was written.
     Written,
-    /// It was present already.
+    /// The piece was present already.
     Known,
 }
 

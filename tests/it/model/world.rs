@@ -158,9 +158,9 @@ pub(crate) struct World {
 pub(crate) enum Act {
     /// A client sends a request through a sender that knows the leader of this term.
     Ask { client: usize, sender: usize, term: usize },
-    /// It times out.
+    /// The client's request times out.
     Silence { client: usize },
-    /// It receives a reply.
+    /// The client receives a reply.
     Hear { client: usize, reply: Reply },
     /// A request reaches a leader, which accepts it or is busy.
     Deliver { request: Request, term: usize, busy: bool },

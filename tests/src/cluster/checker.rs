@@ -29,7 +29,7 @@ pub enum Fate {
     Unknown,
     /// Nothing was done.
     NotDone,
-    /// It got this answer.
+    /// The request got this answer.
     Answered(Result<Outcome, Rejection>),
 }
 

@@ -59,7 +59,7 @@ pub struct Plan {
 /// Speeds of the replicas' clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clocks {
-    /// At the right rate and time.
+    /// All clocks show the right time.
     Right,
     /// Each clock has its own rate, from half to twice the right one, and jumps by up to an hour;
     /// this is the mean time between jumps.

@@ -26,7 +26,7 @@ pub enum Loss {
     Kill,
     /// Its process is paused, and its connections stay open.
     Pause,
-    /// It is partitioned from its peers.
+    /// The leader is partitioned from its peers.
     Cut,
     /// Its disk hangs: writes neither complete nor fail.
     Stall,

@@ -69,7 +69,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// All of them.
+    /// All targets.
     pub const ALL: [Target; 18] = [
         Target::Command,
         Target::Entry,
@@ -143,9 +143,9 @@ pub struct Fuzzer {
 /// Outcome of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was read.
+    /// The input was read.
     Read,
-    /// It was refused by an error.
+    /// The input was refused by an error.
     Refused,
 }
 

@@ -203,8 +203,8 @@ pub struct ResourceReport {
     pub used_at_end: f64,
     /// The largest share that any sample saw.
     pub used_at_peak: f64,
-    /// Share of the free resources at the end that a task of the run with this kind cannot use: the
-    /// mean over all such tasks. `None` if nothing is free or no task requests the kind.
+    /// Share of this kind's free amount at the end that a task cannot use: the mean over all tasks of the run that
+    /// request the kind. `None` if nothing is free or no task requests the kind.
     pub fragmented: Option<f64>,
 }
 

@@ -141,7 +141,7 @@ pub struct Applied {
 pub enum Detail {
     /// The first of many.
     Short,
-    /// All of it.
+    /// All moves and all misplaced tasks.
     All,
 }
 

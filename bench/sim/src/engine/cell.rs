@@ -15,9 +15,9 @@ pub use omega_core::Granularity;
 /// Access of a scheduler to the cell during a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It decides on the state at the end of the decision, because no other scheduler exists.
+    /// The scheduler decides on the state at the end of the decision, because no other scheduler exists.
     Live,
-    /// It decides on a copy made when the decision began.
+    /// The scheduler decides on a copy made when the decision began.
     Copy,
 }
 

@@ -154,7 +154,7 @@ impl Experiment {
         self.ground == Ground::Lists || lab.trace().is_some()
     }
 
-    /// Runs it. Empty without its input.
+    /// Runs the experiment. The section is empty if the input is missing.
     #[must_use]
     pub fn run(&self, lab: &CellPair) -> Section {
         Section { id: self.name.to_owned(), title: self.title.to_owned(), ..(self.run)(lab) }

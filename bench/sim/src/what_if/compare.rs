@@ -42,7 +42,7 @@ pub struct Side {
     pub batch: OfKind,
     /// The service jobs.
     pub service: OfKind,
-    /// Tasks pending at the end, by the most frequent reason of rejection.
+    /// Numbers of tasks pending at the end, by the reason that rejects most machines for them.
     pub pending: BTreeMap<String, u64>,
     /// Mean allocated share of the processors.
     pub cpu_used: f64,

@@ -162,12 +162,12 @@ fn arriving(machines: u64, span_ms: u64, dice: &mut Dice) -> Draft {
             at_ms,
             run_ms: Some(run_ms(SERVICE_RUN, dice)),
             kind: JobKind::Service,
-            // The largest one that arrived in the trace's window had 128 tasks.
+            // The largest service that arrived during Google's trace had 128 tasks.
             count: count(SERVICE_TASKS, (machines / 4).min(128), dice),
             request: request(&SERVICE_REQUEST, TASK_MOST, dice),
         };
     }
-    // The trace's largest one has more tasks than the cell has machines. Here one job should not be most of the load.
+    // The trace's largest batch job has more tasks than the cell has machines. Here one job should not be most of the load.
     let count = count(BATCH_TASKS, machines / 2, dice);
     Draft {
         at_ms,

@@ -21,7 +21,7 @@ use omega_core::{Amounts, Job, JobId, KindId, TaskId, Transaction, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Knowledge of a front of a framework.
+/// State of a framework in the frontend.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) framework: Framework,

@@ -205,10 +205,10 @@ pub enum NotLaunched {
 /// Reason for which a framework cannot register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// Choose another name, or deregister the one that has it.
+    /// Another framework has this name: choose another one, or deregister that framework.
     #[error("a framework called {0:?} is registered; choose another name, or deregister it")]
     NameTaken(Text),
-    /// Start another frontend, maybe on the same cell.
+    /// The maximum number of frameworks is registered: start another frontend, maybe on the same cell.
     #[error("{max} frameworks are registered, the maximum; start another frontend on the same cell", max = super::FRAMEWORKS_MAX)]
     TooMany,
 }
@@ -216,16 +216,16 @@ pub enum RegisterError {
 /// Error in the offers that a framework names. Nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
-    /// Register first.
+    /// The framework is not registered: register it first.
     #[error("no framework {0} is registered; register first")]
     UnknownFramework(FrameworkId),
-    /// Leave it out: it was withdrawn or answered before, as an event reported.
+    /// The offer was withdrawn or answered before, as an event reported: leave it out.
     #[error("offer {0} is no longer open: it was withdrawn or answered before; leave it out")]
     NotOut(OfferId),
-    /// Name only your own.
+    /// The offer was made to another framework.
     #[error("offer {0} is another framework's; name only your own")]
     Foreign(OfferId),
-    /// Name it once.
+    /// The offer is named twice.
     #[error("offer {0} is named twice; name it once")]
     Twice(OfferId),
 }
@@ -236,16 +236,16 @@ pub enum AcceptError {
     /// An offer that is named cannot be used.
     #[error(transparent)]
     Offer(#[from] OfferError),
-    /// Only tasks of jobs that name the framework's tenant, and the front as their scheduler.
+    /// The task is of no job that names the framework's tenant, and the frontend as its scheduler.
     #[error("there is no task {0} among the jobs of this framework's tenant and this frontend")]
     UnknownTask(TaskId),
-    /// Leave it out: it has a machine, is about to have one, or has ended.
+    /// The task has a machine, is about to have one, or has ended: leave it out.
     #[error("task {0} does not wait for a machine; leave it out")]
     NotWaiting(TaskId),
-    /// Name it once.
+    /// The task is named twice.
     #[error("task {0} is named twice; name it once")]
     TaskTwice(TaskId),
-    /// Name an offer of that machine, too.
+    /// None of the named offers is of the machine where a task is to run: add one.
     #[error(
         "none of the named offers is of machine {machine}, where task {task} is to run; add one"
     )]
@@ -255,7 +255,7 @@ pub enum AcceptError {
         /// Id of the machine.
         machine: MachineId,
     },
-    /// Launch fewer tasks there, or name more offers of the machine.
+    /// The tasks need more than is offered: launch fewer there, or name more offers of the machine.
     #[error("the tasks need {needed} of kind {} on machine {machine}, and {offered} is offered; launch fewer there", kind.0)]
     TooMuch {
         /// Id of the machine.
@@ -267,7 +267,7 @@ pub enum AcceptError {
         /// Amount in the offers.
         offered: u64,
     },
-    /// Use the offer with the machine's devices.
+    /// Remedy: use the offer with the machine's devices.
     #[error(
         "task {task} needs devices, and none of the named offers has those of machine {machine}; add one"
     )]
@@ -277,7 +277,7 @@ pub enum AcceptError {
         /// Id of the machine.
         machine: MachineId,
     },
-    /// Launch the task elsewhere: a hard rule of its job forbids the machine.
+    /// Remedy: launch the task elsewhere: a hard rule of its job forbids the machine.
     #[error("task {task} may not run there: {reason:?}; launch it elsewhere")]
     Judged {
         /// Id of the task.

@@ -61,7 +61,7 @@ fn pair(amounts: &Amounts) -> [u64; 2] {
     [amounts.get(KindId::CPU), amounts.get(KindId::MEMORY)]
 }
 
-/// Resources that the tasks of a front's tenant use, counted task by task.
+/// Resources that the tasks of the tenant of a framework use, counted task by task.
 fn used(cell: &Cell, tenant: &str) -> [u64; 2] {
     let mut sum = [0, 0];
     for (id, job) in

@@ -164,15 +164,15 @@ pub struct Answer {
 /// Reason for which an application cannot join.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// Submit it with the front's name as its scheduler, and let the front step.
+    /// The frontend has no job of this name: submit it with the frontend's name as its scheduler, then call `step`.
     #[error(
         "this frontend has no job {0:?}; submit it with the frontend's name as its scheduler, and step"
     )]
     UnknownJob(Text),
-    /// It has already joined: continue with heartbeats.
+    /// The job has already joined: continue with heartbeats.
     #[error("job {0} has joined already; continue with heartbeats")]
     Joined(JobId),
-    /// Start another frontend, maybe on the same cell.
+    /// The maximum number of applications has joined: start another frontend, maybe on the same cell.
     #[error("{max} applications have joined, the maximum; start another frontend on the same cell", max = super::APPLICATIONS_MAX)]
     TooMany,
 }
@@ -180,13 +180,13 @@ pub enum JoinError {
 /// Reason for which a heartbeat was rejected. It changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
-    /// Join first; if it had joined, its job has ended.
+    /// The job has not joined, or has ended: join it first.
     #[error("job {0} has not joined, or has ended; join it first")]
     UnknownApplication(JobId),
-    /// Name a group of the job.
+    /// The job has no group of this name.
     #[error("the job has no group {0:?}")]
     NoGroup(Text),
-    /// Add the total: a request for anywhere, which may forbid relaxing.
+    /// Containers are requested at places without a total: add a request for `Anywhere`, which may forbid relaxing.
     #[error("containers of group {group:?} are requested at places without a total: add a request for `Anywhere`", group = .group)]
     NoTotal {
         /// The priority.
@@ -194,13 +194,13 @@ pub enum HeartbeatError {
         /// Name of the group.
         group: Text,
     },
-    /// Name each priority, size and place once.
+    /// Two requests have one priority, group and place: merge them.
     #[error("one heartbeat has two requests for {0:?}: merge them")]
     Twice(Box<Ask>),
-    /// Leave it out: it is not, or no longer, a container of this application.
+    /// The task is not, or no longer, a container of this application: leave it out.
     #[error("task {0} is no container of this application, or has been given back; leave it out")]
     NotAContainer(TaskId),
-    /// Request fewer places.
+    /// The heartbeat names more places than allowed: request fewer.
     #[error("{lines} places are requested or blacklisted, at most {max} are allowed", max = super::LINES_MAX)]
     TooMany {
         /// Resulting number of lines.

@@ -288,7 +288,7 @@ fn an_answer_that_was_lost_is_asked_for_again() {
     join(&shared, &mut front, job);
     front.heartbeat(job, anywhere(2), 0).unwrap();
     assert_eq!(front.step(&lossy, 1), Err(HandleError::Unknown));
-    // Unreported containers count against new requests.
+    // Containers that were placed, but not yet reported to the application, are subtracted from its new requests.
     front.heartbeat(job, anywhere(3), 2).unwrap();
     assert_eq!(front.step(&lossy, 3).unwrap(), 3);
     assert_eq!(told(&mut front, job, 4).0.len(), 3);

@@ -77,7 +77,7 @@ pub(super) struct Driver {
 enum Ended {
     /// The agent or the receiver of its orders is dropped.
     Agent,
-    /// It broke, or was never opened, for a reason that may be known.
+    /// The stream broke, or was never opened, for a reason that may be known.
     Stream(Option<ApiError>),
 }
 

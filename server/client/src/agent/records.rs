@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Phase of a task, as far as its agent knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It was ordered.
+    /// The start was ordered.
     Ordered,
-    /// It runs.
+    /// The task runs.
     Running,
-    /// It has ended like this, and the cell has not confirmed it.
+    /// The task has ended like this, and the cell has not confirmed it.
     Ended(TaskReport, Option<RunEnd>),
 }
 

@@ -66,7 +66,7 @@ pub(super) enum Ask {
 pub(super) enum Answer {
     /// The job has this id.
     Submitted(u64),
-    /// It is killed if it exists.
+    /// The container is killed if it exists.
     Killed,
     /// New status of its task.
     Seen(Version, Box<proto::TaskStatus>),

@@ -86,13 +86,13 @@ impl ContainerSpec {
 /// State of a container. Machines are given by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContainerState {
-    /// It waits for a machine.
+    /// The container waits for a machine.
     Waiting,
-    /// It has a machine, which has not reported that it runs.
+    /// The container has a machine, which has not reported that it runs.
     Placed(Text),
-    /// It runs on this machine.
+    /// The container runs on this machine.
     Running(Text),
-    /// It has ended.
+    /// The container has ended.
     Ended(Completed),
 }
 
@@ -108,9 +108,9 @@ pub struct Completed {
 /// Cause of a container's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It finished.
+    /// The container finished.
     Finished,
-    /// It failed, as often as its group may.
+    /// The container failed, as often as its group may.
     Failed,
     /// Another caller killed it.
     Killed,
@@ -140,14 +140,14 @@ pub enum Change {
     /// Requested by a previous process, and accepted after this one had registered.
     /// [`super::Application::container`] returns it.
     Recovered(ContainerState),
-    /// It got this machine.
+    /// The container got this machine.
     Placed(Text),
-    /// It runs on this machine.
+    /// The container runs on this machine.
     Running(Text),
     /// It lost this machine, and waits for another: it was displaced, failed and may try again, or the
     /// machine was lost.
     Displaced(Text),
-    /// It has ended. No further event follows.
+    /// The container has ended. No further event follows.
     Ended(Completed),
     /// Its release failed; it keeps running.
     NotReleased(ApiError),

@@ -30,10 +30,10 @@ use omega_core::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// Set this field.
+    /// Remedy: set this field.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// Use one of the enum's values.
+    /// Remedy: use one of the enum's values.
     #[error("{field}: {given} is not a valid value")]
     NoSuchValue {
         /// Name of the field.
@@ -41,7 +41,7 @@ pub enum Malformed {
         /// The given value.
         given: i64,
     },
-    /// Use a smaller number.
+    /// Remedy: use a smaller number.
     #[error("{field}: {given} is above the maximum of {max}")]
     TooLarge {
         /// Name of the field.
@@ -51,7 +51,7 @@ pub enum Malformed {
         /// Maximum.
         max: u64,
     },
-    /// Make the columns equally long.
+    /// Remedy: make the columns equally long.
     #[error("{field} has {given} values where {expected} are needed")]
     Columns {
         /// Name of the column.
@@ -61,7 +61,7 @@ pub enum Malformed {
         /// Number that it should have.
         expected: usize,
     },
-    /// Correct the list of kinds.
+    /// Remedy: correct the list of kinds.
     #[error(transparent)]
     Kinds(#[from] omega_core::KindsError),
 }

@@ -237,7 +237,7 @@ impl Source {
         }
     }
 
-    /// Waits until the replica was left by others.
+    /// Waits until other users of the connections have left this replica.
     async fn left(&self, connection: &Connection) {
         while self.connections.current().address == connection.address {
             tokio::time::sleep(LOOK).await;

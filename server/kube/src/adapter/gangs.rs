@@ -33,12 +33,12 @@ pub(super) struct Gangs {
 /// Whether the server has groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupApi {
-    /// It was not asked yet, or their first list is not there.
+    /// The API server was not asked yet, or has not sent its first list of groups.
     #[default]
     Unknown,
-    /// It does not serve them.
+    /// The API server does not serve groups.
     Absent,
-    /// They are listed.
+    /// The groups are listed.
     Listed,
 }
 

@@ -27,9 +27,9 @@ use std::collections::BTreeMap;
 pub(super) enum Origin {
     /// The adapter made it.
     Ours,
-    /// It was found in the status of one of our pods.
+    /// The nomination was found in the status of one of our pods.
     Found,
-    /// It is that of another scheduler's pod.
+    /// The nomination is that of another scheduler's pod.
     Foreign,
 }
 
@@ -154,7 +154,7 @@ impl Adapter {
         }
     }
 
-    /// Has the pod's status show the node, or none.
+    /// Requests that the pod's status names the node, or none.
     pub(super) fn show_nomination(&mut self, name: &PodName, node: Option<String>) {
         let Some(entry) = self.pods.get(name) else { return };
         let uid = entry.pod.metadata.uid.clone();

@@ -76,13 +76,13 @@ pub struct Eviction {
 /// The outcome of a request about a nomination or a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// It was carried out.
+    /// The request was carried out.
     Done,
     /// The pod is gone, or is another one.
     Gone,
-    /// It was put off for so many milliseconds.
+    /// The request was put off for so many milliseconds.
     Throttled(u64),
-    /// It was refused for good.
+    /// The request was refused for good.
     Refused,
     /// No answer, or an answer after which the request may have been carried out.
     Unknown,

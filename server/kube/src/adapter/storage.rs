@@ -269,7 +269,7 @@ impl Adapter {
         self.storage.is_listed()
     }
 
-    /// Brings the unbound pods with claims in line, which were held until now.
+    /// Queues the unbound pods with claims, which waited for the lists of storage objects.
     fn settle_claiming(&mut self) {
         let held = self.pods.iter().filter(|(_, entry)| {
             matches!(entry.state, State::Held(_)) && !Converter::claims(&entry.pod).is_empty()

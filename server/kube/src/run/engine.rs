@@ -24,9 +24,9 @@ const BATCH_MAX: usize = 512;
 /// The effect of decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// They are bound.
+    /// Pods are bound.
     Bind,
-    /// They are only compared with those of the present scheduler.
+    /// Decisions are only compared with those of the present scheduler.
     DryRun,
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 /// The time until which this process may write.
 #[derive(Clone, Copy, Debug)]
 enum Until {
-    /// It never may: another one leads.
+    /// This process may never write again: another one leads.
     Never,
     /// Until then, unless the lease is renewed.
     Then(Instant),

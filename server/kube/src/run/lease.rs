@@ -47,7 +47,7 @@ enum Attempt {
     TakenOver,
     /// The lease is ours.
     Held,
-    /// It is another's, or the attempt failed.
+    /// The lease is another process's, or the attempt failed.
     Not,
 }
 

@@ -176,7 +176,7 @@ impl Outbox {
         done_of(self.client.call(&Call::json(Method::PATCH, path, &body)).await)
     }
 
-    /// Says why the victim goes, then deletes it.
+    /// Sets the victim's condition with the reason, then deletes the victim.
     async fn evict(&self, eviction: &Eviction) -> Done {
         let Eviction { pod, uid, scheduler, .. } = eviction;
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);

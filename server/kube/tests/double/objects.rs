@@ -12,9 +12,9 @@ const MERGED: [(&str, &str); 4] =
 /// The way in which a patch treats lists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {
-    /// They are merged by a key, where they have one.
+    /// Lists are merged by a key, where their elements have one.
     Merged,
-    /// They are replaced.
+    /// Lists are replaced.
     Replaced,
 }
 

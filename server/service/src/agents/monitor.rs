@@ -64,7 +64,7 @@ impl Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
     Alive,
-    /// It has the taint; its tasks are unchanged.
+    /// The machine has the taint; its tasks are unchanged.
     Tainted,
     /// Its tasks were reported lost, too.
     Taken,

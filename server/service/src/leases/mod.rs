@@ -124,7 +124,7 @@ impl Leases {
             let (name, silent) = (&*wish.name, who(&held));
             tracing::warn!(name, silent, by = &*wish.process, "a silent scheduler is replaced");
         }
-        // The new lease runs from now on, before anyone else asks for the name.
+        // The new lease begins here, so that it runs before another process requests the name.
         self.hear(host, wish.hold.holder, wish.process);
         let Hold { holder, lease_ms } = wish.hold;
         let command = Command::HoldScheduler { name: wish.name, holder, lease_ms };

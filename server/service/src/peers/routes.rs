@@ -59,7 +59,7 @@ impl Routes {
         by_rank.into_iter().find_map(|addresses| addresses.get(&of))
     }
 
-    /// Ends the streams to peers that are reached elsewhere now.
+    /// Ends the streams to peers whose address has changed.
     fn end_moved(&mut self) {
         let open = std::mem::take(&mut self.open);
         let stays = |(id, open): &(ReplicaId, Open)| self.address(*id) == Some(&open.address);

@@ -1,5 +1,5 @@
 //! The controller of updates: moves services to their versions, keeps one task of a group on each machine, and
-//! evacuates machines that are drained by a time.
+//! evacuates machines at the deadline of their drain.
 //!
 //! ```text
 //!   versions, machines ──changes──▶ open jobs ──plan.rs──▶ RollJob, UpdateJob ──▶ Host ──▶ the log

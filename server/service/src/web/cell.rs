@@ -15,7 +15,7 @@ struct CellShape {
     /// Id of the cell.
     cell: String,
     version: u64,
-    /// The replica that answers; the leader, if known, follows.
+    /// The replica that answers.
     replica: u64,
     leader: Option<u64>,
     /// Empty for a cell in memory.

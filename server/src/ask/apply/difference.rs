@@ -21,9 +21,9 @@ pub(super) struct GroupChange {
     pub(super) group: String,
     /// `added`, `removed`, `replaced`, `resized` or `kept`.
     pub(super) change: &'static str,
-    /// Number of tasks before.
+    /// Number of tasks before the change.
     pub(super) from: u32,
-    /// Number of tasks after it.
+    /// Number of tasks after the change.
     pub(super) to: u32,
     /// Fields that differ, so that its tasks are replaced.
     pub(super) fields: Vec<String>,

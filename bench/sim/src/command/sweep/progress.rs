@@ -47,7 +47,7 @@ impl Drop for Progress {
 /// Estimate of the remaining time.
 #[derive(Clone)]
 struct Left {
-    /// Number of points done before.
+    /// Number of points that an earlier run has done.
     there: u64,
     /// Number of points done at the last change, and its time.
     seen: u64,

@@ -69,7 +69,7 @@ impl Curve {
         u128::from(for_ms) * u128::from(self.speeds[(from_ms / HOUR_MS % 24) as usize])
     }
 
-    /// The time when the clock shows this.
+    /// The time at which the clock shows `shown`.
     pub(super) fn when(&self, shown: u128) -> u64 {
         let days = shown / self.day();
         let mut rest = shown % self.day();
