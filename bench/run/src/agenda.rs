@@ -89,7 +89,7 @@ impl Agenda {
         self.ends.pop(at_ms)
     }
 
-    /// Whether the cell is to forget ended jobs. If so, that counts as done.
+    /// Returns whether the cell must forget ended jobs now, and if so, records that it did.
     pub(super) fn expires(&mut self) -> bool {
         let is_due = self.now_ms >= self.expired_ms + EXPIRE_EACH_MS;
         if is_due {

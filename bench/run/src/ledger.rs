@@ -95,7 +95,7 @@ impl Book {
     }
 }
 
-/// Tasks that left for others in one transaction.
+/// Tasks that were removed in a transaction to make room for its claims.
 #[derive(Debug)]
 pub(super) struct Leavers<'a> {
     pub(super) tasks: &'a [TaskId],

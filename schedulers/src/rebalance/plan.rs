@@ -151,7 +151,7 @@ pub struct Plan {
     pub hindered: Vec<(Hindrance, usize)>,
     /// Number of tasks that were running.
     pub tasks: usize,
-    /// Number of them that were misplaced.
+    /// Number of running tasks that were misplaced.
     pub misplaced: usize,
     /// Number of examined pairs of a task and a machine.
     pub considered: u64,

@@ -32,7 +32,7 @@ pub trait Observer {
     /// A decision panicked with this message. Its job is set aside, and the scheduler continues.
     fn set_aside(&mut self, _job: JobId, _panic: &str) {}
 
-    /// No job has its turn at this version.
+    /// Called when no job is ready to be tried at this version.
     fn idle(&mut self, _version: Version, _queue: &Queue) {}
 }
 

@@ -96,7 +96,7 @@ pub(super) enum Choice {
     Made,
 }
 
-/// A claim that is bound together with this task.
+/// An unbound claim, which gets its volume when the task gets a machine.
 struct Late<'a> {
     claim: &'a Text,
     spec: &'a VolumeClaim,

@@ -41,7 +41,7 @@ struct VersionShape {
     difference: Difference,
 }
 
-/// A job that goes back.
+/// A job that was rolled back.
 #[derive(Debug, Serialize)]
 struct RolledShape {
     name: String,

@@ -14,7 +14,7 @@ const SOUND: [(&str, &str); 2] = [
     ("j.csv", "name,count,cpu,memory\nweb,2,1,1Gi\n"),
 ];
 
-/// Arguments that read them.
+/// Arguments that read the sound tables.
 const TABLES: &str = "--machines m.csv --jobs j.csv";
 
 /// The result of an earlier run.

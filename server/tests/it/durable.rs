@@ -65,7 +65,7 @@ fn a_durable_run_places_what_a_run_in_memory_does_and_can_be_replayed() {
     assert!(replicas[0]["syncs"].as_u64().unwrap() > 0);
     assert!(durable.table.contains("\nfdatasync "), "{}", durable.table);
 
-    // That the last entries are committed, a replica notes with the entries after them.
+    // A replica records that entries are committed together with later entries, so the last ones lack that record.
     let all = ["log", "replay", "cell", "--audit-every", "500", "--all"];
     let replay = answer(dir.path(), &all);
     assert_eq!(value(&replay, "machines"), "100");

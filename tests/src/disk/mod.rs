@@ -120,7 +120,7 @@ impl SimulatedDisk {
         self.state().faults.add(operation, before);
     }
 
-    /// Whether it works, and was not cut off in the middle of something.
+    /// Whether the disk has power: no injected cut has happened.
     #[must_use]
     pub fn has_power(&self) -> bool {
         !self.state().faults.no_power

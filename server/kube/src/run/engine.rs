@@ -300,7 +300,7 @@ impl Engine {
                 Effect::Tell(name, remark) => {
                     let pod = self.adapter.as_ref().and_then(|adapter| adapter.pod(&name));
                     let notice = pod.map(|pod| Notice::remark(pod, remark));
-                    // A process that does not lead sees the same, and leaves it to the one that does.
+                    // Every process comes to this remark; only the leader writes it.
                     notice
                         .filter(|_| self.leads)
                         .into_iter()

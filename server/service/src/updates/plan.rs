@@ -33,7 +33,7 @@ pub(super) enum Next {
     Settled,
     /// Look again later: tasks start, or are not healthy yet.
     Wait,
-    /// A new task has failed: people decide.
+    /// A new task has failed: the update waits for an operator.
     Stopped,
     /// Change its tasks.
     Roll(RollStep),

@@ -20,9 +20,9 @@ pub(super) const PARTS_MAX: usize = 6;
 pub(super) struct Layout {
     /// Setting on the horizontal axis; none if no number was swept.
     pub(super) across: Option<usize>,
-    /// Each combination of their values is a line.
+    /// Settings of which each combination of values is a line.
     pub(super) lines: Vec<usize>,
-    /// Each combination of their values is a part of the page.
+    /// Settings of which each combination of values is a part of the page.
     pub(super) parts: Vec<usize>,
 }
 
