@@ -424,7 +424,7 @@ impl Scheduler {
             let back = back.filter(|(index, _)| commit.conflict_of_claim(*index).is_some());
             self.queue.put_back(back.map(|(_, task)| task));
         }
-        // Evictions may free more room than was needed. No sync reports it, because the victims
+        // Evictions may free more room than was needed. A sync does not report that room, because the victims
         // were already off the view.
         let unheard = conflicts > 0 && (self.turns.is_resumed() || self.course.is_late());
         if unheard || !txn.evictions.is_empty() || !txn.resizes.is_empty() {

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<(), RestoreError> {
     let directory = Directory::create(Arc::new(RealDisk), &unfinished, identity)?;
     restore(&directory, &Membership::founding(founders), &content.cell)?;
     drop(directory);
-    // An empty folder of the name makes room.
+    // The rename replaces an empty folder of this name.
     fs::rename(&unfinished, &args.dir).map_err(failed)?;
     File::open(parent).and_then(|folder| folder.sync_all()).map_err(failed)?;
     let (dir, version) = (args.dir.display(), content.cell.version());

@@ -107,7 +107,7 @@ struct Ignored {
     ignored_groups: Vec<String>,
 }
 
-/// Reads names of kinds that the filter can ignore; it would check others anyway.
+/// Reads names of kinds, and rejects those without a slash, which the filter never ignores.
 fn with_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let names: Vec<String> = Vec::deserialize(from)?;
     match names.iter().find(|name| !name.contains('/')) {

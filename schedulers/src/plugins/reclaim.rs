@@ -102,7 +102,7 @@ impl Cost {
     }
 }
 
-/// Whether a tenant is another one, or below it.
+/// Whether a tenant is `above`, or below it in the tree.
 fn is_in(view: &View, tenant: &str, above: &Text) -> bool {
     view.tenant_line(tenant).iter().any(|known| known.terms.name == *above)
 }

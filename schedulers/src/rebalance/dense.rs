@@ -23,7 +23,7 @@ const SCALE: f64 = 1600.0;
 /// Parts of [`SCALE`] in a balance weight: the rest is in its two ratios.
 const RATIO: f64 = 16.0;
 
-/// A cell as an instance, and the tasks of its rows.
+/// A cell as an instance of machine reassignment, and the task of each row of it.
 pub(super) struct Dense {
     instance: reassign::Instance,
     tasks: Vec<(usize, PlacedTask)>,

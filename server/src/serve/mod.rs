@@ -101,7 +101,7 @@ pub(crate) enum ServeError {
 }
 
 impl ServeError {
-    /// Whether a disk failed, and it helps to start the server again when it works.
+    /// Whether a disk failed, so that the server can be started again once the disk works.
     pub(crate) fn is_of_disk(&self) -> bool {
         matches!(self, ServeError::Stopped { remedy: Remedy::StartAgain, .. })
     }

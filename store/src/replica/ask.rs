@@ -129,7 +129,7 @@ pub enum PeerMessage {
     },
     /// Description of a snapshot.
     SnapshotIs {
-        /// Its size and hash.
+        /// Size and hash of the snapshot.
         offer: Offer,
     },
     /// A piece of a snapshot.

@@ -15,7 +15,7 @@ use omega_core::{
 use omega_store::log::ReplicaId;
 use omega_store::replica::{Answer, Applied, Ask, AskId};
 
-/// Number of tries before a client gives up; some give up early.
+/// Possible numbers of tries before a client gives up.
 const TRIES: [usize; 4] = [1, 3, 12, 12];
 
 /// Request that a client waits for.

@@ -184,10 +184,10 @@ impl Processes {
         self.disks.get(&id).into_iter().for_each(Disk::thaw);
     }
 
-    /// Sets the clock of a replica to this many seconds ahead of this machine's; behind it, if negative.
+    /// Sets the clock of a replica to this many seconds ahead of this machine's. A negative number sets it behind.
     ///
     /// # Errors
-    /// If it has none of its own.
+    /// If the replica has no clock of its own.
     pub fn set_clock(&self, id: usize, ahead_s: i64) -> io::Result<()> {
         let clock = self.clocks.get(&id).ok_or_else(|| io::Error::other("it has no clock"))?;
         clock.set(ahead_s)

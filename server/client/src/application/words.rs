@@ -118,7 +118,7 @@ pub enum Ended {
     Released,
     /// The cell no longer has its job: the job was forgotten, or the cell is another one.
     Lost,
-    /// The cell would not have it.
+    /// The cell rejected the request.
     Refused(ApiError),
 }
 
