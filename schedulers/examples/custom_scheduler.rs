@@ -1,5 +1,5 @@
-//! A whole scheduler of your own, without the ready-made one: it fills machines in the order of
-//! their names. All it needs is a `View` to decide on and a `CellHandle` to sync and commit with.
+//! A complete scheduler of your own, without the ready-made one. It fills machines in the order of their names. It
+//! needs only a `View`, on which it decides, and a `CellHandle`, with which it syncs and commits.
 //!
 //! `cargo run -p omega-schedulers --example custom_scheduler`
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 
-/// A scheduler: its private copy of the cell, the jobs, and which tasks wait (with their group).
+/// A scheduler: its private copy of the cell, the jobs, and the pending tasks, each with its group.
 struct ByName {
     view: View,
     jobs: BTreeMap<JobId, Arc<Job>>,
@@ -17,7 +17,7 @@ struct ByName {
 }
 
 impl ByName {
-    /// Step one, look: bring the view up to date, which costs what changed, and read what that was.
+    /// Step one, look: brings the view up to date, which costs only what changed, and reads the changes.
     fn look(&mut self, cell: &impl CellHandle) -> Result<(), HandleError> {
         self.view.sync(cell)?;
         let delta = self.view.delta();
@@ -31,7 +31,7 @@ impl ByName {
                 continue;
             };
             if self.jobs.insert(change.id, job.clone()).is_none() {
-                // Every task of a new job waits; they are numbered group by group.
+                // Every task of a new job is pending. Tasks are numbered group by group.
                 let counts = job.groups.iter().zip(0..);
                 let groups = counts.flat_map(|(group, i)| (0..group.count).map(move |_| i));
                 let task = |(index, group)| (TaskId { job: change.id, index }, group);
@@ -48,9 +48,9 @@ impl ByName {
         Ok(())
     }
 
-    /// Step two, decide: the first machine by name on which the cell's own check accepts the task: labels,
-    /// taints, resources, devices, ports and spread. The claim is applied to the view at once, so
-    /// the next task sees it.
+    /// Step two, decide: chooses the first machine by name on which the cell's own check accepts the task: labels,
+    /// taints, resources, devices, ports and spread. The claim is applied to the view at once, so the next task's
+    /// decision includes it.
     fn decide(&mut self) {
         let view = &mut self.view;
         let mut rows: Vec<usize> = (0..view.rows()).collect();
@@ -72,14 +72,14 @@ impl ByName {
             return Ok(0);
         }
         let txn = self.view.take_transaction();
-        // After an error the view forgets the claims, and the next look tells what became of them.
+        // After an error the view drops the claims, and the next look shows whether they were committed.
         let commit = cell.commit(&txn).inspect_err(|_| self.view.abandon(&txn))?;
         self.view.settle(&txn, &commit);
         Ok(txn.claims.len() - commit.conflicts.len())
     }
 }
 
-/// Places two jobs on machines `a`, `b` and `c`. Returns the number of tasks of each machine.
+/// Places two jobs on machines `a`, `b` and `c`. Returns the number of tasks on each machine.
 pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     for name in ["c", "a", "b"] {

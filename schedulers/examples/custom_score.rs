@@ -10,7 +10,7 @@ use omega_schedulers::{
 };
 use std::error::Error;
 
-/// The best machines have an NVMe disk, the next best any other SSD.
+/// Prefers machines with an NVMe disk, and next machines with any other SSD.
 struct FastDisk;
 
 impl MachineScore for FastDisk {
@@ -27,7 +27,7 @@ impl MachineScore for FastDisk {
     }
 }
 
-/// Places three tasks of two cores each on machines of four. Returns the outcome of each.
+/// Places three tasks of two cores each on machines with four cores. Returns the outcome of each task.
 pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     for (name, disk) in [("slow", "hdd"), ("good", "ssd"), ("best", "nvme")] {
@@ -37,7 +37,7 @@ pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     }
     cell.apply(Command::SubmitJob(Job::batch("db", TaskGroup::new(3, Amounts::new([2000])))))?;
 
-    // The built-in plugins for services, and ours, which counts five times as much as each.
+    // The built-in plugins for services, and our own, with five times the weight of each of them.
     let profile = Profile::service().with_score(PerMachine(FastDisk), 5);
     let mut scheduler = Scheduler::new(&cell, profile, Settings::new("default"))?;
     while !scheduler.step(&cell, 0, &mut Unobserved)?.idle {}

@@ -12,8 +12,8 @@ use std::sync::mpsc::{self, Sender};
 
 const MINUTE: u64 = 60_000_000_000;
 
-/// Requests the image on the machine, and lets the task wait. After a minute without the image, the
-/// claim is undone, and the job is retried after its backoff.
+/// Requests the image on the machine, and lets the task wait. If the image is not there after a minute, the claim is
+/// undone, and the job is retried after its backoff.
 struct PullImage(Sender<(TaskId, MachineId)>);
 
 impl Permit for PullImage {
@@ -29,7 +29,7 @@ impl Permit for PullImage {
     }
 }
 
-/// Places two tasks. Returns the events about them.
+/// Places two tasks. Returns their events.
 pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([4000]))))?;
@@ -43,7 +43,7 @@ pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     for now in 0..3 {
         let placed = scheduler.step(&cell, now, &mut Unobserved)?.placed;
         report += &format!("step {now}: {placed} placed, {} wait\n", waiting.list().len());
-        // What pulls images would be a thread of its own; `Waiting` may go to any.
+        // In a real program, a thread of its own would pull the images. `Waiting` may be sent to any thread.
         for (task, _machine) in to_pull.try_iter() {
             waiting.allow(task, "pull_image");
         }

@@ -4,7 +4,7 @@ use omega_cellstate::{Cell, SharedCell};
 use omega_core::{Amounts, Command, Job, Kinds, Machine, MachineId, TaskGroup, TaskId};
 use omega_schedulers::rebalance::{Objectives, Rebalancer, Settings};
 
-/// Three machines; two tasks run on one that is then drained.
+/// Sets up three machines. Two tasks run on one machine, which is then drained.
 pub(crate) fn run() -> Result<String, Box<dyn std::error::Error>> {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     for name in ["a", "b", "c"] {

@@ -1,6 +1,5 @@
-//! Three kinds of client on one cell: a scheduler with a view, frameworks with offers, and an
-//! application that requests containers near its data. They are independent, and the cell checks
-//! their claims alike.
+//! Three kinds of client on one cell: a scheduler with a view, frameworks that receive offers, and an application that
+//! requests containers near its data. They work independently, and the cell checks all their claims by the same rules.
 //!
 //! `cargo run -p omega-schedulers --example three_clients`
 
@@ -17,7 +16,7 @@ const MACHINES: u32 = 6;
 const ROUNDS: u64 = 12;
 const SECOND: u64 = 1_000_000_000;
 
-/// A cell of six machines, two in each rack, and four jobs: each names the client that is to place it.
+/// A cell of six machines, two in each rack, and four jobs, each of which names the client that is to place it.
 fn cell() -> Result<SharedCell, Box<dyn Error>> {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     for i in 0..MACHINES {
@@ -39,8 +38,8 @@ fn cell() -> Result<SharedCell, Box<dyn Error>> {
     Ok(cell)
 }
 
-/// Response of a framework to its offers: two tasks on each machine with room; offers without room
-/// are declined for two seconds.
+/// Sends a framework's response to its offers: it starts at most two tasks on each machine with room, and declines the
+/// other offers for two seconds.
 fn answer(front: &mut mesos::Frontend, me: FrameworkId, now: u64) -> Result<(), Box<dyn Error>> {
     let jobs: Vec<_> = front.jobs_of(me).map(|(id, job)| (id, job.clone())).collect();
     let Some((id, job)) = jobs.first() else { return Ok(()) };
@@ -108,10 +107,12 @@ pub(crate) fn run() -> Result<String, Box<dyn Error>> {
 
     for round in 1..=ROUNDS {
         let now = round * SECOND;
-        // What the frameworks accepted in the round before is committed now: others may have been quicker.
+        // Commits the tasks that the frameworks accepted in the previous round. Other clients may have claimed the
+        // resources first.
         offers.step(&cell, now)?;
         for (framework, thinks) in frameworks.iter().zip([1, 3]) {
-            // The second one thinks for three rounds: what others take meanwhile is withdrawn from it.
+            // The second framework answers only every third round. Meanwhile, offers whose resources others claim are
+            // withdrawn from it.
             if round % thinks == 0 {
                 answer(&mut offers, framework.clone()?, now)?;
             }

@@ -1,7 +1,7 @@
 //! Score breakdown: the result of every plugin for every machine in one decision.
 //!
-//! It runs every plugin on all machines, so it is for people, tools and tests, not for the
-//! scheduling loop. A full search decides by the same results.
+//! Every plugin runs on all machines, so this is for people, tools and tests, not for the scheduling loop. A full
+//! search decides by the same results.
 
 use crate::plugin::{Filter, Score, Tasks, lanes};
 use crate::profile::Profile;
@@ -32,7 +32,7 @@ pub struct Refusal {
     pub row: u32,
     /// Name of the first filter that rejects it, in the order of the profile.
     pub filter: &'static str,
-    /// Whether fewer tasks on the machine could make the filter accept it.
+    /// Whether the filter might accept the machine with fewer tasks on it.
     pub curable: bool,
 }
 
@@ -43,28 +43,28 @@ pub struct ScoreAccount {
     pub name: &'static str,
     /// Its weight.
     pub weight: i32,
-    /// Its values; `None` if it does not apply to these tasks.
+    /// Values of the score; `None` if it does not apply to these tasks.
     pub columns: Option<ScoreColumns>,
 }
 
 /// The values of one score, in the order of the feasible machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScoreColumns {
-    /// Before the comparison with the other machines. A score that makes none has its scores here.
+    /// Scores before the comparison with the other machines; equal to `scores` if the plugin makes no comparison.
     pub raw: Vec<i64>,
     /// From 0 to [`crate::SCORE_MAX`].
     pub scores: Vec<i64>,
 }
 
 impl ScoreAccount {
-    /// Weighted addition to each machine's total; nothing if the score was silent.
+    /// Amounts that the score adds to the totals of the machines, weighted; nothing if it does not apply.
     pub fn weighted(&self) -> impl Iterator<Item = i64> + '_ {
         let scores = self.columns.iter().flat_map(|columns| &columns.scores);
         scores.map(|score| i64::from(self.weight) * score)
     }
 }
 
-/// Accounts for the decision about one task of a group.
+/// Computes the score breakdown of the decision about one task of a group.
 #[must_use]
 pub fn appraise(view: &View, profile: &Profile, group: GroupRef) -> Appraisal {
     let filters: Vec<_> = profile.filters().collect();
@@ -101,8 +101,7 @@ pub fn filter_applies(view: &View, filter: &dyn Filter, group: GroupRef) -> bool
     filter.applies(&tasks(view, group))
 }
 
-/// Scores of one plugin alone for these rows as the feasible machines. `None` if the plugin does
-/// not apply.
+/// Scores of one plugin alone, with these rows as the feasible machines. `None` if the plugin does not apply.
 #[must_use]
 pub fn appraise_score(
     view: &View,
@@ -113,7 +112,7 @@ pub fn appraise_score(
     local_columns(score, &tasks(view, group), &words_of(view, rows))
 }
 
-/// Appraises a relative score.
+/// Computes the breakdown of a relative score.
 #[must_use]
 pub fn appraise_relative(
     view: &View,
@@ -124,7 +123,7 @@ pub fn appraise_relative(
     relative_columns(score, &tasks(view, group), &words_of(view, rows))
 }
 
-/// Runs the filters on every machine: the first rejecting filter of each, and the feasible
+/// Runs the filters on every machine. Returns the first filter that rejects each infeasible machine, and the feasible
 /// machines.
 fn sift(view: &View, filters: &[&dyn Filter], group: GroupRef) -> (Vec<Refusal>, Vec<(u32, u64)>) {
     let tasks = tasks(view, group);

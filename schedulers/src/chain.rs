@@ -18,7 +18,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Whether any plugin is called between a decision and its commit.
+    /// Whether any plugin is called between the decision and the commit.
     #[inline]
     pub(crate) fn guards(&self) -> bool {
         !(self.reserve.is_empty() && self.permit.is_empty() && self.pre_bind.is_empty())
@@ -30,7 +30,7 @@ impl Chain {
         !(self.reserve.is_empty() && self.post_bind.is_empty())
     }
 
-    /// The names of all, with the name of the point.
+    /// The names of all plugins, each with the name of its extension point.
     pub(crate) fn names(&self) -> Vec<(&'static str, &'static str)> {
         let mut names = Vec::new();
         let mut add = |point, name| names.push((point, name));
@@ -46,67 +46,67 @@ impl Chain {
 }
 
 impl Profile {
-    /// The names of the plugins that reserve.
+    /// The names of the `Reserve` plugins.
     pub(crate) fn reserves(&self) -> impl Iterator<Item = &'static str> {
         self.chain.reserve.iter().map(|plugin| plugin.name())
     }
 
-    /// Returns `self` with another admission plugin, called after the others.
+    /// Returns `self` with one more admission plugin, called after the others.
     #[must_use]
     pub fn with_admit(mut self, plugin: impl Admit + 'static) -> Profile {
         self.chain.admit.push(Box::new(plugin));
         self
     }
 
-    /// Returns `self` with another order of the queue.
+    /// Returns `self` with this order of the queue instead of the present one.
     #[must_use]
     pub fn with_order(mut self, plugin: impl Order + 'static) -> Profile {
         self.chain.order = Some(Arc::new(plugin));
         self
     }
 
-    /// Returns `self` with another `PostFilter` plugin, called after the others.
+    /// Returns `self` with one more `PostFilter` plugin, called after the others.
     #[must_use]
     pub fn with_post_filter(mut self, plugin: impl PostFilter + 'static) -> Profile {
         self.chain.post_filter.push(Box::new(plugin));
         self
     }
 
-    /// Returns `self` with this `PostFilter` plugin in place of the one of its name, or after the
-    /// others if there is none.
+    /// Returns `self` with this `PostFilter` plugin in place of the one with the same name, or after the others if
+    /// there is none.
     #[must_use]
     pub fn with_post_filter_replaced(self, plugin: impl PostFilter + 'static) -> Profile {
         let name = plugin.name();
         self.without_post_filter(name).with_post_filter(plugin)
     }
 
-    /// Returns `self` without the `PostFilter` plugins of this name.
+    /// Returns `self` without the `PostFilter` plugins that have this name.
     #[must_use]
     pub fn without_post_filter(mut self, name: &str) -> Profile {
         self.chain.post_filter.retain(|plugin| plugin.name() != name);
         self
     }
 
-    /// Returns `self` with disruption budgets that its plugins respect when they evict.
+    /// Returns `self` with disruption budgets, which its plugins respect when they evict.
     #[must_use]
     pub fn with_budgets(mut self, budgets: &[DisruptionBudget]) -> Profile {
         self.chain.post_filter.iter_mut().for_each(|plugin| plugin.protect(budgets));
         self
     }
 
-    /// The names of the plugins that make room, in order.
+    /// The names of the `PostFilter` plugins, which make room, in the order of their calls.
     pub fn post_filters(&self) -> impl Iterator<Item = &'static str> {
         self.chain.post_filter.iter().map(|plugin| plugin.name())
     }
 
-    /// Returns `self` with another `Reserve` plugin, called after the others.
+    /// Returns `self` with one more `Reserve` plugin, called after the others.
     #[must_use]
     pub fn with_reserve(mut self, plugin: impl Reserve + 'static) -> Profile {
         self.chain.reserve.push(Box::new(plugin));
         self
     }
 
-    /// Returns `self` with another `Permit` plugin, called after the others.
+    /// Returns `self` with one more `Permit` plugin, called after the others.
     #[must_use]
     pub fn with_permit(mut self, plugin: impl Permit + 'static) -> Profile {
         self.chain.permit.push(Box::new(plugin));

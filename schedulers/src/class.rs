@@ -7,8 +7,7 @@ use foldhash::fast::FixedState;
 use omega_core::{JobId, JobKind, TaskGroup};
 use std::hash::{BuildHasher, Hash, Hasher};
 
-/// Key of an equivalence class: a group's description, the kind of job, and the job if a plugin
-/// reads it.
+/// Key of an equivalence class: a group's description, the kind of job, and, if a plugin reads the job, the job itself.
 #[derive(Debug)]
 pub(crate) struct Class {
     group: TaskGroup,
@@ -17,7 +16,7 @@ pub(crate) struct Class {
     hash: u64,
 }
 
-/// Borrowed form of a class, to look it up without a copy.
+/// Borrowed form of a class, for look-ups without a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClassRef<'a> {
     group: &'a TaskGroup,
@@ -50,18 +49,18 @@ impl Class {
 /// Whether two groups differ at most in fields that no plugin reads.
 fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
     fn described(group: &TaskGroup) -> impl PartialEq + use<'_> {
-        // Every field by name, so that a new field must be considered here.
+        // All fields are listed, so that the compiler reports a new field that is not considered here.
         let TaskGroup {
             name: _,
             count: _,
             restarts: _,
             grace_ms: _,
-            // Programs do not affect placement: only the owner and the agent read them.
+            // Programs do not affect placement, because only the owner and the agent read them.
             run: _,
             payload: _,
             version: _,
             per_machine: _,
-            // A group placed with its optional resources requests them.
+            // Optional resources are left out, because a group that is placed with them has them in `request`.
             optional: _,
             request,
             devices,

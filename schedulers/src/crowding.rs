@@ -2,7 +2,7 @@
 
 use omega_core::Reason;
 
-/// Whether a rejection depends on the machine: the claim might be accepted elsewhere.
+/// Whether a rejection depends on the machine. If so, the claim might be accepted elsewhere.
 pub(crate) fn is_of_a_place(reason: Reason) -> bool {
     use Reason::{CellExhausted, GangIncomplete, QuotaExceeded};
     !matches!(reason, QuotaExceeded(_) | CellExhausted(_) | GangIncomplete)
@@ -16,15 +16,15 @@ pub(crate) struct Crowding {
     level: u32,
 }
 
-/// Claims between two checks of the conflict rate: at one in twenty, 50 of them conflict, so chance
-/// alone does not change the level.
+/// Claims between two checks of the conflict rate. At the rate that raises the level, one in twenty, 50 of them
+/// conflict, enough that chance alone does not change the level.
 const CROWDING_WINDOW: usize = 1000;
 
-/// Six doublings: 64 times as many candidate machines.
+/// Maximum number of doublings: up to 64 times as many candidate machines.
 const CROWDING_LEVEL_MAX: u32 = 6;
 
 impl Crowding {
-    /// Notes the answer to a transaction.
+    /// Counts the claims and conflicts of a transaction.
     pub(crate) fn note(&mut self, claims: usize, conflicts: usize) {
         self.claims += claims;
         self.conflicts += conflicts;
@@ -39,7 +39,7 @@ impl Crowding {
         (self.claims, self.conflicts) = (0, 0);
     }
 
-    /// Number of times the choice is doubled.
+    /// Number of times that the choice of machines is doubled.
     pub(crate) fn level(self) -> u32 {
         self.level
     }

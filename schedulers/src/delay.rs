@@ -23,7 +23,7 @@ use omega_core::{JobId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Waits of jobs for preferred machines; as a filter, it accepts only those machines meanwhile.
+/// Bounded waits of jobs for preferred machines. As a filter, accepts only preferred machines while a job waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
     machine_wait: Nanos,
@@ -31,8 +31,8 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// A wait for a preferred machine, then, if machines have this label, for one with the same
-    /// value as a preferred machine.
+    /// A wait for a preferred machine, followed, if a label is given, by a wait for a machine with the same value of
+    /// this label as a preferred machine.
     #[must_use]
     pub fn new(machine_wait: Nanos, rack: Option<(Text, Nanos)>) -> Delay {
         Delay { machine_wait, rack }
@@ -70,7 +70,7 @@ fn values_near(view: &View, group: GroupRef, label: &str) -> Arc<[u32]> {
     values.into_iter().collect()
 }
 
-/// The machines of a block that a preference names.
+/// The machines of a block that a preference of the tasks selects.
 fn preferred(tasks: &Tasks<'_>, block: Block<'_>) -> u64 {
     tasks.need.preferred.iter().fold(0, |word, (_, set)| word | block.set(*set))
 }
@@ -88,7 +88,7 @@ impl Filter for Delay {
         "delay"
     }
 
-    /// Machine affinity; and the wait of the job, which makes the answer uncacheable.
+    /// The result depends on machine affinity and on the job's wait, so it cannot be cached.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_DESCRIPTIONS | Reads::JOB
     }
@@ -134,7 +134,7 @@ impl Filter for Delay {
 }
 
 impl Profile {
-    /// Returns `self` with jobs that wait for machines that they prefer.
+    /// Returns `self` with a delay: jobs wait for machines that they prefer.
     #[must_use]
     pub fn with_delay(self, delay: Delay) -> Profile {
         let mut profile = self.with_filter_replaced(delay.clone());
@@ -143,21 +143,20 @@ impl Profile {
     }
 }
 
-/// Outcome of preferences in a scheduler with a [`Delay`].
+/// Counters of a scheduler with a [`Delay`]: results of the tasks' preferences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitFigures {
-    /// Tasks with preferences that were placed on a machine that they prefer.
+    /// Tasks that were placed on a machine that they prefer.
     pub met: u64,
-    /// Tasks placed outside of their preferred machines.
+    /// Tasks with preferences that were placed on other machines.
     pub missed: u64,
-    /// Jobs that let room pass.
+    /// Jobs that skipped free room to wait for a preferred machine.
     pub waits: u64,
-    /// Total waiting time: from the first skipped room until all tasks had a machine, or the job
-    /// ended.
+    /// Total waiting time: from the first skipped room until all tasks of the job have a machine, or the job has ended.
     pub waited: Nanos,
 }
 
-/// Jobs that have skipped room, and since when.
+/// Jobs that have skipped room, each with the time of the first skip.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     since: BTreeMap<JobId, Nanos>,
@@ -165,12 +164,12 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Whether a job has let room pass.
+    /// Whether a job has skipped room.
     pub(crate) fn has(&self, id: JobId) -> bool {
         self.since.contains_key(&id)
     }
 
-    /// Notes that a job lets room pass.
+    /// Records that a job skips room.
     pub(crate) fn begin(&mut self, id: JobId, now: Nanos) {
         self.since.entry(id).or_insert_with(|| {
             self.figures.waits += 1;
@@ -185,13 +184,13 @@ impl Waits {
         }
     }
 
-    /// Ends the waits of all jobs but these.
+    /// Ends the waits of all jobs for which `is_there` is false.
     pub(crate) fn retain(&mut self, is_there: impl Fn(JobId) -> bool, now: Nanos) {
         let gone: Vec<JobId> = self.since.keys().copied().filter(|id| !is_there(*id)).collect();
         gone.into_iter().for_each(|id| self.end(id, now));
     }
 
-    /// The time for which a job has let room pass.
+    /// Time since a job first skipped room.
     pub(crate) fn waited(&self, id: JobId, now: Nanos) -> Nanos {
         let since = self.since.get(&id).copied().unwrap_or(now);
         now.saturating_sub(since)

@@ -1,13 +1,13 @@
 //! Disruption budgets as declared: the number of tasks of a set that must keep running.
 //!
-//! The number of allowed evictions changes with every commit. So a budget is declared once, and its
-//! present state ([`Budget`]) is computed for each preemption from the counts of the view. The
-//! arithmetic is that of Kubernetes' disruption controller: shares are rounded up.
+//! The number of allowed evictions changes with every commit. So a budget is declared once, and its current state
+//! ([`Budget`]) is computed from the counts of the view for each preemption. The arithmetic is that of Kubernetes'
+//! disruption controller: shares are rounded up.
 
 use crate::preemption::Budget;
 use omega_cellstate::{TaskCounts, TaskSet, View};
 
-/// A number of tasks, or a fraction of the desired ones.
+/// A number of tasks, or a fraction of the desired tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// A number of tasks.
@@ -28,13 +28,13 @@ impl Share {
 /// Number of tasks to keep running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Least number with a machine.
+    /// Smallest number of tasks with a machine.
     MinAvailable(Share),
-    /// Largest number without a machine.
+    /// Largest number of tasks without a machine.
     MaxUnavailable(Share),
 }
 
-/// Number of tasks that may be disturbed, whatever runs. (Kubernetes' `PodDisruptionBudget`.)
+/// Bound on the voluntary disruption of a set of tasks. (Kubernetes' `PodDisruptionBudget`.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisruptionBudget {
     /// Selector of the protected tasks.
@@ -44,7 +44,7 @@ pub struct DisruptionBudget {
 }
 
 impl DisruptionBudget {
-    /// Number of further tasks that may be evicted, given the tasks and the evictions in progress.
+    /// Number of further tasks that may be evicted, given the counts of tasks and the number of evictions in progress.
     #[must_use]
     pub fn allowed(&self, counts: TaskCounts, going: usize) -> u32 {
         let up = match self.keep {
@@ -55,8 +55,8 @@ impl DisruptionBudget {
         u32::try_from(allowed).unwrap_or(u32::MAX)
     }
 
-    /// The budget's current state in a view that counts its tasks. Tasks that the view's own claims
-    /// evict count as evicted. Without counts, no eviction is allowed.
+    /// The budget's current state in a view that counts its tasks. Tasks that the view's own claims evict count as
+    /// evicted. If the view has no counts, no eviction is allowed.
     #[must_use]
     pub fn now(&self, view: &View) -> Budget {
         let counts = view.task_counts(&self.set).unwrap_or_default();

@@ -14,7 +14,7 @@ use omega_core::{KindId, Machine};
 /// Base-2 logarithm of the number of parts of a kind's total.
 const PARTS_LOG2: u32 = 40;
 
-/// Weight of a share. The default is 1; 3 is entitled to three times as much.
+/// Weight of a share. The default is 1; an owner with weight 3 is entitled to three times as much.
 ///
 /// Invariant: 1 to [`Weight::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,7 +24,7 @@ impl Weight {
     /// Default weight.
     pub const ONE: Weight = Weight(1);
 
-    /// The largest: a thousand to one is the widest that operators give, and with more the parts of a
+    /// Largest weight. A ratio of a thousand to one is the widest that operators use. With a larger one, the units of a
     /// share would be too coarse to order small tasks in a large cell.
     pub const MAX: u32 = TENANT_WEIGHT_MAX;
 
@@ -34,18 +34,18 @@ impl Weight {
         (1..=Weight::MAX).contains(&weight).then_some(Weight(weight))
     }
 
-    /// The share as a number.
+    /// The weight as a number.
     pub(crate) fn get(self) -> u32 {
         self.0
     }
 }
 
-/// A weighted dominant share: the lower, the sooner its owner is served.
+/// A weighted dominant share. The owner with the lowest share is served first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(u64);
 
 impl Share {
-    /// The share in parts of the cell, for sums.
+    /// The share as a number of parts of the cell, for sums.
     pub(crate) fn parts(self) -> u64 {
         self.0
     }
@@ -57,11 +57,10 @@ impl Share {
     }
 }
 
-/// Sums of amounts of every kind. A sum that would exceed 64 bits, which only absurd amounts reach, stays at the
-/// maximum.
+/// Sums of amounts of every kind. A sum that would exceed 64 bits stays at the maximum; no real cell reaches it.
 pub type Sums = Vec<u64>;
 
-/// Adds to sums, or subtracts with `sign` -1.
+/// Adds amounts to sums; subtracts them if `sign` is -1.
 pub fn count(sums: &mut Sums, amounts: &[i64], sign: i64) {
     if sums.len() < amounts.len() {
         sums.resize(amounts.len(), 0);
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The example of the paper: 9 processors and 18 of memory; tasks of <1, 4> and <3, 1>.
+    /// The example of the paper: 9 processors and 18 units of memory, and tasks of <1, 4> and <3, 1>.
     #[test]
     fn the_example_of_the_paper_comes_out() {
         let totals = Totals(vec![9, 18]);
@@ -173,7 +172,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fractions with small terms are compared as mathematicians do it: by products.
+        /// Shares are ordered like the exact fractions, which are compared by cross-multiplication.
         #[test]
         fn shares_are_ordered_like_fractions(
             totals in prop::collection::vec(1u64..5000, 3),

@@ -1,8 +1,7 @@
-//! Events of a cell that may make a rejecting plugin accept.
+//! Events of a cell after which a plugin may accept what it rejected.
 //!
-//! Each attempt for a job that cannot be placed costs a search. So a rejection names the events
-//! that could change it, and the job sleeps until one of them. A superfluous event costs a search;
-//! a missing one leaves a job asleep that would fit.
+//! Each attempt to place a job costs a search. So a rejection names the events that could change it, and the job sleeps
+//! until one of them occurs. A superfluous event costs a search; a missing event leaves a job asleep that would fit.
 
 use crate::plugin::Reads;
 use std::fmt;
@@ -13,27 +12,27 @@ use std::ops::{BitOr, BitOrAssign};
 pub struct Events(u32);
 
 impl Events {
-    /// No event: the job is retried only after the long delay of [`Patience`](crate::queue::Patience).
+    /// No event: the job is retried only after the long delay in [`Patience`](crate::queue::Patience).
     pub const NONE: Events = Events(0);
     /// A machine was added.
     pub const MACHINE_ADDED: Events = Events(1);
     /// A machine's description changed (labels, taints, capacity, images), or it began or ended
     /// draining.
     pub const MACHINE_CHANGED: Events = Events(1 << 1);
-    /// A machine went.
+    /// A machine was removed.
     pub const MACHINE_REMOVED: Events = Events(1 << 2);
     /// Resources were freed: a machine grew, or a task left it.
     pub const ROOM_FREED: Events = Events(1 << 3);
-    /// Free resources of a machine changed, maybe to less. Only a plugin that requires *used*
-    /// machines depends on it.
+    /// Free resources of a machine changed and may have shrunk. Only a plugin that requires *used* machines depends on
+    /// it.
     pub const ROOM_TAKEN: Events = Events(1 << 4);
-    /// A task was placed, of a job that the scheduler follows: its own, or all if it preempts.
+    /// A task was placed whose job the scheduler follows: one of its own jobs, or any job if the scheduler preempts.
     pub const TASK_PLACED: Events = Events(1 << 5);
-    /// A task of such a job ended or lost its machine.
+    /// A task of a followed job ended or lost its machine.
     pub const TASK_ENDED: Events = Events(1 << 6);
     /// A followed job was submitted, resized or ended.
     pub const JOB_CHANGED: Events = Events(1 << 7);
-    /// A tenant's quota changed, or a tenant that has one claims less than before.
+    /// A tenant's quota changed, or a tenant with a quota now claims less.
     pub const QUOTA_CHANGED: Events = Events(1 << 8);
     /// A machine reported another load.
     pub const LOAD_REPORTED: Events = Events(1 << 9);
@@ -41,9 +40,9 @@ impl Events {
     pub const RULES_CHANGED: Events = Events(1 << 10);
     /// Time passed: the job is retried after its backoff.
     pub const TIME: Events = Events(1 << 11);
-    /// An external event, raised by [`Waiting::raise`](crate::Waiting::raise).
+    /// An external event, which a plugin raises by [`Waiting::raise`](crate::Waiting::raise).
     pub const TOLD: Events = Events(1 << 12);
-    /// Volumes, claims or classes changed, or tasks that use some started or ended: see
+    /// Volumes, claims or storage classes changed, or tasks that use volumes started or ended: see
     /// [`Volumes`](crate::Volumes).
     pub const VOLUMES_CHANGED: Events = Events(1 << 13);
     /// The eviction limit allows more evictions, or the bands changed.
@@ -54,7 +53,7 @@ impl Events {
     pub const CELL_FREED: Events = Events(1 << 16);
     /// A calendar of peaks was set, changed or removed, or a peak began or ended.
     pub const PEAKS_CHANGED: Events = Events(1 << 17);
-    /// A backfill plan reserves less on some machine, or at another time: see
+    /// A backfill plan keeps less room on some machine, or keeps it for another time: see
     /// [`Backfill`](crate::Backfill).
     pub const PLANS_CHANGED: Events = Events(1 << 18);
     /// All events.
@@ -63,7 +62,7 @@ impl Events {
     /// Number of kinds.
     pub(crate) const COUNT: usize = 19;
 
-    /// Events that name the machines concerned.
+    /// Events about particular machines.
     pub(crate) const OF_MACHINES: Events = Events(
         Events::MACHINE_ADDED.0
             | Events::MACHINE_CHANGED.0
@@ -72,8 +71,8 @@ impl Events {
             | Events::LOAD_REPORTED.0,
     );
 
-    /// Events that may change the answer of a plugin with these reads, unless it rejects machines
-    /// for having too much; such a plugin adds [`Events::ROOM_TAKEN`].
+    /// Events that may change the result of a plugin with these inputs. Does not include [`Events::ROOM_TAKEN`], which
+    /// a plugin adds that rejects machines for having too much free.
     #[must_use]
     pub fn of(reads: Reads) -> Events {
         let mut events = Events::MACHINE_ADDED;
@@ -85,37 +84,37 @@ impl Events {
         add(Reads::DESCRIPTION, Events::MACHINE_CHANGED);
         add(Reads::AMOUNTS, Events::ROOM_FREED);
         add(Reads::LOAD, Events::LOAD_REPORTED);
-        // Machines create and remove the domains of a rule.
+        // A new or removed machine may create or remove domains of a rule.
         let elsewhere = Events::MACHINE_CHANGED | Events::MACHINE_REMOVED | Events::RULES_CHANGED;
         add(Reads::OTHER_MACHINES, elsewhere | Events::TASK_PLACED | Events::TASK_ENDED);
         events
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Events in both.
+    /// Events that are in both sets.
     #[must_use]
     pub fn and(self, other: Events) -> Events {
         Events(self.0 & other.0)
     }
 
-    /// Events not in `other`.
+    /// Events that are not in `other`.
     #[must_use]
     pub fn without(self, other: Events) -> Events {
         Events(self.0 & !other.0)
     }
 
-    /// Whether some event is in both.
+    /// Whether some event is in both sets.
     #[must_use]
     pub fn meets(self, other: Events) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// The numbers of its kinds, ascending.
+    /// The numbers of the events in the set, ascending.
     pub(crate) fn kinds(self) -> impl Iterator<Item = usize> {
         (0..Events::COUNT).filter(move |kind| self.0 >> kind & 1 == 1)
     }
@@ -185,7 +184,7 @@ impl Heard {
         self.count
     }
 
-    /// Whether one of these events occurred after a count.
+    /// Whether one of these events occurred after the given count.
     pub(crate) fn any_since(&self, events: Events, count: u64) -> bool {
         events.kinds().any(|kind| self.last[kind] > count)
     }

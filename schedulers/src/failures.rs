@@ -1,11 +1,11 @@
-//! Unschedulable cache: a task without a feasible machine spares others of its class the search.
+//! Unschedulable cache: if a task has no feasible machine, other tasks of its class need no search.
 //!
-//! A search without a result has examined every machine. Until an event that a rejecting filter
-//! depends on, no other task of the class finds one either. Events since then are recorded, and
-//! examined when the next task of the class comes: only changed machines are searched again.
+//! A search without a result has examined every machine. Until an event that a rejecting filter depends on, no other
+//! task of the class finds a machine either. Later events are recorded, and are examined when the next task of the
+//! class comes: then only changed machines are searched again.
 //!
-//! This is correct for filters that read only one machine, and reject more with less free room: the
-//! scheduler's own claims only take room. When claims are undone, results found with them on the
+//! This is correct for filters that read only one machine and reject more machines when there is less free room,
+//! because the scheduler's own claims only take room. When claims are undone, results that were found with them on the
 //! view are dropped.
 
 use crate::class::{Class, ClassRef};
@@ -16,7 +16,7 @@ use crate::refusals::{News, ROWS_MAX, Refusers};
 use crate::search::tasks;
 use omega_cellstate::{GroupRef, View};
 
-/// Number of classes kept; the oldest is dropped.
+/// Maximum number of classes in the cache; the oldest is dropped.
 const CLASSES_MAX: usize = 64;
 
 /// A class without a feasible machine.
@@ -26,15 +26,15 @@ struct Failed {
     by: Refusers,
     /// Whether `by` comes from a search of all machines.
     exact: bool,
-    /// The cell's time, if a filter reads it.
+    /// The cell's time at the search, if a filter reads it.
     moment: u64,
-    /// Event since.
+    /// Events since the search.
     events: Events,
-    /// Changed machines; more than `ROWS_MAX` count as all.
+    /// Rows of machines that changed since the search; more than `ROWS_MAX` count as all.
     rows: Vec<u32>,
 }
 
-/// For one profile, and one view.
+/// The cache for one profile and one view.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     known: Vec<Failed>,
@@ -64,7 +64,7 @@ impl Failures {
         self.known.push(Failed { class, by, exact: false, moment, events, rows });
     }
 
-    /// Whether no machine is known to accept a task of a group.
+    /// Whether it is known that no machine accepts a task of a group.
     pub(crate) fn has(&mut self, view: &View, profile: &Profile, group: GroupRef) -> bool {
         let Some(index) = self.position(view, group) else { return false };
         let (failed, tasks) = (&mut self.known[index], tasks(view, group));
@@ -81,7 +81,7 @@ impl Failures {
         stands
     }
 
-    /// Plugins that reject the tasks of a group, if its class is known.
+    /// Plugins that reject the tasks of a group, if its class is in the cache.
     pub(crate) fn refusers(
         &mut self,
         view: &View,
@@ -115,7 +115,7 @@ impl Failures {
         }
     }
 
-    /// Drops all classes, because room was returned to the view.
+    /// Drops all classes, because claims were undone and the view has more room.
     pub(crate) fn forget(&mut self) {
         self.known.clear();
     }

@@ -1,12 +1,12 @@
-//! Schedulers in lock step, on the thread of the caller: the same input gives the same result.
+//! Schedulers in lock step, on the thread of the caller, so that the same input gives the same result.
 //!
 //! ```text
 //!   round:   refresh 0 ─ refresh 1 ─ refresh 2 ─ act 0 ─ act 1 ─ act 2
 //! ```
 //!
-//! In each round every scheduler first brings its view up to the same version, then they decide and commit in
-//! their order. So they conflict as schedulers do that decide at the same time, but in an order that does not depend on
-//! the processors. [`crate::pool`] runs them on threads.
+//! In each round every scheduler first brings its view up to the same version, then they decide and commit one after
+//! the other. So they conflict like schedulers that decide at the same time, but the order does not depend on the
+//! processors. [`crate::pool`] runs schedulers on threads.
 
 use crate::pool::{self, Worker};
 use crate::queue::Nanos;
@@ -28,7 +28,7 @@ pub struct Round {
     pub conflicts: usize,
     /// Whether no scheduler had work.
     pub idle: bool,
-    /// If idle: the earliest time at which a scheduler has work even if nothing changes.
+    /// If idle: the earliest time at which a scheduler has work even if no further event occurs.
     pub until: Option<Nanos>,
 }
 
@@ -44,16 +44,14 @@ impl Round {
 }
 
 impl<O: Observer> LockStep<O> {
-    /// Creates a lock step of schedulers with their observers. Their order is that of their
-    /// commits.
+    /// Creates a lock step of schedulers, each with its observer. They commit in this order.
     pub fn new(schedulers: impl IntoIterator<Item = (Scheduler, O)>) -> LockStep<O> {
         let worker = |(scheduler, observer)| Worker { scheduler, observer, error: None };
         LockStep { workers: schedulers.into_iter().map(worker).collect() }
     }
 
-    /// Runs one round. `now` is in nanoseconds since any fixed moment and must not decrease. A
-    /// scheduler that the cell rejects permanently takes part in no further round:
-    /// [`Worker::error`].
+    /// Runs one round. `now` is in nanoseconds since any fixed moment and must not decrease. If the cell rejects a
+    /// scheduler permanently, its later rounds are skipped, and [`Worker::error`] has the error.
     pub fn round(&mut self, cell: &impl CellHandle, now: Nanos) -> Round {
         for worker in self.workers.iter_mut().filter(|worker| worker.error.is_none()) {
             let refreshed = pool::guarded(worker, |scheduler, observer| {
@@ -83,7 +81,7 @@ impl<O: Observer> LockStep<O> {
     }
 }
 
-/// Records an error that ends a worker. Temporary errors are retried in the next round.
+/// Records an error that ends a worker. Temporary errors are not recorded, and the next round retries.
 fn note_error<O>(worker: &mut Worker<O>, step: Result<Step, HandleError>) -> Step {
     match step {
         Ok(step) => step,
@@ -102,7 +100,7 @@ mod tests {
     use omega_cellstate::{Cell, SharedCell};
     use omega_core::{Amounts, Command, Job, Kinds, Machine, TaskGroup};
 
-    /// Two schedulers, one machine with room for one task, and a job for each.
+    /// A cell with one machine that has room for one task, and two schedulers with a job each.
     fn contended() -> (SharedCell, LockStep<Unobserved>) {
         let cell = SharedCell::new(Cell::new(Kinds::standard()));
         cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([1000])))).unwrap();
@@ -124,7 +122,7 @@ mod tests {
         assert_eq!((round.placed, round.conflicts, round.idle), (1, 1, false));
         let placed = |worker: &Worker<Unobserved>| worker.scheduler.queue().pending_tasks() == 0;
         assert_eq!(lock_step.workers().iter().map(placed).collect::<Vec<_>>(), [true, false]);
-        // The second sees now that there is no room, and has nothing to do.
+        // The second scheduler now sees that there is no room, so it has nothing to do.
         let rounds: Vec<Round> = (1..20).map(|i| lock_step.round(&cell, i * 1_000_000)).collect();
         assert!(rounds.iter().all(|round| round.placed == 0 && round.conflicts == 0), "{rounds:?}");
         assert!(rounds.last().unwrap().idle, "{rounds:?}");

@@ -1,16 +1,14 @@
 //! Placing tasks: one decision for all identical tasks of a group.
 //!
-//! The best machine for the second of two identical tasks is found among the same machines as for
-//! the first; only the machine that the first one took has changed. So a group of `n` tasks takes
-//! one search and a heap of the best `n` machines: claim the best machine, score it again, and
-//! repeat. Each task gets the same machine as with a search of its own, because each claim changes
-//! only one machine, and so `n` claims cannot reach a machine outside of the best `n`.
+//! For the second of two identical tasks, the best machine is found among the same machines as for the first; only the
+//! machine that the first task took has changed. So a group of `n` tasks takes one search and a heap of the best `n`
+//! machines: claim the best machine, score it again, and repeat. Each task gets the same machine as with a search of
+//! its own, because each claim changes only one machine, so `n` claims never need a machine outside of the best `n`.
 //!
-//! This requires that a claim changes the answers of plugins for its own machine only. If a plugin
-//! reads tasks on other machines (spread, affinity to tasks), every task has its own search.
-//! Relative scores that compare machine attributes change only when a machine becomes full and
-//! leaves the comparison; then the heap is rebuilt. The number of tasks is first limited to what
-//! the cluster resources and the tenant's quota allow.
+//! This requires that a claim changes the results of plugins for its own machine only. If a plugin reads tasks on other
+//! machines (spread, affinity to tasks), every task has its own search. Relative scores that compare machine attributes
+//! change only when a machine becomes full and leaves the comparison; then the heap is rebuilt. The number of tasks is
+//! first limited to the number for which the cluster resources and the tenant's quota suffice.
 
 use crate::profile::{Active, Profile};
 use crate::reuse::Reuse;
@@ -26,12 +24,12 @@ use std::collections::binary_heap::PeekMut;
 pub struct Placement {
     /// Extent of the search.
     pub search: Search,
-    /// Number of best machines among which one is chosen at random, for single tasks. 1 takes the
-    /// best. Schedulers that all take the best collide.
+    /// Number of best machines among which one is chosen at random, for single tasks. 1 takes the best machine.
+    /// Schedulers that all take the best machine have many conflicts.
     pub near_best: u32,
-    /// Start of searches.
+    /// Position at which searches start.
     pub home: Home,
-    /// Whether single tasks use results of earlier searches. Only for a [`Placer`] that always has
+    /// Whether single tasks use results of earlier searches. Set it only for a [`Placer`] that is always called with
     /// the same profile and view.
     pub reuse: bool,
 }
@@ -42,7 +40,7 @@ impl Default for Placement {
     }
 }
 
-/// Places tasks on a view. Keep one: it reuses its buffers.
+/// Places tasks on a view. Keep a placer for many calls, because it reuses its buffers.
 #[derive(Debug, Default)]
 pub struct Placer {
     candidates: Candidates,
@@ -52,8 +50,8 @@ pub struct Placer {
 }
 
 impl Placer {
-    /// Claims machines in the view for tasks of one group, as far as there is room. Returns how
-    /// many of the tasks, from the first, have a machine.
+    /// Claims machines in the view for tasks of one group, as far as there is room. Returns the number of tasks with a
+    /// machine, which are the first ones.
     pub fn place(
         &mut self,
         view: &mut View,
@@ -80,7 +78,7 @@ impl Placer {
         }
     }
 
-    /// Whether there is room for a task. It is placed on the view and removed again.
+    /// Whether there is room for a task. To find out, the task is placed on the view and removed again.
     pub(crate) fn has_room(
         &mut self,
         view: &mut View,
@@ -138,7 +136,7 @@ impl Placer {
         }
     }
 
-    /// Makes the heap of the best `count` of `self.best`.
+    /// Builds the heap of the best `count` candidates in `self.best`.
     fn heap_of_best(&mut self, count: usize) {
         if self.best.len() > count {
             self.best.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
@@ -148,7 +146,7 @@ impl Placer {
         self.heap.extend(self.best.drain(..));
     }
 
-    /// Builds the heap of all candidates.
+    /// Builds the heap of the best `count` of all candidates found.
     fn heap_of_found(&mut self, count: usize) {
         self.best.clear();
         self.best.extend_from_slice(&self.candidates.found);

@@ -1,9 +1,8 @@
 //! Filters and scores: the traits of plugins that accept and rate machines.
 //!
-//! Plugins are *columnar*: they process a block of 64 machines at once. A filter clears bits of a
-//! word, a score adds to a column of integers, so a full scan costs about a nanosecond per machine.
-//! [`MachineFilter`] and [`MachineScore`] are simpler forms for one machine at a time, wrapped in
-//! [`PerMachine`].
+//! Plugins are *columnar*: they process a block of 64 machines at once. A filter clears bits of a word, and a score
+//! adds to a column of integers, so a full scan costs about a nanosecond per machine. [`MachineFilter`] and
+//! [`MachineScore`] are simpler forms for one machine at a time; [`PerMachine`] makes columnar plugins of them.
 
 use crate::events::Events;
 use crate::refusals::News;
@@ -11,17 +10,17 @@ use omega_cellstate::{BLOCK, Block, GroupRef, Need, PlacedTask, Reach, View};
 use omega_core::{Job, JobId, KindId, Machine, MachineId, TaskGroup};
 use std::ops::BitOr;
 
-/// The score of a machine that could not be better, from one plugin. The worst is 0.
+/// Highest score that a plugin gives to a machine. The lowest is 0.
 pub const SCORE_MAX: i32 = 10_000;
 
-/// The tasks that a decision is about: those of one group are identical.
+/// The tasks that a decision is about. All are of one group, so they are identical.
 #[derive(Clone, Copy, Debug)]
 pub struct Tasks<'a> {
     /// The scheduler's view.
     pub view: &'a View,
-    /// Their group, as the view has compiled it.
+    /// The tasks' group, as compiled by the view.
     pub compiled: GroupRef,
-    /// Compiled resource requests of each task.
+    /// Compiled resource requests of one task.
     pub need: &'a Need,
     /// The id of their job.
     pub id: JobId,
@@ -33,28 +32,29 @@ pub struct Tasks<'a> {
     pub reach: &'a Reach,
 }
 
-/// Inputs of a plugin's answer. A plugin that reads only the machine itself need not be called
-/// again for other machines after a claim.
+/// Inputs of a plugin's result. The result of a plugin that reads only the machine itself stays valid for all other
+/// machines after a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reads(u8);
 
 impl Reads {
     /// Properties of the machine: labels, taints, images, topology.
     pub const DESCRIPTION: Reads = Reads(1);
-    /// Free resources on it, and its devices.
+    /// Free resources and devices of the machine.
     pub const AMOUNTS: Reads = Reads(2);
-    /// Its reported load.
+    /// Reported load of the machine.
     pub const LOAD: Reads = Reads(4);
-    /// Tasks on other machines: a claim on one machine changes the answer for others.
+    /// Tasks on other machines. A claim on one machine changes the result for others.
     pub const OTHER_MACHINES: Reads = Reads(8);
-    /// Descriptions of other machines: a change of one changes the answer for others, but no claim does.
+    /// Descriptions of other machines. A changed description changes the result for other machines, but a claim does
+    /// not.
     pub const OTHER_DESCRIPTIONS: Reads = Reads(32);
-    /// Properties of the job, beyond the description of the tasks and its kind: its name, tenant, precedence.
+    /// Properties of the job beyond its kind and the description of the tasks: name, tenant, precedence.
     pub const JOB: Reads = Reads(16);
-    /// Cell time: the answer may change without another event. It wakes no job.
+    /// Cell time: the result may change without another event. Does not wake jobs.
     pub const TIME: Reads = Reads(64);
 
-    /// Whether all of `other` is read.
+    /// Whether the set includes all of `other`.
     #[must_use]
     pub fn includes(self, other: Reads) -> bool {
         self.0 & other.0 == other.0
@@ -69,7 +69,7 @@ impl BitOr for Reads {
     }
 }
 
-/// Parts of the cell's own judgement.
+/// Parts of the cell's own check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Judged(u16);
 
@@ -92,7 +92,7 @@ impl Judged {
     pub const SPREAD: Judged = Judged(64);
     /// Required affinity and anti-affinity to tasks.
     pub const NEIGHBOURS: Judged = Judged(128);
-    /// The most tasks in a domain.
+    /// The maximum number of tasks in a domain.
     pub const LIMITS: Judged = Judged(256);
     /// The reservations of machines for other tenants.
     pub const RESERVATIONS: Judged = Judged(512);
@@ -102,18 +102,18 @@ impl Judged {
     pub const PEAKS: Judged = Judged(2048);
     /// The limits of tenants.
     pub const QUOTA: Judged = Judged(4096);
-    /// The most tasks of a tenant on one machine.
+    /// The maximum number of a tenant's tasks on one machine.
     pub const TASKS_PER_MACHINE: Judged = Judged(8192);
     /// All rules about other tasks: ports, spreads, neighbours and limits.
     pub const RULES: Judged = Judged(32 | 64 | 128 | 256);
 
-    /// Whether all of `other` is in it.
+    /// Whether the set includes all of `other`.
     #[must_use]
     pub fn includes(self, other: Judged) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is in it.
+    /// Whether the set includes any of `other`.
     #[must_use]
     pub fn overlaps(self, other: Judged) -> bool {
         self.0 & other.0 != 0
@@ -130,83 +130,81 @@ impl BitOr for Judged {
 
 /// Accepts or rejects machines for tasks.
 ///
-/// It is called only for machines that earlier filters accepted, and the view does not change
-/// during a call. Its answer must depend only on the view and its own settings, so that a seed
-/// reproduces a run. It is called once per block and decision.
+/// A filter is called once per block and decision, only for machines that earlier filters accepted. The view does not
+/// change during a call. The result must depend only on the view and the filter's own settings, so that a seed
+/// reproduces a run.
 pub trait Filter: Send + Sync {
     /// A short name in snake case, for profiles and explanations.
     fn name(&self) -> &'static str;
 
-    /// Facts on which its answer depends.
+    /// Inputs on which the result depends.
     fn reads(&self) -> Reads;
 
-    /// Events after which it may accept machines that it rejected; only these wake a job that it
-    /// left without a machine. Called when a job found no machine. A filter that rejects machines
-    /// for having too much left adds [`Events::ROOM_TAKEN`].
+    /// Events after which the filter may accept machines that it rejected. Called when a job found no machine; only
+    /// these events wake the job. A filter that rejects machines for having too much free adds [`Events::ROOM_TAKEN`].
     fn wakes_on(&self) -> Events {
         Events::of(self.reads())
     }
 
-    /// Whether news may help tasks that it rejected. Called at most once for a sleeping job and its
-    /// backoff; a wrong `true` costs a search, a wrong `false` leaves the job asleep until the next
-    /// news. By default it checks the changed machines.
+    /// Whether news may help tasks that the filter rejected. Called at most once for a sleeping job and its backoff. A
+    /// wrong `true` costs a search; a wrong `false` leaves the job asleep until the next news. By default, checks the
+    /// changed machines.
     fn may_help(&self, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
         news.allows_some(self, tasks)
     }
 
-    /// Whether it applies to these tasks. Called once per decision; `false` saves the calls for
-    /// every block.
+    /// Whether the filter applies to these tasks. Called once per decision; `false` saves the calls for every block.
     fn applies(&self, _tasks: &Tasks<'_>) -> bool {
         true
     }
 
-    /// Whether it rejects every machine whenever it applies, such as for a quota. Then its pending
-    /// tasks do not wait for other tasks' machines. By default not.
+    /// Whether the filter rejects all machines whenever it applies, as one for a quota does. If so, pending tasks do
+    /// not wait for other tasks to leave machines. The default is false.
     fn refuses_all(&self) -> bool {
         false
     }
 
-    /// Of the machines in `among`, those on which the tasks may run.
+    /// Returns the machines in `among` on which the tasks may run.
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64;
 
-    /// Rejected machines that it might accept with fewer tasks: preemption examines only these. By
-    /// default all.
+    /// Returns the rejected machines that the filter might accept if they had fewer tasks. Preemption examines only
+    /// these. By default, returns all.
     fn curable(&self, _tasks: &Tasks<'_>, _block: Block<'_>, refused: u64) -> u64 {
         refused
     }
 
-    /// Reason why it rejects the machine in a row, as a clause, if it has more to say than its
-    /// name. Only called for explanations.
+    /// Reason why the filter rejects the machine in a row, as a clause; `None` if its name says enough. Called only for
+    /// explanations.
     fn why(&self, _tasks: &Tasks<'_>, _row: usize) -> Option<String> {
         None
     }
 
-    /// Part of the cell's check that it covers. A profile adds the cell's own filters for the rest.
-    /// By default none.
+    /// Part of the cell's check that the filter covers. A profile adds the cell's own filters for the rest. The default
+    /// is none.
     fn judges(&self) -> Judged {
         Judged::NOTHING
     }
 
-    /// Enables the columns of the view that it reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that the score reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 }
 
 /// Scores machines for tasks.
 ///
-/// It may rely on the guarantees of [`Filter`], and on the machines in `among` being feasible.
+/// A score may rely on the guarantees of [`Filter`], and all machines in `among` are feasible.
 pub trait Score: Send + Sync {
     /// A short name in snake case, for profiles.
     fn name(&self) -> &'static str;
 
-    /// Facts on which its answer depends.
+    /// Inputs on which the result depends.
     fn reads(&self) -> Reads;
 
-    /// Whether it distinguishes machines for these tasks. Called once per decision.
+    /// Whether the score may differ between machines for these tasks. Called once per decision.
     fn applies(&self, _tasks: &Tasks<'_>) -> bool {
         true
     }
 
-    /// Enables the columns of the view that it reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that the score reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
     /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; other entries are
@@ -243,15 +241,15 @@ impl<'a> MachineRef<'a> {
         self.block.free(kind)[self.lane]
     }
 
-    /// Its last reported usage of a kind, if any.
+    /// Last reported usage of a kind on the machine, if any.
     #[must_use]
     pub fn load(&self, kind: KindId) -> Option<u64> {
         let report = self.block.view().load(self.block.first_row() + self.lane)?;
         Some(report.used.get(kind))
     }
 
-    /// The tasks that run on it, the most important first. Empty unless the scheduler's view keeps them
-    /// ([`View::with_placements`]), as that of a profile with preemption does.
+    /// The tasks that run on the machine, the most important first. Empty unless the scheduler's view keeps placements
+    /// ([`View::with_placements`]), as the view of a profile with preemption does.
     #[must_use]
     pub fn tasks(&self) -> &'a [PlacedTask] {
         self.block.view().tasks_on(self.block.first_row() + self.lane)
@@ -266,8 +264,8 @@ pub trait MachineFilter: Send + Sync {
     /// Whether the tasks may run on this machine.
     fn allows(&self, tasks: &Tasks<'_>, machine: MachineRef<'_>) -> bool;
 
-    /// Events after which it may accept machines that it rejected: see [`Filter::wakes_on`]. By
-    /// default any change of a machine.
+    /// Events after which the filter may accept machines that it rejected: see [`Filter::wakes_on`]. The default is any
+    /// change of a machine.
     fn wakes_on(&self) -> Events {
         Events::of(all_of_the_machine()) | Events::ROOM_TAKEN
     }
@@ -278,15 +276,15 @@ pub trait MachineScore: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// Score of the machine for the tasks, from 0 to [`SCORE_MAX`]; more counts as that.
+    /// Score of the machine for the tasks, from 0 to [`SCORE_MAX`]; larger values count as the maximum.
     fn score(&self, tasks: &Tasks<'_>, machine: MachineRef<'_>) -> i32;
 }
 
-/// Makes a columnar plugin of one in the per-machine form.
+/// Turns a plugin for one machine at a time into a columnar plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct PerMachine<T>(pub T);
 
-/// Facts that a plugin in the per-machine form may read: all of its machine, and the job.
+/// Inputs of a plugin for one machine at a time: everything about the machine, and the job.
 fn all_of_the_machine() -> Reads {
     Reads::DESCRIPTION | Reads::AMOUNTS | Reads::LOAD | Reads::JOB
 }

@@ -44,7 +44,7 @@ pub struct Queued<'a> {
 /// A claim on the scheduler's view, for one task.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimed<'a> {
-    /// The view, with the claim until it is accepted or rejected.
+    /// The view, which includes the claim until it is accepted or rejected.
     pub view: &'a View,
     /// Id of the task.
     pub task: TaskId,
@@ -56,43 +56,41 @@ pub struct Claimed<'a> {
     pub group: &'a TaskGroup,
 }
 
-/// Rejected until one of these events. With [`Events::TIME`] the job is retried after its backoff;
-/// with [`Events::NONE`] only at the unconditional retry of [`Patience`](crate::queue::Patience).
+/// A rejection, with the events after which the job may be tried again. With [`Events::TIME`] the job is retried after
+/// its backoff; with [`Events::NONE`] only at the unconditional retry of [`Patience`](crate::queue::Patience).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(pub Events);
 
 /// Decides whether a job may be queued (PreEnqueue).
 ///
-/// Called whenever the job's turn comes, before all other plugins. A rejected job is *gated*: it
-/// costs nothing until one of the events of the rejection, after which the plugin is called again.
-/// The first rejection decides.
+/// Called at each turn of the job, before all other plugins. A rejected job is *gated*: it costs nothing until one of
+/// the events of the rejection, after which the plugin is called again. The first plugin that rejects decides.
 pub trait Admit: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// Whether the job may have its turn.
+    /// Admits the job to its turn, or rejects it.
     ///
     /// # Errors
-    /// Not before one of the events of the refusal.
+    /// If the job is rejected, the events after which it is tried again.
     fn admit(&mut self, queued: Queued<'_>, view: &View) -> Result<(), Refused>;
 }
 
-/// Decides which of two queued jobs has its turn first (QueueSort). A profile has at most one;
-/// without it, higher precedence goes first.
+/// Decides which of two queued jobs has its turn first (QueueSort). A profile has at most one order; without one,
+/// higher precedence goes first.
 ///
-/// Called several times for each job that is added or removed. The answer must be a total order
-/// that depends on the two jobs alone, because queued jobs are not sorted again. Of equal jobs the
-/// older is first.
+/// Called several times for each job that is added or removed. The result must be a total order that depends on the two
+/// jobs alone, because queued jobs are not sorted again. If two jobs are equal, the older goes first.
 pub trait Order: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// Less if `a` goes first.
+    /// Compares two jobs; `Less` if `a` goes first.
     fn compare(&self, a: Queued<'_>, b: Queued<'_>) -> Ordering;
 
-    /// Whether tenants share fairly: then the tenant with the smallest dominant share for its
-    /// weight is first, and only jobs of one tenant are compared. In a cell without any [tenant
-    /// configuration](omega_core::TenantConfig) tenants are ignored. By default not.
+    /// Whether tenants share fairly. If so, the tenant with the smallest dominant share for its weight goes first, and
+    /// only jobs of the same tenant are compared. In a cell without any [tenant
+    /// configuration](omega_core::TenantConfig), tenants are ignored. The default is false.
     fn between_tenants(&self) -> bool {
         false
     }
@@ -107,37 +105,34 @@ pub trait Reserve: Send + Sync {
     /// clone of the handle to [raise](Waiting::raise) them.
     fn start(&mut self, _of: &Settings, _waiting: &Waiting) {}
 
-    /// Called after each sync, whose changes are in [`View::delta`]: a plugin releases the
-    /// reservations of tasks that have ended. A preempting scheduler also gets the jobs of others,
-    /// maybe later than they do.
+    /// Called after each sync, whose changes are in [`View::delta`]. A plugin releases the reservations of tasks that
+    /// have ended. A preempting scheduler also gets the jobs of other schedulers, maybe later than they do.
     fn heard(&mut self, _view: &View) {}
 
     /// Reserves external resources of a claimed task. Called once for each claim, before any permit
-    /// plugin, in the order of the profile until one rejects.
+    /// plugin, in the order of the profile until one plugin rejects.
     ///
     /// # Errors
-    /// If it is not available. The claim is returned; the job sleeps until one of the events.
+    /// If a resource is not available. The claim is undone, and the job sleeps until one of the events.
     fn reserve(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused>;
 
-    /// Releases the reservation of a claim that failed: a plugin rejected it, a permit timed out,
-    /// the cell rejected it, or its outcome cannot be known any more. In the last case the task may
-    /// yet turn out to run.
+    /// Releases the reservation of a claim that failed: a plugin rejected it, a permit timed out, the cell rejected it,
+    /// or its outcome cannot be known any more. In the last case the task may still turn out to run.
     ///
-    /// Called once for each failed claim, for all plugins in reverse order, also for those that
-    /// were not called to reserve because an earlier one rejected. So it must be harmless without a
-    /// reservation.
+    /// Called once for each failed claim, for all plugins in reverse order. This includes plugins that were not called
+    /// to reserve because an earlier one rejected, so the call must be harmless without a reservation.
     fn unreserve(&mut self, claimed: &Claimed<'_>);
 }
 
 /// Answer of a permit plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// Go on.
+    /// Continues with the claim.
     Allow,
-    /// Undo the claim; the job waits for one of the events.
+    /// Undoes the claim; the job waits for one of the events.
     Refuse(Refused),
-    /// The claim stays on the view, and is committed only after this plugin allows it by
-    /// [`Waiting::allow`]. Without that in time, it is rejected.
+    /// Keeps the claim on the view until this plugin allows it by [`Waiting::allow`]. The claim is committed only then,
+    /// and rejected if the plugin does not allow it in time.
     Wait {
         /// Longest wait; at most [`PERMIT_WAIT_MAX`].
         at_most: Nanos,
@@ -148,24 +143,23 @@ pub enum Permission {
 
 /// Allows, rejects or delays a reserved claim.
 ///
-/// Called once for each claim, after all claims of the job's turn are reserved. Plugins are called
-/// until one rejects; if several let the task wait, each must allow it. A gang waits as a whole; if
-/// too few tasks are left, all are rejected. While a task waits, other schedulers may take the
-/// room: then the commit rejects it.
+/// Called once for each claim, after all claims of the job's turn are reserved. Plugins are called until one rejects;
+/// if several let the task wait, each of them must allow it. A gang waits as a whole; if too few of its tasks are left,
+/// all are rejected. While a task waits, other schedulers may take the room; then the cell rejects the claim at commit.
 pub trait Permit: Send + Sync {
-    /// Name in snake case, by which waiting tasks are allowed.
+    /// Name in snake case, under which the plugin later allows waiting tasks.
     fn name(&self) -> &'static str;
 
-    /// Decides whether the claim may continue. `waiting` has the tasks that wait already: a plugin
-    /// may allow or reject them here, and keep a clone to do so at any time.
+    /// Decides whether the claim may continue. `waiting` has the tasks that already wait. A plugin may allow or reject
+    /// them here, and may keep a clone to do so at any time.
     fn permit(&mut self, claimed: &Claimed<'_>, waiting: &Waiting) -> Permission;
 }
 
 /// Prepares a claim just before the commit.
 ///
-/// Called once for each claim that all permits allow, in the order of the profile until one fails.
-/// It must be quick: what takes long is begun in [`Permit::permit`], which answers
-/// [`Permission::Wait`] and allows the task when it is done.
+/// Called once for each claim that all permits allow, in the order of the profile until one plugin fails. It must be
+/// quick. Begin slow work in [`Permit::permit`]: return [`Permission::Wait`] there, and allow the task when the work is
+/// done.
 pub trait PreBind: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
@@ -173,7 +167,7 @@ pub trait PreBind: Send + Sync {
     /// Prepares the machine for the task.
     ///
     /// # Errors
-    /// If it cannot be prepared. The claim is undone; the job waits for one of the events.
+    /// If the machine cannot be prepared. The claim is undone; the job waits for one of the events.
     fn pre_bind(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused>;
 }
 
@@ -182,7 +176,7 @@ pub trait PostBind: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// The task has its machine. Called once for each accepted claim.
+    /// Called once for each accepted claim: the task has its machine.
     fn post_bind(&mut self, claimed: &Claimed<'_>);
 }
 
@@ -191,60 +185,59 @@ pub trait PostBind: Send + Sync {
 pub struct Lack<'a> {
     /// Id of the task.
     pub task: TaskId,
-    /// Its group, compiled in the view.
+    /// Group of the task, compiled in the view.
     pub group: GroupRef,
     /// Its job.
     pub job: &'a Arc<Job>,
-    /// The profile whose filters rejected every machine;
-    /// [`first_refusals`](crate::refusals::first_refusals) returns which filter rejected which
-    /// machine.
+    /// The profile whose filters rejected every machine. [`first_refusals`](crate::refusals::first_refusals) returns
+    /// which filter rejected which machine.
     pub profile: &'a Profile,
 }
 
-/// Room that evictions or throttling make; one of the two.
+/// Room that is made by either evictions or throttling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeRoom {
-    /// Id of the machine for the task.
+    /// Id of the machine that has room for the task then.
     pub machine: MachineId,
     /// Tasks of lower precedence to evict from that machine, as in [`View::tasks_on`].
     pub evictions: Vec<PlacedTask>,
-    /// Tasks to throttle to their request there, if none is evicted.
+    /// Tasks to throttle to their request on that machine, if none is evicted.
     pub throttled: Vec<PlacedTask>,
 }
 
 /// Makes room for a task that found no machine, by preemption.
 ///
-/// With such a plugin the scheduler's view keeps placements (see [`View::with_placements`]) and
-/// receives every job. Called once for each task without a feasible machine, in the order of the
-/// profile until one finds a way. Its answer is checked like any claim, by the view and the cell;
-/// claim and evictions go into one transaction, after the later extension points.
+/// With such a plugin, the scheduler's view keeps placements (see [`View::with_placements`]) and receives every job.
+/// Called once for each task without a feasible machine, in the order of the profile until one plugin finds room. The
+/// view and the cell check the result like any claim. The claim and the evictions go into one transaction, after the
+/// later extension points.
 pub trait PostFilter: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// Returns a machine for the task and the tasks to evict there, or `None`. It may lift tasks
-    /// off the view to try evictions ([`View::lift`]), and must put them back. Tasks that another
-    /// claim evicts ([`View::is_evicted`]) are off already.
+    /// Returns a machine for the task and the tasks to evict there, or `None`. It may remove tasks from the view to try
+    /// evictions ([`View::lift`]), and must put them back. Tasks that another claim evicts ([`View::is_evicted`]) have
+    /// been removed already.
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom>;
 
-    /// Events after which it may make room for tasks that it could not help, besides the events of
-    /// the filters that were the first to reject a machine. `all` has the events of all applicable
-    /// filters, because behind a first filter that evictions satisfy there may be another rejecting
-    /// one. By default all of them.
+    /// Events after which the plugin may make room for tasks that it could not help, in addition to the events of the
+    /// filters that were the first to reject a machine. `all` has the events of all applicable filters, because
+    /// evictions may satisfy the first rejecting filter of a machine while a later one still rejects. The default is
+    /// all of them.
     fn wakes_on(&self, _tasks: &Tasks<'_>, all: Events) -> Events {
         all
     }
 
-    /// Whether news may let it make room for these tasks. As with filters, a wrong `true` costs a
-    /// search. By default always.
+    /// Whether the plugin may make room for these tasks after the news. As with filters, a wrong `true` costs a search.
+    /// The default is true.
     fn may_help(&self, _tasks: &Tasks<'_>, _news: &News<'_>) -> bool {
         true
     }
 
-    /// Enables the columns of the view that it reads (see [`Profile::prepare`]).
+    /// Enables the columns of the view that the plugin reads (see [`Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
-    /// Adds the cell's disruption budgets to those in its own arguments. Called before the first
-    /// [`PostFilter::keep`]. By default they are ignored.
+    /// Adds the cell's disruption budgets to those in the plugin's own arguments. Called before the first
+    /// [`PostFilter::keep`]. By default, they are ignored.
     fn protect(&mut self, _budgets: &[DisruptionBudget]) {}
 }

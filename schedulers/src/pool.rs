@@ -1,11 +1,11 @@
-//! A pool of schedulers on threads, woken when there may be work.
+//! A pool of schedulers on threads, which are woken when there may be work.
 //!
-//! Each worker steps its own scheduler over the shared cell, which is all that they share. An idle
-//! worker sleeps on its channel. The owner of the pool wakes it early, and so does a cell that reports changes
-//! ([`CellHandle::watch`]). Closing the channels ends the pool.
+//! Each worker steps its own scheduler over the cell, and workers share nothing but the cell. An idle worker sleeps on
+//! its channel. The owner of the pool wakes it early, and so does a cell that reports changes ([`CellHandle::watch`]).
+//! Closing the channels ends the pool.
 //!
-//! A decision that panics sets its job aside, and others continue: [`Scheduler::recover`]. A worker
-//! that panics elsewhere ends, which [`Pool::running`] shows.
+//! If a decision panics, its job is set aside, and the scheduler continues with other jobs: [`Scheduler::recover`]. If
+//! a worker panics elsewhere, it ends, which [`Pool::running`] shows.
 
 use crate::queue::Nanos;
 use crate::scheduler::{Observer, Scheduler, Step};
@@ -23,18 +23,18 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Nanos;
 }
 
-/// Longest sleep of an idle worker whose cell does not wake it: then it looks for changes, and for jobs whose backoff has
-/// ended.
+/// Longest sleep of an idle worker whose cell does not wake it. It must then look for changes, and for jobs whose
+/// backoff has ended.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// Longest sleep of an idle worker whose cell wakes it for changes: then it looks whether the cell still answers.
+/// Longest sleep of an idle worker whose cell wakes it for changes. It then checks whether the cell still answers.
 const WATCHED: Duration = Duration::from_millis(250);
 
-/// Running workers. Dropping it, or [`Pool::stop`], ends them after their current step.
+/// Running workers. Dropping the pool, or [`Pool::stop`], ends them after their current step.
 #[derive(Debug)]
 pub struct Pool<'scope, O> {
     workers: Vec<ScopedJoinHandle<'scope, Worker<O>>>,
-    /// The only owners of the channels: once they are dropped, the workers end.
+    /// The only owners of the channels. Once they are dropped, the workers end.
     wakers: Vec<Arc<Sender<()>>>,
 }
 
@@ -43,9 +43,9 @@ pub struct Pool<'scope, O> {
 pub struct Worker<O> {
     /// The scheduler, with the last state of its queue and view.
     pub scheduler: Scheduler,
-    /// Its measurements.
+    /// Observer of the scheduler, with its measurements.
     pub observer: O,
-    /// Error that ended it early, if the cell stopped answering for good.
+    /// Error that ended the worker early, if the cell stopped answering for good.
     pub error: Option<HandleError>,
 }
 
@@ -62,8 +62,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         Pool::start_each(scope, clock, with_cell)
     }
 
-    /// Starts a pool in which each scheduler has its own cell handle, such as at different
-    /// replicas.
+    /// Starts a pool in which each scheduler has its own cell handle, for example to different replicas.
     pub fn start_each<'env, C: CellHandle + 'env>(
         scope: &'scope Scope<'scope, 'env>,
         clock: &'env dyn Clock,
@@ -93,7 +92,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         }
     }
 
-    /// Number of workers that have not ended. A worker ends early if the cell rejects it.
+    /// Number of workers that have not ended. A worker ends early if the cell rejects it permanently.
     #[must_use]
     pub fn running(&self) -> usize {
         self.workers.iter().filter(|worker| !worker.is_finished()).count()
@@ -113,7 +112,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
     }
 }
 
-/// Wakes a worker as long as its pool is there.
+/// Wakes a worker while its pool exists.
 fn wake(waker: &Arc<Sender<()>>) -> Wake {
     let waker = Arc::downgrade(waker);
     Arc::new(move || {
@@ -125,7 +124,7 @@ fn wake(waker: &Arc<Sender<()>>) -> Wake {
 /// Sleep of a worker without work.
 struct Sleep {
     woken: Receiver<()>,
-    /// Longest time of it.
+    /// Longest time of the sleep.
     idle: Duration,
 }
 
@@ -162,7 +161,7 @@ fn run<O: Observer>(
     }
 }
 
-/// Runs a part of a worker's step. A job on which the scheduler panics is set aside.
+/// Runs a part of a worker's step. If the scheduler panics on a job, the job is set aside.
 pub(crate) fn guarded<O: Observer>(
     worker: &mut Worker<O>,
     part: impl FnOnce(&mut Scheduler, &mut O) -> Result<Step, HandleError>,

@@ -20,7 +20,7 @@ use omega_core::{JobId, KindId, Precedence, TaskId};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
-/// Number of tasks that may be disturbed. (Kubernetes' `PodDisruptionBudget`, in its present state.)
+/// Number of a set's tasks that may be disturbed now. (The current state of Kubernetes' `PodDisruptionBudget`.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Selector of the protected tasks.
@@ -30,7 +30,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Whether it allows the eviction of a task.
+    /// Whether the budget allows the eviction of a task.
     pub(crate) fn lets_go(&self, view: &View, task: &PlacedTask) -> bool {
         self.allowed > 0 || !self.protects(view, task)
     }
@@ -48,7 +48,7 @@ impl Budget {
     }
 }
 
-/// A task that is expected on a machine: room was made there for it. (Kubernetes' nominated pod.)
+/// A task that is expected on a machine, because room was made for it there. (Kubernetes' nominated pod.)
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     /// The row of the machine.
@@ -61,31 +61,30 @@ pub struct Expected {
     pub precedence: Precedence,
 }
 
-/// The task to make room for, and the rules to respect.
+/// The task to make room for, and the rules to obey.
 #[derive(Clone, Copy, Debug)]
 pub struct Preemptor<'a> {
-    /// The profile whose filters must then accept the machine.
+    /// The profile whose filters must accept the machine afterwards.
     pub profile: &'a Profile,
     /// The task's group, compiled.
     pub group: GroupRef,
     /// Disruption budgets.
     pub budgets: &'a [Budget],
-    /// Tasks expected on machines. Expected tasks of the same or higher precedence must fit
-    /// together with the task.
+    /// Tasks expected on machines. Those of the same or a higher precedence must fit in addition to this task.
     pub expected: &'a [Expected],
 }
 
-/// Tasks that would have to go: few, as a rule.
+/// Tasks that would have to be evicted. Usually there are few.
 pub type Victims = SmallVec<[PlacedTask; 4]>;
 
-/// A machine on which the task would fit without some others.
+/// A machine on which the task would fit if some other tasks were evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The machine's row.
     pub row: usize,
     /// Victims, the most important first. Never empty.
     pub victims: Victims,
-    /// Number of victims protected by a budget.
+    /// Number of victims whose eviction breaks a budget.
     pub violations: usize,
 }
 
@@ -94,8 +93,8 @@ impl Preemptor<'_> {
         view.job(self.group).0.precedence
     }
 
-    /// Whether the filters allow the task on the machine in a row now, with and without the tasks
-    /// that are expected there.
+    /// Whether the filters allow the task on the machine in a row now, both with and without the tasks that are
+    /// expected there.
     #[must_use]
     pub fn fits(&self, view: &mut View, row: usize) -> bool {
         if !self.expected.is_empty() && !self.fits_beside_expected(view, row) {
@@ -111,8 +110,7 @@ impl Preemptor<'_> {
         fits
     }
 
-    /// Counts the tasks expected in a row, which must fit with this one, as running. Returns their
-    /// groups.
+    /// Counts the tasks expected in a row that must fit in addition to this one, as if they ran. Returns their groups.
     fn assume_expected(&self, view: &mut View, row: usize) -> SmallVec<[GroupRef; 4]> {
         let job = view.job_id(self.group);
         let precedence = self.precedence(view);
@@ -134,8 +132,7 @@ impl Preemptor<'_> {
 
     /// Victims on the machine in a row; `None` if no eviction helps there.
     ///
-    /// The view must keep placements ([`View::with_placements`]); it is as before when this
-    /// returns.
+    /// The view must keep placements ([`View::with_placements`]). It is unchanged when this returns.
     #[must_use]
     pub fn candidate(&self, view: &mut View, row: usize) -> Option<Candidate> {
         let bit = 1 << (row % BLOCK);
@@ -143,7 +140,7 @@ impl Preemptor<'_> {
         self.candidate_by(view, row, by_sums)
     }
 
-    /// Victims in a row; by sums only where amounts alone decide.
+    /// Victims in a row. With `by_sums`, they are computed from sums of amounts if only amounts matter there.
     fn candidate_by(&self, view: &mut View, row: usize, by_sums: bool) -> Option<Candidate> {
         let on_machine = view.tasks_on(row);
         let first = first_lower(on_machine, view.displaces_below(self.precedence(view)));
@@ -173,8 +170,8 @@ impl Preemptor<'_> {
         candidate.filter(|candidate| !candidate.victims.is_empty())
     }
 
-    /// Candidates on the machines from a row on, cyclically, until there are `enough` of them,
-    /// including one that violates no budget.
+    /// Candidates on the machines from a row on, cyclically, until there are `enough` of them and one of them breaks no
+    /// budget.
     ///
     /// Machines where the task fits without evictions are skipped.
     pub fn candidates(&self, view: &mut View, start: usize, enough: usize) -> Vec<Candidate> {
@@ -182,14 +179,14 @@ impl Preemptor<'_> {
         self.candidates_where(view, curable, (start, enough))
     }
 
-    /// Machines that reject the group's tasks and may accept one after evictions: one bit per
-    /// machine, by block.
+    /// Machines that reject the group's tasks and might accept them after evictions, as words with one bit per machine,
+    /// by block.
     #[must_use]
     pub fn curable(&self, view: &mut View) -> Vec<u64> {
         (0..view.blocks()).map(|block| self.worth_a_try(view, block)).collect()
     }
 
-    /// Like [`Preemptor::candidates`], on machines known to be [`Preemptor::curable`].
+    /// Like [`Preemptor::candidates`], for machines known from [`Preemptor::curable`].
     pub fn candidates_among(
         &self,
         view: &mut View,
@@ -229,8 +226,7 @@ impl Preemptor<'_> {
         found
     }
 
-    /// Machines of a block that reject this group now, and might accept it after evictions, by the
-    /// rejecting filter.
+    /// Machines of a block that reject this group now, and that the rejecting filter might accept after evictions.
     fn worth_a_try(&self, view: &mut View, block: usize) -> u64 {
         let (_, mut curable) = self.sift(view, block, u64::MAX);
         for row in self.rows_of_expected(block) {
@@ -254,8 +250,8 @@ impl Preemptor<'_> {
         rows
     }
 
-    /// Machines of a block that the filters accept, and machines that the first rejecting filter
-    /// might accept after evictions.
+    /// Machines of a block that all filters accept, and machines that the first rejecting filter might accept after
+    /// evictions.
     fn sift(&self, view: &View, block: usize, among: u64) -> (u64, u64) {
         let tasks = tasks(view, self.group);
         let block = view.block(block);
@@ -271,10 +267,10 @@ impl Preemptor<'_> {
         (word, curable)
     }
 
-    /// Whether evictions can change nothing but amounts.
+    /// Whether an eviction affects this group only by the amounts that it frees.
     fn only_amounts_matter(&self, view: &View) -> bool {
         let need = view.need(self.group);
-        // A filter of amounts checks exactly the cell's room.
+        // A filter of amounts must check exactly the cell's room, and nothing else.
         let tasks = tasks(view, self.group);
         let reads = |f: &&dyn Filter| f.reads().includes(Reads::AMOUNTS) && f.applies(&tasks);
         let mut on_amounts = self.profile.filters().filter(reads);
@@ -287,13 +283,13 @@ impl Preemptor<'_> {
             && on_amounts.all(|filter| filter.judges() == Judged::ROOM)
     }
 
-    /// The machines of a block where amounts alone decide; none if more than amounts matters.
+    /// The machines of a block where only amounts decide; none if anything else matters.
     fn by_amounts_alone(&self, view: &View, block: usize, among: u64) -> u64 {
         if !self.only_amounts_matter(view) {
             return 0;
         }
         let tasks = tasks(view, self.group);
-        // With a demand profile, an eviction frees other amounts than the task's request.
+        // If a task has a demand profile, its eviction frees other amounts than its request.
         let varies = |lane: &usize| view.demand_profiles_on(block * BLOCK + lane).is_some();
         let among = match view.any_demand_profiles() {
             true => {
@@ -308,8 +304,8 @@ impl Preemptor<'_> {
             .fold(among, |word, filter| word & filter.filter(&tasks, block, word))
     }
 
-    /// [`Preemptor::put_back`] by sums of the remaining amounts, for the tasks on a machine from
-    /// the `first` on. Unless `exact`, the result only shows which tasks do not fit even so.
+    /// Computes [`Preemptor::put_back`] by sums of the remaining amounts, for the tasks on a machine from the `first`
+    /// on. Unless `exact`, the result is known only if the task would not fit even without these tasks.
     fn by_sums<const N: usize>(
         &self,
         view: &View,
@@ -317,7 +313,7 @@ impl Preemptor<'_> {
         exact: bool,
     ) -> Sums {
         let (requests, _) = view.requests_on(row)[first * N..].as_chunks::<N>();
-        // Victims of other claims on this view are already off; there are rarely any.
+        // Victims of other claims on this view have been removed already. Usually there are none.
         let gone: Gone = view.evicted_from(row).collect();
         let is_there = |task: &PlacedTask| gone.is_empty() || !gone.contains(&task.id);
         let lower = view.tasks_on(row)[first..].iter().zip(requests);
@@ -352,7 +348,7 @@ impl Preemptor<'_> {
         Sums::Known(is_one.then_some(Candidate { row, victims, violations }))
     }
 
-    /// Spares as many candidates as possible, then restores the view. The task fits if all are
+    /// Spares as many of the lower tasks as possible, and then restores the view. The task fits if all of them are
     /// evicted.
     fn put_back(&self, view: &mut View, row: usize, lower: &[PlacedTask]) -> Candidate {
         let breaks = self.breaks_budget(view, lower.iter());
@@ -369,8 +365,7 @@ impl Preemptor<'_> {
             }
         }
         if victims.iter().any(|task| view.leaves_alone(row, *task)) {
-            // A remaining task may depend on a victim. If all lower tasks are victims, none
-            // remains.
+            // A remaining task may depend on a victim. To avoid this, all lower tasks become victims.
             let stay = lower.iter().filter(|task| !victims.contains(task));
             stay.for_each(|task| view.lift(row, *task));
             victims = lower.into();
@@ -381,8 +376,8 @@ impl Preemptor<'_> {
         Candidate { row, victims, violations }
     }
 
-    /// For each task, the most important first, whether its eviction would break a budget if all
-    /// before it went.
+    /// For each task, the most important first, whether its eviction would break a budget if all tasks before it were
+    /// evicted too.
     fn breaks_budget<'t>(
         &self,
         view: &View,
@@ -404,8 +399,8 @@ impl Preemptor<'_> {
     }
 }
 
-/// Puts back lifted tasks that remaining tasks need by runtime affinity, the most important first,
-/// and removes them from the list: the cell would reject their eviction.
+/// Puts back removed tasks that remaining tasks need by runtime affinity, the most important first, and removes them
+/// from the list. The cell would reject their eviction.
 fn keep_runtime_affinity(view: &mut View, row: usize, lifted: &mut Vec<PlacedTask>) {
     let is_needed = |view: &mut View, lifted: &[PlacedTask]| {
         lifted.iter().position(|task| view.leaves_alone(row, *task))
@@ -423,8 +418,8 @@ fn first_lower(tasks: &[PlacedTask], bound: Precedence) -> usize {
     tasks.partition_point(|task| task.precedence >= bound)
 }
 
-/// Whether the machine in a row would have the required amounts if all tasks of lower precedence
-/// left it, of which there is at least one. Without that, no eviction helps there.
+/// Whether the machine in a row would have the required amounts if all tasks of lower precedence left it. False if it
+/// has no such task. Without this, no eviction helps there.
 #[must_use]
 pub(crate) fn could_fit_without_lower(tasks: &Tasks<'_>, row: usize) -> bool {
     let Tasks { view, need, job, .. } = *tasks;
@@ -445,15 +440,15 @@ pub(crate) fn could_fit_without_lower(tasks: &Tasks<'_>, row: usize) -> bool {
 /// Free amounts of a machine after evictions.
 struct Room<const N: usize> {
     left: [i64; N],
-    /// Amounts that the task needs; of kinds that it does not need, anything will do.
+    /// Amounts that the task needs. For kinds that it does not need, the lowest number, for which any amount is enough.
     needed: [i64; N],
 }
 
-/// Result by sums alone.
+/// Result that follows from sums alone.
 enum Sums {
-    /// The answer.
+    /// The candidate, or `None` if the task does not fit.
     Known(Option<Candidate>),
-    /// Amounts would do, and more than amounts matters.
+    /// The amounts suffice, but other conditions are still to be checked.
     Unknown,
 }
 
@@ -490,16 +485,15 @@ impl<const N: usize> Room<N> {
     }
 }
 
-/// The least harmful candidate: with the fewest broken budgets; then with the lowest precedence of
-/// its most important victim; then with the lowest sum of precedences, each relative to the minimum
-/// precedence; then with the fewest victims; then the one whose oldest victim of the highest
-/// precedence is the youngest; then the first.
+/// The least harmful candidate. Criteria, in this order: the fewest broken budgets; the lowest precedence of the most
+/// important victim; the lowest sum of precedences, each relative to the minimum precedence; the fewest victims; the
+/// youngest victim, comparing the oldest victims of the highest precedence; the first candidate.
 #[must_use]
 pub fn best(candidates: &[Candidate]) -> Option<&Candidate> {
     candidates.iter().min_by_key(|candidate| harm(candidate))
 }
 
-/// Key by which [`best`] compares: the harm of the evictions.
+/// Key by which [`best`] compares candidates: the harm of the evictions.
 #[must_use]
 pub fn harm(candidate: &Candidate) -> impl Ord + use<> {
     let victims = &candidate.victims;

@@ -23,15 +23,15 @@ use std::sync::Arc;
 
 /// Filters in order, and scores with weights.
 ///
-/// Invariant: its filters cover the cell's check, so that a scheduler proposes only claims that the
-/// cell accepts.
+/// Invariant: the filters cover the cell's check, so that a scheduler proposes only claims that the cell accepts,
+/// unless the cell has changed meanwhile.
 pub struct Profile {
     filters: Vec<Box<dyn Filter>>,
     scores: Vec<(Box<dyn Score>, i32)>,
     relative: Vec<(Box<dyn RelativeScore>, i32)>,
     /// The plugins around the decision.
     pub(crate) chain: Chain,
-    /// Volumes that the volume plugins of a profile file consider.
+    /// Volumes that the volume plugins of a profile file work on.
     #[cfg(feature = "profiles")]
     pub(crate) volumes: Volumes,
     /// Time for which jobs wait for machines that they prefer.
@@ -56,8 +56,8 @@ impl std::fmt::Debug for Profile {
     }
 }
 
-/// The cell's own filters, cheapest first. Task rules are one filter, unless a profile has filters
-/// for some of them.
+/// The cell's own filters for what `judged` does not cover, the cheapest first. Task rules are one filter, unless a
+/// profile has filters for some of the rules.
 fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
     let mut own: Vec<Box<dyn Filter>> = vec![
         Box::new(CellWide),
@@ -83,15 +83,14 @@ fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
 }
 
 impl Profile {
-    /// The cell's own filters, cheapest first, and no score: every feasible machine is as good as
-    /// another.
+    /// The cell's own filters, the cheapest first, and no score, so all feasible machines are equally good.
     #[must_use]
     pub fn first_fit() -> Profile {
         Profile::of_filters(Vec::new())
     }
 
-    /// A profile without scores: these filters in this order, then the cell's own filters for
-    /// everything they do not check.
+    /// A profile without scores: these filters in this order, then the cell's own filters for everything that these do
+    /// not check.
     #[must_use]
     pub fn of_filters(mut filters: Vec<Box<dyn Filter>>) -> Profile {
         let judged = filters.iter().map(|filter| filter.judges());
@@ -113,7 +112,7 @@ impl Profile {
         }
     }
 
-    /// For services: spread over the machines, balanced, with all preferences.
+    /// The profile for services: load is spread over the machines and balanced, with all preferences.
     #[must_use]
     pub fn service() -> Profile {
         Profile::first_fit()
@@ -125,7 +124,7 @@ impl Profile {
             .with_score(AvoidMarked, 3)
     }
 
-    /// For batch: packed, so that large tasks find room, with all preferences.
+    /// The profile for batch jobs: tasks are packed, so that large tasks find room, with all preferences.
     #[must_use]
     pub fn batch() -> Profile {
         Profile::first_fit()
@@ -136,17 +135,15 @@ impl Profile {
             .with_score(AvoidMarked, 3)
     }
 
-    /// The default profile of Kubernetes' scheduler for a cell of these kinds: the same filters in
-    /// the same order, the same scores with the same weights, the same answers. A task that finds
-    /// no machine evicts others of lower precedence, so a scheduler with it has a view that keeps
-    /// placements.
+    /// The default profile of Kubernetes' scheduler for a cell of these kinds: the same filters in the same order, the
+    /// same scores with the same weights, and the same results. A task that finds no machine evicts others of lower
+    /// precedence, so a scheduler with this profile has a view that keeps placements.
     ///
-    /// Amounts are those of Kubernetes if `cpu` is in thousandths, `memory` in bytes, and a kind
-    /// `pods` counts tasks; the kinds `cpu (nominal)` and `memory (nominal)`, if present, are the
-    /// nominal requests for scores.
+    /// Amounts are those of Kubernetes if `cpu` is in thousandths, `memory` in bytes, and a kind `pods` counts tasks.
+    /// The kinds `cpu (nominal)` and `memory (nominal)`, if present, are the nominal requests for scores.
     ///
-    /// It does not include volumes, which [`Profile::with_volumes`] adds, nor Kubernetes' default
-    /// spread of services.
+    /// The profile does not include volumes, which [`Profile::with_volumes`] adds, nor Kubernetes' default spread of
+    /// services.
     #[must_use]
     pub fn kube(kinds: &Kinds) -> Profile {
         let fit = NodeResourcesFit::new(&FitArgs::default(), kinds);
@@ -170,7 +167,7 @@ impl Profile {
         .with_post_filter(DefaultPreemption::default())
     }
 
-    /// Returns `self` with another filter, called after the others.
+    /// Returns `self` with one more filter, called after the others.
     #[must_use]
     pub fn with_filter(mut self, filter: impl Filter + 'static) -> Profile {
         self.filters.push(Box::new(filter));
@@ -191,7 +188,7 @@ impl Profile {
         self
     }
 
-    /// Returns `self` without the scores of this name, of either sort.
+    /// Returns `self` without the scores of this name, relative or not.
     #[must_use]
     pub fn without_score(mut self, name: &str) -> Profile {
         self.scores.retain(|(score, _)| score.name() != name);
@@ -199,8 +196,8 @@ impl Profile {
         self
     }
 
-    /// Returns `self` with this filter instead of the one with its name, or after the others. The
-    /// cell's own filters remain for everything the new one does not check.
+    /// Returns `self` with this filter instead of the one with the same name, or after the others if there is none. The
+    /// cell's own filters remain for everything that the new filter does not check.
     #[must_use]
     pub fn with_filter_replaced(mut self, filter: impl Filter + 'static) -> Profile {
         match self.filters.iter().position(|known| known.name() == filter.name()) {
@@ -217,7 +214,7 @@ impl Profile {
         self
     }
 
-    /// The names of the scores of both sorts, with their weights.
+    /// The names of all scores, relative or not, with their weights.
     pub fn weights(&self) -> impl Iterator<Item = (&'static str, i32)> {
         let scores = self.scores.iter().map(|(score, weight)| (score.name(), *weight));
         scores.chain(self.relative.iter().map(|(score, weight)| (score.name(), *weight)))
@@ -238,14 +235,14 @@ impl Profile {
         self.relative.iter().map(|(score, weight)| (&**score, *weight))
     }
 
-    /// Whether the answer of any filter depends on these facts.
+    /// Whether the result of any filter depends on one of these inputs.
     #[must_use]
     pub fn filters_read(&self, facts: Reads) -> bool {
         self.filters.iter().any(|filter| filter.reads().includes(facts))
     }
 
-    /// Enables the columns of the view that the plugins read, for its known kinds: call it again
-    /// after a full delta.
+    /// Enables the columns of the view that the plugins read, for the kinds that the view knows. Call it again after a
+    /// full delta.
     pub fn prepare(&self, view: &mut View) {
         self.filters.iter().for_each(|filter| filter.keep(view));
         self.scores.iter().for_each(|(score, _)| score.keep(view));
@@ -285,7 +282,7 @@ impl Profile {
     }
 }
 
-/// Weighted sum of two columns of scores, in full vectors.
+/// Weighted sum of two columns of scores, computed with vector instructions.
 struct Add<'a> {
     total: &'a mut [i32; BLOCK],
     column: &'a [i32; BLOCK],
@@ -315,8 +312,8 @@ pub struct Active<'a> {
     meter: Option<&'a dyn Meter>,
 }
 
-/// Filters and scores of a profile that apply to some tasks, one bit each by position. Scores of
-/// two decisions with equal sets are comparable.
+/// Filters and scores of a profile that apply to some tasks, one bit each by position. Scores of two decisions are
+/// comparable if these sets are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     filters: u128,
@@ -324,13 +321,13 @@ pub(crate) struct Asked {
     same: i32,
 }
 
-/// The bit of a position; those from the 128th on share one.
+/// The bit of a position. All positions from 127 on share the last bit.
 fn bit(position: usize) -> u128 {
     1 << position.min(127)
 }
 
 impl<'a> Active<'a> {
-    /// The machines of a block on which the tasks may run, out of `among`.
+    /// The machines in `among` of a block on which the tasks may run.
     #[must_use]
     pub fn feasible(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         let mut word = among;
@@ -365,7 +362,7 @@ impl<'a> Active<'a> {
         self.asked
     }
 
-    /// The relative scores that must see the feasible machines, with their weights.
+    /// The relative scores that need the set of feasible machines, with their weights.
     #[must_use]
     pub fn relative(&self) -> &[(&'a dyn RelativeScore, i32)] {
         &self.relative
@@ -377,8 +374,7 @@ impl<'a> Active<'a> {
         !self.scores.is_empty() || !self.relative.is_empty()
     }
 
-    /// The weighted scores of a block's feasible machines, without relative scores; 0 where there
-    /// is no score.
+    /// The weighted scores of a block's feasible machines, without relative scores; 0 for other machines.
     #[must_use]
     pub fn scores(&self, tasks: &Tasks<'_>, block: Block<'_>, feasible: u64) -> [i32; BLOCK] {
         let mut total = [0; BLOCK];
@@ -389,7 +385,7 @@ impl<'a> Active<'a> {
         total
     }
 
-    /// Writes the scores into zeroes.
+    /// Writes the sums of the weighted scores into a column of zeroes.
     fn write_scores(
         &self,
         tasks: &Tasks<'_>,
@@ -412,7 +408,7 @@ impl<'a> Active<'a> {
         }
     }
 
-    /// Whether any plugin's answer depends on these facts.
+    /// Whether any plugin's result depends on one of these inputs.
     #[must_use]
     pub fn reads(&self, facts: Reads) -> bool {
         self.filters.iter().any(|filter| filter.reads().includes(facts))
@@ -420,8 +416,8 @@ impl<'a> Active<'a> {
             || self.relative.iter().any(|(score, _)| score.reads().includes(facts))
     }
 
-    /// Whether a claim may change the answers for other machines, so that each of several tasks
-    /// needs its own search. A relative score may only compare descriptions.
+    /// Whether a claim may change the results for other machines, so that each of several tasks needs its own search.
+    /// Relative scores are exempt if they compare only descriptions.
     #[must_use]
     pub fn reads_other_machines(&self) -> bool {
         let other = Reads::OTHER_MACHINES;

@@ -41,7 +41,7 @@ pub type Nanos = u64;
 /// Result of a job's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Request was placed; if tasks are left, the next turn is at once.
+    /// Tasks were placed. If tasks are left, the job's next turn is at once.
     More,
     /// Claims were rejected.
     Conflict,
@@ -49,7 +49,7 @@ pub enum Verdict {
     Refused {
         /// Rejecting plugins, whose events wake the job.
         by: Refusers,
-        /// The count of news when it was decided: see [`Queue::news`].
+        /// Count of news when the decision was made: see [`Queue::news`].
         news: u64,
     },
 }
@@ -58,7 +58,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Queue {
     jobs: HashMap<JobId, Entry, FixedState>,
-    /// Rejections of jobs in backoff or asleep.
+    /// Rejections of jobs that are in backoff or asleep.
     refused: HashMap<JobId, Refused, FixedState>,
     order: Option<Arc<dyn Order>>,
     patience: Patience,
@@ -70,7 +70,7 @@ pub struct Queue {
     totals: Totals,
 }
 
-/// A time, bounded by the job's unconditional retry.
+/// Time of the next try, if time alone may help; it is at most the time of the unconditional retry.
 fn bounded(by: Refusers, at: Nanos) -> Nanos {
     by.at_latest().map_or(at, |latest| latest.min(at))
 }
@@ -82,7 +82,7 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// An empty queue, in the usual order or that of a plugin.
+    /// An empty queue, in the usual order or in that of a plugin.
     #[must_use]
     pub fn new(patience: Patience, order: Option<Arc<dyn Order>>) -> Queue {
         Queue {
@@ -111,26 +111,26 @@ impl Queue {
         self.active.len()
     }
 
-    /// Number of jobs with a claim that waits for a permit.
+    /// Number of tasks whose claims wait for a permit.
     #[must_use]
     pub fn held_tasks(&self) -> usize {
         self.totals.held
     }
 
-    /// Whether every pending task belongs to a rejected job.
+    /// Whether all pending tasks belong to rejected jobs.
     #[must_use]
     pub fn only_unplaceable(&self) -> bool {
         self.active.is_empty() && self.waiting.is_empty() && self.totals.held == 0
     }
 
-    /// Number of tasks of rejected jobs, except tasks that wait for a permit.
+    /// Number of pending tasks of rejected jobs, except tasks that wait for a permit.
     #[must_use]
     pub fn unplaceable_tasks(&self) -> usize {
         self.refused_ids().map(|id| (self.jobs[&id].waiting - self.jobs[&id].held) as usize).sum()
     }
 
-    /// Whether every rejected job was tried after the last news for it. If not, it is tried after
-    /// its backoff, even if nothing changes.
+    /// Whether every rejected job was tried after the last news that may help it. If not, it is tried after its
+    /// backoff, even if nothing changes.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let tried = |id| match self.jobs[id].turn {
@@ -143,7 +143,7 @@ impl Queue {
             && !self.refused.values().any(waits)
     }
 
-    /// Jobs that a plugin does not let in, ascending by id.
+    /// Jobs that an Admit plugin rejects, ascending by id.
     #[must_use]
     pub fn gated(&self) -> Vec<JobId> {
         let gated = self.refused.iter().filter(|(_, refused)| refused.gated);
@@ -158,7 +158,7 @@ impl Queue {
         !(self.cooling.is_empty() && self.sleeping.is_empty())
     }
 
-    /// Jobs that cool or sleep, in no order.
+    /// Jobs in backoff or asleep, in no particular order.
     fn refused_ids(&self) -> impl Iterator<Item = JobId> {
         self.cooling.iter().map(|(_, id)| *id).chain(self.sleeping.ids())
     }
@@ -181,12 +181,12 @@ impl Queue {
         jobs
     }
 
-    /// Ids of all known jobs, in no order.
+    /// Ids of all known jobs, in no particular order.
     pub fn ids(&self) -> impl Iterator<Item = JobId> {
         self.jobs.keys().copied()
     }
 
-    /// Shares of tenants, if the order uses them.
+    /// Shares of tenants, if the order of the queue uses them.
     pub(crate) fn shares(&mut self) -> Option<&mut Shares> {
         self.active.shares()
     }
@@ -196,10 +196,10 @@ impl Queue {
         *self = Queue::new(self.patience, self.order.take());
     }
 
-    /// Adds a job with all tasks pending, or updates a known job.
+    /// Adds a job with all tasks pending, or updates the description of a known job.
     pub fn add_job(&mut self, id: JobId, job: Arc<Job>) {
         if let Some(entry) = self.jobs.get_mut(&id) {
-            // Its position among active jobs may depend on its old description.
+            // The job's position among the active jobs may depend on the old description, so the job is removed first.
             let before = entry.turn;
             if before == Turn::Active {
                 self.set_turn(id, Turn::None);
@@ -207,8 +207,7 @@ impl Queue {
             if let Some(entry) = self.jobs.get_mut(&id) {
                 entry.job = job;
             }
-            // A rejected job may fit now: its groups may have more tasks, or other optional
-            // resources.
+            // A rejected job may fit now, because its groups may have more tasks or other optional resources.
             self.wake(id);
             return;
         }
@@ -218,7 +217,7 @@ impl Queue {
         self.wake(id);
     }
 
-    /// Gives a job with tasks to try its turn, unless it has one or waits after a conflict.
+    /// Gives a job with tasks to try a turn, unless it already has one or waits after a conflict.
     pub fn wake(&mut self, id: JobId) {
         let Some(entry) = self.jobs.get(&id).filter(|entry| entry.may_be_tried()) else { return };
         if entry.turn == Turn::None || entry.turn.is_of_refused() {
@@ -235,14 +234,14 @@ impl Queue {
         }
     }
 
-    /// Records the state of a task. Returns whether it has lost its place in a gang with a timeout:
-    /// see [`Queue::rest_if_released`].
+    /// Records the state of a task. Returns whether the task lost its machine and belongs to a gang with a timeout: see
+    /// [`Queue::rest_if_released`].
     pub fn set_task(&mut self, change: &TaskDelta) -> bool {
         let task = change.id;
         let Some(entry) = self.jobs.get_mut(&task.job) else { return false };
         let index = task.index as usize;
         if entry.tasks.len() <= index {
-            // New tasks of a resized job are placed only after their own change has arrived.
+            // New tasks of a resized job count as placed until their own changes arrive.
             entry.tasks.resize(index + 1, TaskNote { mark: TaskMark::Placed, group: 0 });
         }
         let note = &mut entry.tasks[index];
@@ -254,7 +253,7 @@ impl Queue {
         };
         let before = note.mark;
         if before.is_pending() && mark == TaskMark::Waiting {
-            // A job that was resized before it was known here: the guess of `add_job` was wrong.
+            // If the job was resized before it was known here, `add_job` assumed a wrong group for the task.
             if moved {
                 entry.list(task.index);
             }
@@ -273,8 +272,8 @@ impl Queue {
         may_hold && (before, mark) == (TaskMark::Placed, TaskMark::Waiting)
     }
 
-    /// Lets a gang wait that has lost its places after a timeout: longer than other jobs after a
-    /// failure, so that these find the freed room, and longer each time.
+    /// Delays a gang that has lost its places after a timeout. The delay is longer than that of other jobs after a
+    /// failure, so that these find the freed room, and grows with each timeout.
     pub fn rest_if_released(&mut self, id: JobId, now: Nanos) {
         if self.placed_tasks(id) > 0 {
             return;
@@ -320,7 +319,7 @@ impl Queue {
         self.active.first()
     }
 
-    /// Time of the next job's turn without further events; `None` if no job waits.
+    /// Time of the next job's turn if no event occurs; `None` if no job waits.
     #[must_use]
     pub fn next_turn(&self) -> Option<Nanos> {
         let first = |jobs: &BTreeSet<(Nanos, JobId)>| jobs.first().map(|(until, _)| *until);
@@ -328,27 +327,27 @@ impl Queue {
         all.into_iter().flatten().min()
     }
 
-    /// Plugins that rejected a job in backoff or unschedulable.
+    /// Plugins that rejected a job that is in backoff or asleep.
     fn refusers(&self, id: JobId) -> Refusers {
         self.refused.get(&id).copied().unwrap_or_default().by
     }
 
-    /// Whether an event after a count of news may help jobs with this rejection. Time always
-    /// passes.
+    /// Whether an event after a count of news may help jobs with this rejection. Always true if the rejection waits for
+    /// time.
     fn is_woken(&self, by: Refusers, news: u64) -> bool {
         let events = by.events();
         events.meets(Events::TIME) || self.heard.any_since(events, news)
     }
 
-    /// Returns the count of news: a job rejected now wakes on later news.
+    /// The present count of news. A job that is rejected now wakes on later news.
     #[must_use]
     pub fn news(&self) -> u64 {
         self.heard.now()
     }
 
-    /// Records events. Returns the sleeping jobs that wake on them, and the plugins that rejected
-    /// them: each job is then woken ([`Queue::wake`]) or sleeps on ([`Queue::sleep_on`]). Those in
-    /// backoff are tried after it.
+    /// Records events. Returns the sleeping jobs that wait for one of them, each with the plugins that rejected it. The
+    /// caller then wakes each job ([`Queue::wake`]) or lets it sleep on ([`Queue::sleep_on`]). Jobs in backoff are
+    /// tried after their backoff.
     #[must_use]
     pub fn hear(&mut self, events: Events) -> Vec<(JobId, Refusers)> {
         if events.is_empty() {
@@ -359,8 +358,8 @@ impl Queue {
         listening.map(|id| (id, self.refusers(id))).collect()
     }
 
-    /// Records that recent events do not help a sleeping job. It is checked no more often than it
-    /// would be retried.
+    /// Records that recent events do not help a sleeping job. The job gets a backoff, so that it is not checked more
+    /// often than it would be retried.
     pub fn sleep_on(&mut self, id: JobId, now: Nanos) {
         let Some(entry) = self.jobs.get(&id) else { return };
         if matches!(entry.turn, Turn::Sleeping(..)) {
@@ -374,7 +373,7 @@ impl Queue {
     pub fn gate(&mut self, id: JobId, until: Events, now: Nanos) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         self.refused.insert(id, Refused { by: Refusers::waiting_for(until), gated: true });
-        // It cost no search, so it gets a backoff only if time alone would retry it.
+        // The rejection cost no search, so there is a backoff only if the job would otherwise be retried by time alone.
         let turn = match until.meets(Events::TIME) {
             true => {
                 entry.failures += 1;
@@ -386,21 +385,21 @@ impl Queue {
         self.set_turn(id, turn);
     }
 
-    /// The job of an id.
+    /// The job with this id.
     #[must_use]
     pub fn job(&self, id: JobId) -> Option<&Arc<Job>> {
         self.jobs.get(&id).map(|entry| &entry.job)
     }
 
-    /// Up to `limit` pending tasks of a group, in order, into `tasks`.
+    /// Takes up to `limit` pending tasks of a group, in order, into `tasks`.
     pub fn take(&mut self, id: JobId, group: usize, limit: usize, tasks: &mut Vec<TaskId>) {
         tasks.clear();
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         let Some(pending) = entry.pending.get_mut(group) else { return };
         while tasks.len() < limit {
             let Some(index) = pending.pop() else { break };
-            // A task may be listed twice: once from before another scheduler placed it, and once
-            // under a wrong group.
+            // A task may be listed twice, because an entry may be left from before another scheduler placed it, or be
+            // in a wrong group. Such entries are skipped.
             let note = &mut entry.tasks[index as usize];
             if note.mark == TaskMark::Waiting && usize::from(note.group) == group {
                 note.mark = TaskMark::Taken;
@@ -409,7 +408,7 @@ impl Queue {
         }
     }
 
-    /// Returns unplaced tasks to the front.
+    /// Returns tasks that were not placed to the front of their groups.
     pub fn put_back(&mut self, tasks: impl DoubleEndedIterator<Item = TaskId>) {
         for task in tasks.rev() {
             let Some(entry) = self.jobs.get_mut(&task.job) else { continue };
@@ -420,8 +419,7 @@ impl Queue {
         }
     }
 
-    /// Records that a task's claim waits for a permit, if the task is pending. Returns whether it
-    /// waits now.
+    /// Records that a task's claim waits for a permit, if the task is pending. Returns whether it was.
     pub fn hold(&mut self, task: TaskId) -> bool {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return false };
         if !entry.mark_of(task).is_some_and(TaskMark::is_pending) {
@@ -447,19 +445,18 @@ impl Queue {
         }
     }
 
-    /// Puts back a task that waited for a permit and was rejected: its job sleeps unless it has its
-    /// turn.
+    /// Records that a task that waited for a permit was rejected. Its job goes into backoff unless it has a turn.
     pub fn refuse(&mut self, id: JobId, by: Refusers, now: Nanos) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         if entry.turn == Turn::None || entry.turn.is_of_refused() {
-            // The events of its other tasks wake it, too.
+            // The events for which its other tasks wait wake the job too.
             let by = by.and(self.refusers(id));
             self.end(id, Verdict::Refused { by, news: self.heard.now() }, now);
         }
     }
 
-    /// Whether a gang would have enough running tasks with `more` further ones: its minimum, or all
-    /// tasks that have not ended.
+    /// Whether a gang would have enough running tasks if `more` further ones were placed: its minimum, or all tasks
+    /// that have not ended if these are fewer.
     #[must_use]
     pub fn gang_suffices(&self, id: JobId, more: usize) -> bool {
         let Some(entry) = self.jobs.get(&id) else { return true };
@@ -468,8 +465,8 @@ impl Queue {
         self.placed_tasks(id) + more >= wanted
     }
 
-    /// Number of tasks more a gang needs to run, those aside that are in a transaction; `None` where any number is
-    /// of use: the job is no gang, or enough of it runs.
+    /// Number of further tasks that a gang needs to run, not counting those in a transaction. `None` if any number
+    /// helps, because the job is no gang, or enough of it runs.
     #[must_use]
     pub(crate) fn gang_lacks(&self, id: JobId) -> Option<u32> {
         let entry = self.jobs.get(&id)?;
@@ -495,7 +492,7 @@ impl Queue {
         waiting.into_iter().enumerate().filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Whether no task of a job waits for a machine.
+    /// Whether no task of a job is pending.
     #[must_use]
     pub(crate) fn is_placed(&self, id: JobId) -> bool {
         self.jobs.get(&id).is_some_and(|entry| entry.waiting == 0)
@@ -508,13 +505,13 @@ impl Queue {
         tasks.get(task.index as usize).map(|note| usize::from(note.group))
     }
 
-    /// Notes that a job's tasks go into a transaction: it has no turn until [`Queue::end`].
+    /// Records that a job's tasks go into a transaction. The job has no turn until [`Queue::end`].
     pub fn begin(&mut self, id: JobId) {
         self.set_turn(id, Turn::Deciding);
     }
 
-    /// Ends a job's turn once its part of the transaction is answered. Returns whether it has
-    /// pending tasks.
+    /// Ends a job's turn once the cell has answered its part of the transaction. Returns whether the job has pending
+    /// tasks.
     pub fn end(&mut self, id: JobId, verdict: Verdict, now: Nanos) -> bool {
         let Some(entry) = self.jobs.get_mut(&id) else { return false };
         let again = match verdict {
@@ -522,7 +519,8 @@ impl Queue {
             Verdict::More => Turn::Active,
             Verdict::Conflict => {
                 entry.failures += 1;
-                // The first conflict is the price of optimism, and is tried again at once.
+                // After the first conflict the job is tried again at once, because single conflicts are normal with
+                // optimistic concurrency.
                 match entry.failures {
                     1 => Turn::Active,
                     n => Turn::Waiting(now.saturating_add(self.patience.backoff(n - 2))),
@@ -547,7 +545,7 @@ impl Queue {
         tasks.iter().filter(|task| task.mark == TaskMark::Placed).count()
     }
 
-    /// Records that a task was committed.
+    /// Records that the claim of a task was committed.
     pub fn placed(&mut self, task: TaskId) {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return };
         if entry.mark_of(task).is_some_and(TaskMark::is_pending) {
@@ -556,7 +554,7 @@ impl Queue {
         }
     }
 
-    /// Number of times a job failed since a task of it was placed.
+    /// Number of failures of a job since one of its tasks was last placed.
     #[must_use]
     pub fn failures(&self, id: JobId) -> u32 {
         self.jobs.get(&id).map_or(0, |entry| entry.failures)

@@ -1,7 +1,7 @@
 //! Adds relative scores to the machines that a search has found.
 //!
-//! For many identical tasks the raw values are kept: if they depend on descriptions alone, claims
-//! do not change them, and their normalisation changes only when a machine is full and drops out.
+//! If there are many identical tasks, the raw values are kept. If they depend on descriptions alone, claims do not
+//! change them, and their normalisation changes only when a machine becomes full and drops out.
 
 use crate::meter::Work;
 use crate::plugin::{Tasks, lanes};
@@ -9,10 +9,10 @@ use crate::profile::Active;
 use crate::relative::{Feasible, Ranking};
 use omega_cellstate::BLOCK;
 
-/// The relative scores of the feasible machines of one decision. Buffers are reused.
+/// The relative scores of the feasible machines of one decision. Its buffers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Standings {
-    /// Raw values of each machine by relative score; empty for one without effect.
+    /// Raw values of each machine, by relative score; empty for a score without effect.
     raw: Vec<Vec<i64>>,
     /// Weighted sum of all relative scores, by machine.
     total: Vec<i32>,
@@ -20,14 +20,14 @@ pub(crate) struct Standings {
 }
 
 impl Standings {
-    /// Ranks feasible machines. [`Standings::total`] has the result, in their order.
+    /// Ranks feasible machines. [`Standings::total`] has the result, in the order of the machines.
     pub(crate) fn rank(&mut self, tasks: &Tasks<'_>, active: &Active<'_>, words: &[(u32, u64)]) {
         self.raw.iter_mut().for_each(Vec::clear);
         self.raw.resize_with(active.relative().len(), Vec::new);
         self.total_again(tasks, active, words);
     }
 
-    /// Computes the total with the raw values that are known.
+    /// Computes the totals, with the raw values that are known.
     fn total_again(&mut self, tasks: &Tasks<'_>, active: &Active<'_>, words: &[(u32, u64)]) {
         let feasible = Feasible::new(tasks.view, words);
         let Standings { raw, total, scores } = self;
@@ -58,8 +58,8 @@ impl Standings {
         &self.total
     }
 
-    /// Removes one machine, by its position, and ranks the others, which are in `words`. All scores
-    /// must depend only on machine descriptions. Returns the former sums of the others.
+    /// Removes the machine at a position, and ranks the other machines, which are in `words`. All scores must depend
+    /// only on machine descriptions. Returns the former totals of the other machines.
     pub(crate) fn leave_out(
         &mut self,
         position: usize,
@@ -86,7 +86,7 @@ pub(crate) fn write_raw(ranking: &dyn Ranking, feasible: Feasible<'_>, raw: &mut
     for (block, among) in feasible.blocks() {
         let mut column = [0; BLOCK];
         ranking.raw(block, among, &mut column);
-        // Reserved at once, so that no push needs a capacity check.
+        // The space is reserved at once, so that no push has to check the capacity.
         let first = raw.len();
         raw.resize(first + among.count_ones() as usize, 0);
         for (raw, lane) in raw[first..].iter_mut().zip(lanes(among)) {

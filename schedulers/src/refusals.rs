@@ -1,9 +1,8 @@
-//! The filters that reject tasks, and the events after which they may accept.
+//! The filters that reject tasks, and the events after which they may accept them.
 //!
-//! One rejecting filter per machine is enough: until its answer changes, the machine stays
-//! infeasible. So the first in the profile's order is recorded, as a bit in a word, and blocks
-//! without room, or without a machine with the required labels, are rejected as a whole by the
-//! view's bounds.
+//! One rejecting filter per machine is enough, because the machine stays infeasible until the result of this filter
+//! changes. So the first rejecting filter in the profile's order is recorded, as a bit in a word. Blocks without room,
+//! or without a machine that has the required labels, are rejected as a whole by the view's bounds.
 
 use crate::events::Events;
 use crate::plugin::{Filter, Reads, Tasks, lanes};
@@ -13,12 +12,12 @@ use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use smallvec::SmallVec;
 
-/// Machines of a block that a filter is the first to reject: its position in the profile, and a bit
-/// for each machine.
+/// Machines of a block that one filter is the first to reject: the filter's position in the profile, and a bit for each
+/// machine.
 pub type FirstRefusal = (usize, u64);
 
-/// The first rejecting filter of each machine of a block. A machine that no filter rejects is in
-/// none of the words; a row without a machine may be in any.
+/// The first rejecting filter of each machine of a block. A machine that no filter rejects is in none of the words. A
+/// row without a machine may be in any of them.
 #[must_use]
 pub fn first_refusals(
     profile: &Profile,
@@ -46,26 +45,26 @@ pub fn first_refusals(
 /// Plugins that rejected a job, and the events that may change that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusers {
-    /// Filters of the profile, by position. Those beyond the 64th are in `others`.
+    /// Filters of the profile, one bit each by position. Filters beyond the 64th are in `others`.
     filters: u64,
-    /// Events that wake those filters.
+    /// Events that wake the job if one of these filters may help.
     filter_events: Events,
     /// Events that wake the `PostFilter` plugins.
     maker_events: Events,
-    /// Further events that wake the job, without a question.
+    /// Further events, which wake the job without a call of `may_help`.
     others: Events,
     /// Time of the unconditional retry.
     until: Option<Nanos>,
 }
 
 impl Refusers {
-    /// Rejected until one of these events.
+    /// A rejection until one of these events.
     #[must_use]
     pub fn waiting_for(events: Events) -> Refusers {
         Refusers { others: events, ..Refusers::default() }
     }
 
-    /// Rejected until this time at the latest.
+    /// A rejection until this time at the latest.
     #[must_use]
     pub fn until(at: Nanos) -> Refusers {
         Refusers { until: Some(at), ..Refusers::default() }
@@ -83,7 +82,7 @@ impl Refusers {
         self.filter_events | self.maker_events | self.others
     }
 
-    /// Both together.
+    /// The plugins and events of both rejections.
     #[must_use]
     pub fn and(self, other: Refusers) -> Refusers {
         Refusers {
@@ -121,7 +120,7 @@ impl Refusers {
         1u64.checked_shl(index as u32).is_some_and(|bit| self.filters & bit != 0)
     }
 
-    /// The first filter that rejects these tasks on every machine, if any.
+    /// The first filter that rejects these tasks on all machines, if there is one.
     fn of_the_cell(profile: &Profile, tasks: &Tasks<'_>) -> Option<Refusers> {
         let mut filters = profile.filters().enumerate();
         let (index, filter) = filters.find(|(_, f)| f.refuses_all() && f.applies(tasks))?;
@@ -130,12 +129,12 @@ impl Refusers {
         Some(refusers)
     }
 
-    /// Whether it includes a filter that rejects every machine.
+    /// Whether one of the filters rejects all machines.
     pub(crate) fn is_of_the_cell(self, profile: &Profile) -> bool {
         profile.filters().enumerate().any(|(index, filter)| self.has(index) && filter.refuses_all())
     }
 
-    /// All filters that may reject these tasks, known without a search.
+    /// All filters that may reject these tasks, found without a search.
     #[must_use]
     pub fn suspects(profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
         Refusers::of_the_cell(profile, tasks)
@@ -215,7 +214,7 @@ impl Refusers {
     fn makers_may_help(self, profile: &Profile, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
         let mut events = news.events.and(self.maker_events);
         if self.is_of_the_cell(profile) {
-            // A job that waits for a quota does not depend on the frequent events of machines.
+            // A job that waits for a quota does not depend on events of machines, which are frequent.
             events = events.without(Events::ROOM_FREED | Events::ROOM_TAKEN | Events::TASK_PLACED);
         }
         let news = News { events, ..*news };
@@ -224,22 +223,21 @@ impl Refusers {
     }
 }
 
-/// Changes of a sync, passed to filters that decide whether they may help a job.
+/// Changes of a sync, passed to plugins that decide whether they may help a job.
 #[derive(Clone, Copy, Debug)]
 pub struct News<'a> {
     /// Events since the rejection.
     pub events: Events,
-    /// Rows of added or changed machines. A row may be there twice.
+    /// Rows of added or changed machines. A row may occur twice.
     pub rows: &'a [u32],
 }
 
-/// Number of machines changed at once beyond which filters are not called for each: a search costs
-/// as little.
+/// Maximum number of changed machines for which filters are called one by one. Beyond it, a search costs as little.
 pub(crate) const ROWS_MAX: usize = 64;
 
 impl News<'_> {
-    /// Whether a filter that reads one machine at a time now accepts one of the changed machines.
-    /// True without a check if there are many of them, or after another event of the filter.
+    /// Whether a filter that reads one machine at a time now accepts one of the changed machines. Also true, without a
+    /// check, if there are many of them or if another event concerns the filter.
     #[must_use]
     pub fn allows_some(&self, filter: &(impl Filter + ?Sized), tasks: &Tasks<'_>) -> bool {
         let elsewhere = filter.reads().includes(Reads::OTHER_MACHINES);

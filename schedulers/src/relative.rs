@@ -17,7 +17,7 @@
 use crate::plugin::{Reads, Tasks};
 use omega_cellstate::{BLOCK, Block, View};
 
-/// Answer of a relative score for some tasks, before any machine was examined.
+/// Effect of a relative score on some tasks, known before any machine was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stance {
     /// The score has no effect.
@@ -30,14 +30,14 @@ pub enum Stance {
 
 /// A score relative to the other feasible machines.
 ///
-/// The conditions of [`crate::Filter`] apply. It is called once per decision, and again when a
-/// machine fills up in a decision about many tasks.
+/// The conditions of [`crate::Filter`] apply. A decision calls the score once, and again when a machine fills up in a
+/// decision about many tasks.
 pub trait RelativeScore: Send + Sync {
     /// A short name in snake case, for profiles.
     fn name(&self) -> &'static str;
 
-    /// Facts on which the raw values depend. With [`Reads::DESCRIPTION`] alone, identical tasks are
-    /// placed together; otherwise each has its own search.
+    /// Inputs of the raw values. With [`Reads::DESCRIPTION`] alone, identical tasks are placed together; otherwise each
+    /// task has its own search.
     fn reads(&self) -> Reads;
 
     /// Result known without examining machines.
@@ -45,10 +45,10 @@ pub trait RelativeScore: Send + Sync {
         Stance::Ranks
     }
 
-    /// Enables the columns of the view that it reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that the score reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
-    /// Prepares a ranking of all feasible machines. `None` if it has no effect after all.
+    /// Prepares a ranking of all feasible machines. `None` if the score has no effect after all.
     fn prepare<'a>(
         &'a self,
         tasks: Tasks<'a>,
@@ -58,8 +58,7 @@ pub trait RelativeScore: Send + Sync {
 
 /// A relative score's part in one decision.
 pub trait Ranking {
-    /// Writes the raw value of each machine in `among`, which are feasible; other entries are
-    /// ignored.
+    /// Writes the raw value of each machine in `among`, all of which are feasible; other entries are ignored.
     fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]);
 
     /// Turns the raw values of all feasible machines, in their order, into scores from 0 to
@@ -80,13 +79,13 @@ impl<'a> Feasible<'a> {
         Feasible { view, words }
     }
 
-    /// Their number.
+    /// Number of feasible machines.
     #[must_use]
     pub fn count(&self) -> usize {
         self.words.iter().map(|(_, word)| word.count_ones() as usize).sum()
     }
 
-    /// Each block with a feasible machine, once, with a bit for each such machine.
+    /// Each block with feasible machines, with a bit for each of them.
     pub fn blocks(self) -> impl Iterator<Item = (Block<'a>, u64)> {
         self.words.iter().map(move |(block, word)| (self.view.block(*block as usize), *word))
     }

@@ -1,10 +1,10 @@
 //! Score cache: the best machine of each block for a class of tasks.
 //!
-//! For each class of tasks it keeps the best machine of every block, with the block's stamp. A
-//! search for one task compares stamps and searches only changed blocks: after a claim that is one
-//! block, so a full scan of ten thousand machines costs a hundred and fifty comparisons.
+//! For each class of tasks the cache keeps the best machine of every block, with the block's change stamp. A search for
+//! one task compares stamps and searches only changed blocks. After a claim this is one block, so a full scan of ten
+//! thousand machines costs a hundred and fifty comparisons.
 //!
-//! It applies if an answer depends on one machine only. Tasks with task rules, plugins that read
+//! The cache applies if the results of plugins depend on one machine only. Tasks with task rules, plugins that read
 //! other machines, and relative scores need a new search each time.
 //!
 //! (Borg's score cache, EuroSys 2015; here one entry stands for 64 machines.)
@@ -17,7 +17,7 @@ use omega_cellstate::{BLOCK, View};
 use omega_core::{JobId, JobKind, TaskGroup};
 use rand::Rng;
 
-/// Number of classes kept; the least recently used is dropped. A class costs 24 bytes for each
+/// Maximum number of classes in the cache; the least recently used one is dropped. A class costs 24 bytes for each
 /// block of 64 machines.
 const CLASSES_MAX: usize = 64;
 
@@ -29,7 +29,7 @@ const FEW_FEASIBLE: usize = 4 * BLOCK;
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     stamp: u64,
-    /// The best score, and the first machine that has it.
+    /// The best score, and the first machine with this score.
     score: i32,
     lane: u8,
     /// Number of machines that are feasible.
@@ -39,16 +39,16 @@ struct Known {
 #[derive(Debug)]
 struct Remembered {
     class: Class,
-    /// Applicable plugins. Whether a plugin applies may depend on the whole cell: a score that one
-    /// machine's taint activates counts in all blocks, or in none.
+    /// Applicable plugins. Whether a plugin applies may depend on the whole cell: a score that one machine's taint
+    /// activates is used in all blocks. If the set changes, the results are outdated.
     asked: Asked,
-    /// The cell's time at the answer, if any plugin reads it.
+    /// The cell's time at the search, if any plugin reads it.
     moment: u64,
     used: u64,
     blocks: Vec<Option<Known>>,
 }
 
-/// The score cache: results kept between searches. For one profile, and one view.
+/// The score cache for one profile and one view: results kept between searches.
 #[derive(Debug, Default)]
 pub(crate) struct Reuse {
     classes: Vec<Remembered>,
@@ -56,8 +56,7 @@ pub(crate) struct Reuse {
 }
 
 impl Reuse {
-    /// The best machine for one task, if the class of its group can be cached: the outer `None`
-    /// means that it cannot.
+    /// The best machine for one task. The outer `None` means that the class of its group cannot be cached.
     pub(crate) fn best(
         &mut self,
         view: &View,
@@ -76,7 +75,7 @@ impl Reuse {
         let index = self.class_of((tasks.group, tasks.job.kind), job, (active.asked(), moment));
         let class = &mut self.classes[index];
         if class.blocks.is_empty() && view.blocks() > PARALLEL_BLOCKS {
-            // The first time, more threads are faster.
+            // The first search of a class is left to the search with several threads, which is faster.
             class.blocks.resize(view.blocks(), None);
             return None;
         }
@@ -87,7 +86,7 @@ impl Reuse {
         Some(best)
     }
 
-    /// The position of a class, made if it is new.
+    /// The position of a class, which is added if it is new.
     fn class_of(
         &mut self,
         group: (&TaskGroup, JobKind),
@@ -119,8 +118,8 @@ impl Reuse {
     }
 }
 
-/// Whether the answers for these tasks depend on each machine alone; if so, whether they depend on
-/// the job.
+/// Whether plugins' results for these tasks depend on each machine alone: `None` if not, else whether they also depend
+/// on the job.
 fn is_local(tasks: &Tasks<'_>, active: &Active<'_>) -> Option<bool> {
     let local = !tasks.need.has_rules()
         && active.relative().is_empty()
@@ -138,8 +137,7 @@ struct Walk<'a, 'p> {
 }
 
 impl Walk<'_, '_> {
-    /// Searches from the start, with wrap-around, until enough machines are feasible. Returns the
-    /// best.
+    /// Searches from the start, with wrap-around, until enough feasible machines are found. Returns the best of them.
     fn until(&self, limits: Limits, known: &mut [Option<Known>]) -> Option<Candidate> {
         let mut best: Option<Candidate> = None;
         let mut feasible = 0;

@@ -57,19 +57,18 @@ use std::sync::Arc;
 pub use observer::{Observer, Unobserved};
 pub use settings::Settings;
 
-/// Actions of a step.
+/// Results of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Number of tasks that were placed.
     pub placed: usize,
     /// Number of rejected claims.
     pub conflicts: usize,
-    /// Whether there was no work: the caller waits for changes, or until `until`.
+    /// Whether there was no work. If so, the caller waits for changes, or until `until`.
     pub idle: bool,
-    /// If idle: the time of the next work even if nothing changes, by the clock of the steps.
-    /// `None` without any.
+    /// If idle: the time of the next work if nothing changes, by the clock of the steps. `None` if no work is waiting.
     pub until: Option<Nanos>,
-    /// Whether open transactions are held back: see [`Settings::hold`].
+    /// Whether the open transaction is held back: see [`Settings::hold`].
     pub holds: bool,
 }
 
@@ -88,14 +87,14 @@ pub struct Scheduler {
     waits: Waits,
     permits: Permits,
     set_aside: SetAside,
-    /// Jobs with outdated compiled data in the view.
+    /// Jobs whose compiled data in the view is outdated.
     stale: Vec<JobId>,
     /// A buffer for the tasks of a decision.
     tasks: Vec<TaskId>,
 }
 
 impl Scheduler {
-    /// Registers a scheduler at a cell.
+    /// Registers a scheduler with a cell.
     ///
     /// # Errors
     /// If the cell cannot be reached or refuses the name.
@@ -136,7 +135,7 @@ impl Scheduler {
         &self.queue
     }
 
-    /// The first transaction with unknown outcome, if any: it is resent first.
+    /// The first transaction with an unknown outcome, if any. The next step first resends it.
     #[must_use]
     pub fn unanswered(&self) -> Option<TransactionId> {
         self.course.unknown().map(|flight| flight.txn.id)
@@ -148,8 +147,7 @@ impl Scheduler {
         self.permits.share()
     }
 
-    /// Level by which conflicts widen its choice: each level doubles the number of candidate
-    /// machines.
+    /// Level of conflict backoff. Each level doubles the number of candidate machines.
     #[must_use]
     pub fn crowding(&self) -> u32 {
         self.finder.crowding()
@@ -161,7 +159,7 @@ impl Scheduler {
         &self.settings
     }
 
-    /// Reasons why the tasks of a group of a job have no machine.
+    /// Counts the reasons for which machines reject the tasks of a job's group.
     #[must_use]
     pub fn explain(&mut self, job: JobId, group: usize) -> Option<crate::explain::Explanation> {
         let spec = self.queue.job(job).filter(|job| group < job.groups.len())?.clone();
@@ -177,7 +175,7 @@ impl Scheduler {
         Some(crate::explain::diagnose(&self.view, &self.profile, group))
     }
 
-    /// Number of a job's pending tasks that fit now together, by trial on the view.
+    /// Number of a job's pending tasks that would fit together now, tried on the view.
     pub fn room_for(&mut self, id: JobId) -> usize {
         let Some(job) = self.queue.job(id).cloned() else { return 0 };
         let mut tasks = Vec::new();
@@ -219,7 +217,7 @@ impl Scheduler {
             }
             let room = match job.is_placed_at_once() {
                 false => self.turn(&job, limit - open),
-                // Such a gang goes into one transaction, which may exceed the usual limit for it.
+                // A gang that is placed at once goes into one transaction, which may exceed the usual limit.
                 true if open == 0 => TRANSACTION_ITEMS_MAX,
                 true => return,
             };
@@ -240,13 +238,13 @@ impl Scheduler {
         }
     }
 
-    /// Number of tasks of one job in the rest of a transaction. With fair shares all tenants get a
-    /// part of each transaction; otherwise a tenant with one large job would fill it at each turn.
+    /// Number of a job's tasks that may go into the rest of a transaction. With fair shares, all tenants get a part of
+    /// each transaction; otherwise a tenant with one large job would fill the transaction at each turn.
     fn turn(&mut self, job: &Job, left: usize) -> usize {
         self.queue.shares().map_or(left, |shares| shares.turn(job, left))
     }
 
-    /// Part of the open transaction that is used.
+    /// Number of items in the open transaction.
     fn open_items(&self) -> usize {
         self.view.open_claims() + self.view.open_evictions()
     }
@@ -257,11 +255,11 @@ impl Scheduler {
         self.profile.chain.admit.iter_mut().try_for_each(|plugin| plugin.admit(queued, view))
     }
 
-    /// Handles a job without claims in the transaction, which may have missed room that rejected
-    /// claims give back.
+    /// Ends the turn of a job without claims in the transaction. If it lacked room, it is recorded, because rejected
+    /// claims may free room.
     fn missed_out(&mut self, decided: &Decided, now: Nanos) {
         let verdict = match decided.verdict() {
-            // Nothing was tried, so there is no event to wait for.
+            // Nothing was tried, so it is unknown which events may help, and the job waits for any event.
             Verdict::More if decided.held == 0 => {
                 Verdict::Refused { by: Refusers::waiting_for(Events::ALL), news: decided.news }
             }
@@ -314,8 +312,8 @@ impl Scheduler {
         decided
     }
 
-    /// Claims machines for tasks of a group, in the given order; if none are feasible, in room that
-    /// plugins make. Returns the number of placed tasks.
+    /// Claims machines for tasks of a group, in the given order. If none is feasible, uses room that plugins make.
+    /// Returns the number of placed tasks.
     fn place(
         &mut self,
         Queued { id, job }: Queued<'_>,
@@ -330,7 +328,7 @@ impl Scheduler {
         loop {
             placed += self.place_in_room(group, &tasks[placed..]);
             let Some(task) = tasks.get(placed) else { return placed };
-            // Its evictions still need space in the transaction.
+            // The plugins' evictions need space in the transaction, too.
             if self.profile.chain.post_filter.is_empty()
                 || !self.make_room(*task, job, group, tasks.len() - placed)
             {
@@ -348,18 +346,19 @@ impl Scheduler {
         }
     }
 
-    /// Places tasks, all with the group's request.
+    /// Places tasks that all have the group's request.
     fn place_alike(&mut self, group: GroupRef, tasks: &[TaskId]) -> usize {
         self.finder.place(&mut self.view, &self.profile, group, tasks)
     }
 
-    /// Calls the post filters for a task, and claims the room that they make. `left` tasks remain.
+    /// Calls the post filters for a task, and claims the room that they make. `left` is the number of tasks that still
+    /// need space in the transaction. Returns whether the task was placed.
     #[inline(never)]
     fn make_room(&mut self, task: TaskId, job: &Arc<Job>, group: GroupRef, left: usize) -> bool {
         let mut plugins = std::mem::take(&mut self.profile.chain.post_filter);
         let lack = Lack { task, group, job, profile: &self.profile };
         let view = &mut self.view;
-        // The plugins are put back even after a panic, because the next decision needs them.
+        // The plugins are put back into the profile even after a panic, because the next decision needs them.
         let made = catch_unwind(AssertUnwindSafe(|| {
             plugins.iter_mut().find_map(|plugin| plugin.make_room(view, &lack))
         }));
@@ -382,10 +381,10 @@ impl Scheduler {
         claimed.is_ok()
     }
 
-    /// Plugins that reject tasks without a machine. After the first failure a guess is enough;
-    /// after that a second search is worth its cost.
+    /// Plugins that reject tasks without a machine. After the first failure a guess is enough; after further failures,
+    /// a second search is worth its cost.
     fn refusers(&mut self, Queued { id, job }: Queued<'_>, group: GroupRef) -> Refusers {
-        // In a gang of several groups another choice for one may help the other.
+        // In a gang of several groups, a different choice for one group may help another group.
         let entangled = job.is_placed_at_once() && job.groups.len() > 1;
         let filters = if entangled || self.queue.failures(id) == 0 {
             Refusers::suspects(&self.profile, &tasks(&self.view, group))
@@ -407,9 +406,10 @@ impl Scheduler {
             conflicts += usize::from(conflict.is_some());
             match conflict {
                 None => self.queue.placed(claim.task),
-                // It was placed or ended in the meantime: the next sync tells.
+                // The task was placed or has ended meanwhile. The next sync brings its state.
                 Some(Reason::TaskPlaced | Reason::TaskEnded | Reason::UnknownTask) => {}
-                // Not its job's fault: if that waited too, it would wake with the one at fault.
+                // The job is not at fault. If it were delayed too, it would be tried again together with the job at
+                // fault.
                 Some(Reason::OthersConflict) => {}
                 Some(reason) => {
                     crowded += usize::from(is_of_a_place(reason));
@@ -419,7 +419,7 @@ impl Scheduler {
         }
         if conflicts > 0 {
             self.finder.forget_failures();
-            // All tasks: those placed meanwhile may be pending again.
+            // All of these tasks are put back, because tasks that were placed meanwhile may be pending again.
             let back = txn.claims.iter().map(|claim| claim.task).enumerate();
             let back = back.filter(|(index, _)| commit.conflict_of_claim(*index).is_some());
             self.queue.put_back(back.map(|(_, task)| task));
@@ -438,9 +438,9 @@ impl Scheduler {
         Step { placed: txn.claims.len() - conflicts, conflicts, ..Step::default() }
     }
 
-    /// Ends the turns of the jobs in the transaction. If claims were rejected, their jobs get a
-    /// backoff and their room returns to the view. Jobs that lacked that room are retried at once,
-    /// before the jobs with a backoff can take it again.
+    /// Ends the turns of the jobs in the transaction. If claims were rejected, their jobs get a backoff, and their room
+    /// is free again on the view. Jobs that lacked this room are retried at once, before the jobs with a backoff can
+    /// claim it again.
     fn end_turns(&mut self, now: Nanos, refused: Option<&[Fault]>) {
         let mut turns = std::mem::take(&mut self.turns);
         let (decided, missed) = turns.parts();
@@ -453,13 +453,13 @@ impl Scheduler {
                 () if let Some(fault) = at_fault.iter().find(|fault| fault.job == part.job) => {
                     fault.verdict(part)
                 }
-                // The room it lacked may be free again.
+                // The room that the job lacked may be free again.
                 () if part.short && refused.is_some() => Verdict::More,
                 () => part.verdict(),
             };
             if !self.queue.end(part.job, verdict, now) {
-                // Compiled data of a placed job only uses memory. If one of its tasks loses its
-                // machine, the job is compiled again.
+                // Compiled data of a job without pending tasks only uses memory. If one of its tasks loses its machine,
+                // the job is compiled again.
                 self.view.forget_job(part.job);
                 self.waits.end(part.job, now);
             }

@@ -1,14 +1,13 @@
 //! Search for feasible machines, in part of the cell or in all of it.
 //!
-//! A search walks the view's blocks from a starting point and collects feasible machines with their
-//! scores. The number collected is a trade-off: all of them for the best machine, or a few for a
-//! good one. Schedulers that look at the same machines in the same order collide, so each starts
-//! somewhere in its own *home shard*, at random (Omega's randomised search; Borg's relaxed
-//! randomisation; shards after ParSync, ATC'21).
+//! A search walks the view's blocks from a starting point and collects feasible machines with their scores. It collects
+//! all of them to find the best machine, or a few to find a good one fast. If schedulers examine the same machines in
+//! the same order, their claims conflict. So each starts at a random position in its own *home shard* (Omega's
+//! randomised search; Borg's relaxed randomisation; shards after ParSync, ATC'21).
 //!
-//! Blocks without enough room are skipped by their bounds in the view, 64 blocks at a time. A scan
-//! without a result tightens the bounds, so a task that fits on hardly any machine costs about a
-//! microsecond in a cell of a hundred thousand machines.
+//! Blocks without enough room are skipped by their bounds in the view, 64 blocks at a time. A scan without a result
+//! tightens the bounds, so a task that fits on hardly any machine costs about a microsecond in a cell of a hundred
+//! thousand machines.
 
 use crate::plugin::{Tasks, lanes};
 use crate::profile::{Active, Profile};
@@ -19,39 +18,39 @@ use rand::{Rng, RngExt};
 /// Extent of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// All machines: finds the best.
+    /// Searches all machines, which finds the best.
     Full,
-    /// From a random machine until enough feasible machines are found, by blocks.
+    /// Searches from a random machine until enough feasible machines are found, by blocks.
     Sampled {
         /// Number of feasible machines that suffices.
         feasible: u32,
     },
-    /// Samples machines, skipping blocks that cannot have room.
+    /// Like `Sampled`, but skips blocks that cannot have room.
     Indexed {
         /// Number of feasible machines that suffices.
         feasible: u32,
     },
-    /// Full in small cells and indexed in large ones.
+    /// `Full` in small cells and `Indexed` in large ones.
     Adaptive,
-    /// Indexed, until a percentage of the machines, at least 100, is feasible; 0 chooses the
-    /// percentage by the size of the cell. It stops at the end of a block. (Kubernetes'
+    /// Like `Indexed`, until a percentage of the machines is feasible, and at least 100 machines; 0 chooses the
+    /// percentage by the size of the cell. The search stops at the end of a block. (Kubernetes'
     /// `percentageOfNodesToScore`.)
     Percentage(u8),
 }
 
-/// Largest cell that `Adaptive` searches in full: this takes a few microseconds.
+/// Number of machines up to which `Adaptive` searches the whole cell, which takes a few microseconds.
 const ADAPTIVE_FULL_ROWS: usize = 1024;
 
-/// Number of feasible machines `Adaptive` looks for in a larger cell: one block's worth, or two. More
-/// pack better where devices are scarce (in a published cell of 1,523 machines, 92 % of the GPUs find
-/// a task and not 89 %), and no better, or worse, in cells without.
+/// Number of feasible machines that `Adaptive` searches for in a larger cell, which takes one block, or two. With more,
+/// tasks are packed better if devices are scarce (in a published cell of 1,523 machines, 92 % of the GPUs are allocated
+/// instead of 89 %), and no better, or worse, in cells without devices.
 const ADAPTIVE_FEASIBLE: u32 = 64;
 
-/// Number of blocks above which a full search uses several threads; below, the hand-off costs as
+/// Number of blocks above which a full search uses several threads. In smaller cells, handing the work over costs as
 /// much as the scan.
 pub(crate) const PARALLEL_BLOCKS: usize = 1024;
 
-/// The part of the cell in which a scheduler looks first.
+/// The part of the cell in which a scheduler's searches start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
     /// Index of the part, from 0.
@@ -64,7 +63,7 @@ impl Home {
     /// The whole cell.
     pub const EVERYWHERE: Home = Home { index: 0, of: 1 };
 
-    /// A block of the home to start from, chosen at random.
+    /// A random block of the home from which to start.
     pub(crate) fn start(self, blocks: usize, rng: &mut impl Rng) -> usize {
         let of = self.of.max(1) as usize;
         let index = self.index as usize % of;
@@ -73,34 +72,33 @@ impl Home {
     }
 }
 
-/// A feasible machine with its score. Ordered by score; among equals, the first one found is
-/// greater.
+/// A feasible machine with its score. Candidates are ordered by score; among equals, the one found first is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Candidate {
     /// Its score.
     pub score: i32,
-    /// Order of discovery: the complement of its distance from the start.
+    /// Order of discovery: the complement of the distance from the start, so that nearer machines have larger values.
     pub(crate) nearness: u32,
     /// Its row.
     pub row: u32,
 }
 
-/// The candidates of a search, reused between searches.
+/// The candidates of a search. The buffers are reused between searches.
 #[derive(Debug, Default)]
 pub struct Candidates {
     /// Candidates in the order found.
     pub found: Vec<Candidate>,
-    /// Number of feasible machines seen: more than are kept, if only the best is kept.
+    /// Number of feasible machines found. If only the best is kept, this is more than the number of candidates.
     met: usize,
-    /// Blocks without a feasible machine, although their bounds allowed one.
+    /// Blocks without a feasible machine, although the view's bounds allowed one.
     misled: Vec<u32>,
-    /// Blocks with feasible machines, with a bit for each; for relative scores only.
+    /// Blocks with feasible machines, with a bit for each machine. Used only for relative scores.
     pub(crate) words: Vec<(u32, u64)>,
     pub(crate) standings: Standings,
 }
 
 impl Candidates {
-    /// Whether relative scores are in their scores.
+    /// Whether the candidates' scores include relative scores.
     pub(crate) fn is_ranked(&self) -> bool {
         self.standings.total().len() == self.found.len() && !self.found.is_empty()
     }
@@ -119,7 +117,7 @@ impl Candidates {
         found.score
     }
 
-    /// Drops a full candidate. Returns whether relative scores of others changed.
+    /// Removes a candidate that has become full. Returns whether relative scores of other candidates changed.
     pub(crate) fn leave_out(
         &mut self,
         candidate: &Candidate,
@@ -141,16 +139,16 @@ impl Candidates {
     }
 }
 
-/// One search: for which tasks, and where.
+/// Parameters of one search.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The plugins.
     pub profile: &'a Profile,
-    /// The tasks.
+    /// The tasks' group, compiled.
     pub group: GroupRef,
     /// Extent of the search.
     pub search: Search,
-    /// Number of tasks to place: a sampled search finds at least as many candidates.
+    /// Number of tasks to place. A sampled search finds at least as many candidates.
     pub tasks: usize,
     /// Start of searches.
     pub home: Home,
@@ -161,7 +159,7 @@ pub fn search(view: &mut View, request: Request<'_>, rng: &mut impl Rng, into: &
     search_for(view, (request, Keep::All), rng, into);
 }
 
-/// Searches for the best machine alone.
+/// Searches for one machine, the best that the search finds.
 pub(crate) fn search_best(
     view: &mut View,
     request: Request<'_>,
@@ -176,7 +174,7 @@ pub(crate) fn search_best(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     All,
-    /// At least the best.
+    /// The best candidate, and possibly others.
     Best,
 }
 
@@ -242,8 +240,8 @@ pub(crate) fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> 
     }
 }
 
-/// Number of feasible machines that are enough; `None` for all. The rule is Kubernetes': half of a
-/// small cell, less of a larger one, never below 5 %.
+/// Number of feasible machines that are enough; `None` if all are needed. The rule is that of Kubernetes: half of the
+/// machines in a small cell, a smaller part in a larger cell, and never below 5 %.
 fn enough_of(machines: usize, percent: u8) -> Option<u32> {
     let percent = match usize::from(percent) {
         0 => 50usize.saturating_sub(machines / 125).max(5),
@@ -297,7 +295,7 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// Searches the blocks of `part` among the 64 from `64 * group` on.
+    /// Searches those blocks of a group of 64 whose bits are set in `part`. The group's first block is `64 * group`.
     fn group(
         &self,
         group: usize,
@@ -345,7 +343,7 @@ impl Scan<'_, '_> {
         if !self.active.relative().is_empty() {
             into.words.push((index as u32, feasible));
         }
-        // Reserved at once, so that no push needs a capacity check.
+        // The space is reserved at once, so that no push has to check the capacity.
         let first = into.found.len();
         into.found.resize(first + feasible.count_ones() as usize, Candidate::default());
         for (candidate, lane) in into.found[first..].iter_mut().zip(lanes(feasible)) {
@@ -361,7 +359,7 @@ impl Scan<'_, '_> {
     }
 }
 
-/// The best score among some machines of a block (at least one), and the first with it.
+/// The best score among some machines of a block, at least one, and the first machine with this score.
 pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
     if among.count_ones() <= FEW_LANES {
         let better = |best: (i32, usize), lane: usize| match scores[lane] > best.0 {
@@ -378,12 +376,12 @@ pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
     (best, masked.iter().position(|score| *score == best).unwrap_or_default())
 }
 
-/// Maximum number of machines of a block that are examined one by one; for more, a pass over the
-/// whole block is as fast.
+/// Maximum number of machines of a block that are examined one by one. For more machines, a pass over the whole block
+/// is as fast.
 const FEW_LANES: u32 = 16;
 
-/// A full search by all threads of rayon's pool. The result is that of one thread, whatever their
-/// number: the parts are walked and put together in the order of a walk from the start around.
+/// A full search by all threads of rayon's pool. The result equals that of one thread, whatever the number of threads,
+/// because the results of all parts are joined in the order of a single walk.
 #[cfg(feature = "parallel")]
 fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
     use rayon::prelude::*;
@@ -406,7 +404,7 @@ fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
     }
 }
 
-/// Scans all machines by this thread, in a build without rayon.
+/// Scans all machines with one thread, in a build without rayon.
 #[cfg(not(feature = "parallel"))]
 fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
     scan.until(usize::MAX, false, into);

@@ -28,11 +28,11 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A node, by its position.
+/// A node, by its position in the list.
 type NodeId = usize;
 
-/// Maximum number of pending tenants considered in a turn's size. With more tenants, each gets
-/// little of a transaction, and their order suffices.
+/// Maximum number of pending tenants that are considered to compute the size of a turn. With more tenants, each gets
+/// only a small part of a transaction, and the order of turns is enough.
 const LEVELLED_MAX: usize = 64;
 
 /// The node above all tenants.
@@ -45,7 +45,7 @@ pub(crate) struct Shares {
     nodes: Vec<Node>,
     by_name: BTreeMap<Text, NodeId>,
     totals: Totals,
-    /// Free resources that no tenant uses and no worker has claimed since.
+    /// Free resources: the totals without the tenants' usage and without the workers' later claims.
     free: Sums,
     /// Value of the view's machine-change counter when the totals were computed.
     counted: Option<u64>,
@@ -54,19 +54,19 @@ pub(crate) struct Shares {
     /// Tenants with claims since the cell last reported their usage.
     claimed: Vec<NodeId>,
     jobs: usize,
-    /// Number of tenants that have jobs that wait.
+    /// Number of tenants with pending jobs.
     tenants: usize,
 }
 
-/// A tenant; kept once named.
+/// A tenant. Its node is kept once the tenant has been named.
 #[derive(Debug)]
 struct Node {
     name: Text,
     parent: NodeId,
     weight: Weight,
-    /// Usage of the tenant and all tenants below it, at the last sync.
+    /// Usage of the tenant and all tenants below it, as of the last sync.
     used: Sums,
-    /// Claims for it since, and for all below it.
+    /// Claims since the last sync, for the tenant and all tenants below it.
     claimed: Sums,
     share: Share,
     jobs: BTreeSet<Place>,
@@ -109,12 +109,12 @@ impl Shares {
         }
     }
 
-    /// Number of jobs that wait.
+    /// Number of pending jobs.
     pub(crate) fn len(&self) -> usize {
         self.jobs
     }
 
-    /// Number of tenants that have jobs that wait.
+    /// Number of tenants with pending jobs.
     pub(crate) fn tenants(&self) -> usize {
         self.tenants
     }
@@ -122,7 +122,7 @@ impl Shares {
     /// The job with the next turn.
     pub(crate) fn first(&self) -> Option<JobId> {
         if !self.told {
-            // All tenants have equal shares, so the order within tenants also applies between them.
+            // The cell has no tenants, so all shares are equal, and the order within tenants also applies between them.
             let firsts = self.nodes.iter().filter_map(|node| node.jobs.first());
             return firsts.min().map(|job| job.id);
         }
@@ -175,7 +175,7 @@ impl Shares {
         }
         self.tell(delta.full, &delta.tenants);
         self.free = (0..).map(KindId).take(view.kinds().count()).map(|k| self.left(k)).collect();
-        // The view's own claims that the cell does not report yet.
+        // The view has claims of its own that the cell does not report yet.
         for (tenant, amounts) in view.own_use() {
             let amounts = amounts.into_iter().map(|amount| amount.max(0).cast_unsigned());
             self.claim(&tenant, &Amounts::new(amounts), 1);
@@ -192,8 +192,7 @@ impl Shares {
         self.totals.get(kind).saturating_sub(used.fold(0, |sum, used| sum.saturating_add(*used)))
     }
 
-    /// Applies the tenants' configuration and usage. With `full`, tenants that are not named use
-    /// nothing.
+    /// Applies the tenants' configuration and usage. With `full`, tenants that are not listed use nothing.
     fn tell(&mut self, full: bool, tenants: &[TenantDelta]) {
         for node in std::mem::take(&mut self.claimed) {
             self.nodes[node].claimed.clear();
@@ -206,8 +205,8 @@ impl Shares {
                 self.stand(node, TOP, 1);
             }
         }
-        // All nodes leave their positions before any takes a new one, so that no two are ever below
-        // each other.
+        // First all nodes with a new parent move to the top, so that there is never a cycle of two nodes below each
+        // other.
         for tenant in tenants {
             let node = self.node(&tenant.terms.name);
             let parent = self.parent_of(&tenant.terms.tenant_config);
@@ -225,11 +224,11 @@ impl Shares {
         self.told |= !tenants.is_empty();
     }
 
-    /// Number of a job's tasks to claim in this turn, at most the transaction's room.
+    /// Number of a job's tasks to claim in this turn, at most `room`, the free space in the transaction.
     ///
-    /// It is the tenant's part if all pending tenants were served until their shares are equal: so
-    /// each transaction has claims of all tenants by weight, though each has but one large job.
-    /// Tasks of others are assumed to be equally large; the order of turns corrects the rest.
+    /// The number is the tenant's part if all pending tenants were served until their shares are equal. So each
+    /// transaction has claims of all tenants by weight, even if each tenant has only one large job. Tasks of other
+    /// tenants are assumed to be equally large; the order of turns corrects the difference.
     pub(crate) fn turn(&self, job: &Job, room: usize) -> usize {
         let equal = room.div_ceil(self.tenants().max(1));
         let requests = || job.groups.iter().map(|group| &group.request);
@@ -248,7 +247,7 @@ impl Shares {
             line.push(at);
             at = self.nodes[at].parent;
         }
-        // Tenants share only what there is room for.
+        // Only the tasks for which there is room are divided among the tenants.
         let free = requests().map(|request| self.room_for(request)).max().unwrap_or(0);
         let mut left = room.min(free).max(1);
         for node in line.into_iter().rev() {
@@ -268,8 +267,8 @@ impl Shares {
         room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
     }
 
-    /// Number of tasks that a node gets when it and its pending siblings are served until their
-    /// shares are equal; `None` if there are too many.
+    /// Number of tasks that a node gets if it and its pending siblings are served until their shares are equal; `None`
+    /// if there are too many siblings.
     fn level(&self, node: NodeId, task: Share, tasks: usize) -> Option<usize> {
         let Node { parent, share, weight, .. } = &self.nodes[node];
         let (task, tasks) = (u128::from(task.parts()), tasks as u128);
@@ -294,7 +293,7 @@ impl Shares {
         Some(more.div_ceil(task).clamp(1, tasks.max(1)) as usize)
     }
 
-    /// Counts claims of a tenant, for it and all tenants above it.
+    /// Counts claims of a tenant, for the tenant and all tenants above it.
     pub(crate) fn claim(&mut self, tenant: &Text, request: &Amounts, tasks: usize) {
         for (kind, amount) in request.iter() {
             if let Some(free) = self.free.get_mut(kind.index()) {
@@ -333,7 +332,7 @@ impl Shares {
         tenant_config.parent.as_ref().map_or(TOP, |name| self.node(name))
     }
 
-    /// Moves a node under a parent, with a weight, and updates its share.
+    /// Moves a node under a parent, sets its weight, and updates its share.
     fn stand(&mut self, node: NodeId, parent: NodeId, weight: u32) {
         self.nodes[node].weight = Weight::new(weight).unwrap_or(Weight::ONE);
         if self.nodes[node].parent != parent {
@@ -349,7 +348,7 @@ impl Shares {
         self.reckon(node);
     }
 
-    /// Updates a node's share and position.
+    /// Updates a node's share, and its position among its siblings.
     fn reckon(&mut self, node: NodeId) {
         let Node { used, claimed, weight, .. } = &self.nodes[node];
         let share = self.totals.share([used, claimed], *weight);

@@ -1,7 +1,7 @@
 //! Unschedulable queue: sleeping jobs by the events that wake them.
 //!
-//! There are few different sets of events, and maybe very many jobs. So jobs with the same set are
-//! kept together: the cost of an event depends on the jobs that it wakes.
+//! There are few different sets of events, and maybe very many jobs. So jobs with the same set of events are kept
+//! together, and the cost of an event depends on the number of jobs that it wakes.
 
 use crate::events::Events;
 use crate::queue::Nanos;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Sleeping jobs.
 ///
-/// Invariant: a job is in one set of `by_events`, which is not empty, and once in `by_time`.
+/// Invariant: each job is in one set of `by_events`, and once in `by_time`. No set is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
     by_events: BTreeMap<Events, BTreeSet<JobId>>,
@@ -18,7 +18,7 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    /// Adds a job that wakes on one of these events, and at this time at the latest.
+    /// Adds a job that wakes on one of these events, or at the latest at this time.
     pub(crate) fn insert(&mut self, id: JobId, events: Events, until: Nanos) {
         self.by_events.entry(events).or_default().insert(id);
         self.by_time.insert((until, id));
@@ -40,24 +40,24 @@ impl Sleepers {
         listening.flat_map(|(_, jobs)| jobs).copied().collect()
     }
 
-    /// Whether there is none.
+    /// Whether no job sleeps.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.by_time.is_empty()
     }
 
-    /// A job whose delay has ended.
+    /// A job whose sleep has ended.
     #[inline]
     pub(crate) fn due(&self, now: Nanos) -> Option<JobId> {
         self.by_time.first().filter(|(until, _)| *until <= now).map(|(_, id)| *id)
     }
 
-    /// Latest time at which the first job wakes.
+    /// Time at which the next job wakes if there is no event.
     pub(crate) fn first(&self) -> Option<Nanos> {
         self.by_time.first().map(|(until, _)| *until)
     }
 
-    /// Every job, in no order.
+    /// All sleeping jobs, in no particular order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = JobId> {
         self.by_time.iter().map(|(_, id)| *id)
     }

@@ -1,8 +1,8 @@
 //! Active queue: the jobs that may be tried now, in the order of their turns.
 //!
-//! Higher precedence is first, then the older job. Jobs are mostly added in order and removed from
-//! the front, so each precedence has a list in which both cost little; a job that returns late is
-//! inserted. An order plugin needs a tree.
+//! By default, jobs of higher precedence go first, then older jobs. Jobs are mostly added in order and removed from the
+//! front, so each precedence has a list in which both cost little; a job that returns late is inserted. The order of a
+//! plugin needs a tree.
 
 use crate::points::{Order, Queued};
 use crate::shares::Shares;
@@ -24,7 +24,7 @@ pub(crate) enum Turns {
 }
 
 impl Turns {
-    /// No jobs, in this order or the usual one.
+    /// An empty queue, with the order of a plugin or the default order.
     pub(crate) fn new(order: Option<Arc<dyn Order>>) -> Turns {
         match order {
             None => Turns::Lines(Lines::default()),
@@ -51,7 +51,7 @@ impl Turns {
         }
     }
 
-    /// Whether it is empty.
+    /// Whether the queue is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
@@ -101,7 +101,7 @@ impl fmt::Debug for dyn Order {
     }
 }
 
-/// A job in its place.
+/// A job with its position in the order.
 #[derive(Debug)]
 pub(crate) struct Place {
     order: Arc<dyn Order>,
@@ -141,7 +141,7 @@ impl Eq for Place {}
 
 /// Jobs by precedence, then by age.
 ///
-/// Invariant: no line is empty, and each is strictly ascending by job.
+/// Invariant: no list is empty, and each is strictly ascending by job.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     lines: BTreeMap<Reverse<Precedence>, VecDeque<JobId>>,
@@ -187,7 +187,7 @@ mod tests {
     use omega_core::{Amounts, TaskGroup};
     use proptest::prelude::*;
 
-    /// The usual order, as a plugin.
+    /// The default order, as a plugin.
     struct Usual;
 
     impl Order for Usual {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     proptest! {
-        /// Lines and tree agree with a sorted list under random changes.
+        /// Lists and tree agree with a sorted list under random changes.
         #[test]
         fn precedence_goes_before_age_and_age_before_arrival(
             steps in prop::collection::vec((any::<bool>(), 0u64..20), 0..200)

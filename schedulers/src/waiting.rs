@@ -1,8 +1,8 @@
 //! Tasks that wait for a permit, and the handle that allows or rejects them.
 //!
-//! A permit plugin may let a task wait: for the rest of its group, for a volume, for a person.
-//! Meanwhile the scheduler continues. The deciding thread has a clone of this handle; the scheduler
-//! reads the decisions at the beginning of each step, and after each decision.
+//! A permit plugin may let a task wait, for example for the rest of its group, for a volume, or for a person's
+//! decision. Meanwhile the scheduler continues. The thread that decides has a clone of this handle. The scheduler reads
+//! the decisions at the beginning of each step, and after each decision of its own.
 
 use crate::events::Events;
 use crate::queue::Nanos;
@@ -19,11 +19,11 @@ type Names = SmallVec<[&'static str; 2]>;
 pub struct WaitingTask {
     /// Id of the task.
     pub task: TaskId,
-    /// The machine that is kept for it.
+    /// The machine that is kept for the task.
     pub machine: MachineId,
-    /// Earliest timeout of its plugins, in the scheduler's time.
+    /// Earliest timeout of the plugins that let the task wait, in the scheduler's time.
     pub until: Nanos,
-    /// The plugins that have not allowed it yet. None: it waits for others of its gang.
+    /// The plugins that have not allowed the task yet. If there are none, the task waits for other tasks of its gang.
     pub plugins: Names,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Answer {
     Waits,
     /// All plugins have allowed it.
     Allowed,
-    /// Rejected or timed out; the name of the plugin that rejected it or waited.
+    /// Rejected or timed out. Has the name of the plugin that rejected the task or let it wait.
     Refused(&'static str),
 }
 
@@ -47,14 +47,14 @@ struct Wait {
 #[derive(Debug, Default)]
 struct Shared {
     tasks: BTreeMap<TaskId, Wait>,
-    /// Whether a task was allowed or rejected since the scheduler's last look.
+    /// Whether a task was allowed or rejected since the scheduler last checked.
     answered: bool,
-    /// Earliest timeout of a wait.
+    /// Earliest timeout of any wait.
     earliest: Nanos,
     raised: Events,
 }
 
-/// A handle to the tasks of one scheduler that wait for a permit. Clones are the same handle.
+/// A handle to the tasks of one scheduler that wait for a permit. Clones refer to the same tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Waiting {
     /// The waiting tasks. No other lock is taken under this one.
@@ -62,14 +62,14 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// The tasks that wait, ascending.
+    /// The waiting tasks, ascending by id.
     #[must_use]
     pub fn list(&self) -> Vec<WaitingTask> {
         self.shared().tasks.values().map(|wait| wait.task.clone()).collect()
     }
 
-    /// Allows a task on behalf of a plugin; the task continues once all plugins that it waits for
-    /// allow it. Returns whether it waited for this one.
+    /// Allows a task on behalf of a plugin. The task continues once all plugins that let it wait have allowed it.
+    /// Returns whether it waited for this plugin.
     pub fn allow(&self, task: TaskId, plugin: &str) -> bool {
         let mut shared = self.shared();
         let Some(wait) = shared.tasks.get_mut(&task) else { return false };
@@ -81,8 +81,8 @@ impl Waiting {
         waited
     }
 
-    /// Rejects a task in the name of a caller, whichever plugin it waits for, and returns its
-    /// claim. Returns whether it waited.
+    /// Rejects a task on behalf of `by`, whichever plugin it waits for; its claim is undone. Returns whether the task
+    /// waited.
     pub fn refuse(&self, task: TaskId, by: &'static str) -> bool {
         let mut shared = self.shared();
         let Some(wait) = shared.tasks.get_mut(&task) else { return false };
@@ -91,13 +91,12 @@ impl Waiting {
         true
     }
 
-    /// Wakes the scheduler for an external event: [`Events::TOLD`], or any event that its plugins
-    /// wake on.
+    /// Wakes the scheduler for an external event: [`Events::TOLD`], or any event on which its plugins wake.
     pub fn raise(&self, events: Events) {
         self.shared().raised |= events;
     }
 
-    /// Whether this is the last handle: the scheduler has been dropped.
+    /// Whether this is the last handle, so that the scheduler has been dropped.
     pub(crate) fn is_alone(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
@@ -131,7 +130,7 @@ impl Waiting {
         std::mem::take(&mut shared.answered)
     }
 
-    /// Makes the next [`Waiting::any_answer`] return true, because some results were not handled.
+    /// Makes the next [`Waiting::any_answer`] return true, because some decisions have not been handled.
     pub(crate) fn look_again(&self) {
         self.shared().answered = true;
     }
@@ -149,7 +148,7 @@ impl Waiting {
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
-        // Each change is a single operation, so a thread that panicked has left a complete state.
+        // Each change is a single operation, so the data is consistent even if a thread panicked.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! `omega audit`: checks that an audit log is unchanged.
+//! `omega audit`: verifies that an audit log is unchanged.
 
 use crate::output::{self, OutputError};
 use clap::{Args, Subcommand};
@@ -38,7 +38,7 @@ pub(crate) enum AuditError {
 }
 
 impl AuditError {
-    /// The exit code: 1 where the log is not whole, 2 where it cannot be read.
+    /// The exit code: 1 if the log was changed, 2 if it cannot be read.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             AuditError::Verify(VerifyError::Broken { .. }) => 1,

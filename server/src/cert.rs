@@ -1,7 +1,7 @@
 //! `omega cert`: an authority and certificates, for development and small sites.
 //!
-//! Their content is described in docs/security.md, so any other authority can replace it. Keys are
-//! written so that only the owner can read them.
+//! docs/security.md describes their content, so any other authority can be used instead. Keys are written so that only
+//! their owner can read them.
 
 use clap::{Args, Subcommand};
 use omega_service::identity::{self, IdentityError};
@@ -67,10 +67,10 @@ pub(crate) struct IssueArgs {
     days: u32,
 }
 
-/// Reason for which nothing was issued: one line for the user.
+/// Reason for which nothing was issued, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertError {
-    /// Remedy: name another folder, or make room.
+    /// A file cannot be written or read. Name another folder, or make room on the disk.
     #[error("{}: {why}", file.display())]
     File {
         /// Path of the file.
@@ -78,17 +78,17 @@ pub(crate) enum CertError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Remedy: use this authority, or name another folder. A new authority would make every certificate of the old one
-    /// worthless.
+    /// The folder has an authority already. Use it, or name another folder: a new authority would make all certificates
+    /// of the old one worthless.
     #[error("{}: there is an authority already", .0.display())]
     AuthorityExists(PathBuf),
     /// The underlying error.
     #[error(transparent)]
     Key(#[from] TlsError),
-    /// Remedy: correct the name.
+    /// The name is not valid in certificates. Correct it.
     #[error(transparent)]
     Name(#[from] IdentityError),
-    /// Remedy: correct the name, or make another authority.
+    /// The certificate cannot be made. Correct the name, or make another authority.
     #[error("the certificate cannot be made: {0}")]
     Make(#[from] rcgen::Error),
 }
@@ -159,11 +159,11 @@ fn uri(args: &IssueArgs) -> String {
     format!("omega://{}/{}{mark}{query}", args.cell_name, args.whom)
 }
 
-/// Parameters of a certificate that is valid from now for a number of days.
+/// Parameters of a certificate that is valid for this number of days from now.
 fn lasting(days: u32) -> CertificateParams {
     let mut params = CertificateParams::default();
     let now = SystemTime::now();
-    // Valid from five minutes ago, for clocks that are a little behind.
+    // The certificate is valid from five minutes ago, for computers whose clocks are a little behind.
     params.not_before = (now - Duration::from_secs(300)).into();
     params.not_after = (now + Duration::from_secs(u64::from(days) * 24 * 3600)).into();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -174,11 +174,11 @@ fn file_error(file: &Path, why: io::Error) -> CertError {
     CertError::File { file: file.to_owned(), why }
 }
 
-/// Writes a file that its owner alone may read; it has its name only once it is whole.
+/// Writes a file that only its owner may read. It gets its name only once it is complete.
 fn write(file: &Path, text: &str) -> Result<(), CertError> {
     let new = file.with_extension("new");
     let written = || {
-        // A file of an earlier attempt.
+        // Removes the file of an earlier attempt.
         let _ = fs::remove_file(&new);
         let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         out.write_all(text.as_bytes())?;

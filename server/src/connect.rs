@@ -36,12 +36,12 @@ pub(crate) struct CellArgs {
     tls_key: Option<Pem>,
 }
 
-/// Contents of a file. It is read with the arguments, so that a wrong path is reported like other
-/// argument errors.
+/// Contents of a file. The file is read when the arguments are parsed, so that a wrong path is reported like other
+/// errors in arguments.
 #[derive(Clone)]
 struct Pem(Vec<u8>);
 
-/// Omits the text, which may be a key.
+/// Omits the contents, which may be a key.
 impl std::fmt::Debug for Pem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Pem")
@@ -56,10 +56,11 @@ fn key(file: &str) -> Result<Pem, String> {
     read_key(Path::new(file)).map(Pem).map_err(|why| why.to_string())
 }
 
-/// The cell where neither a flag nor a context names one: what `omega dev` and `omega serve` listen to.
+/// Address of the cell if neither a flag nor a context gives one: the address at which `omega dev` and `omega serve`
+/// listen by default.
 const DEFAULT: &str = "127.0.0.1:7600";
 
-/// Checks one address, so that errors are reported before any wait.
+/// Checks one address, so that errors are reported before anything is waited for.
 pub(crate) fn replica(text: &str) -> Result<String, String> {
     let is_address = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
     match text.rsplit_once(':').is_some_and(is_address) {
@@ -69,7 +70,7 @@ pub(crate) fn replica(text: &str) -> Result<String, String> {
 }
 
 impl CellArgs {
-    /// The addresses and certificates of the flags, or else of the context.
+    /// The addresses and certificates of the flags, or else those of the context.
     ///
     /// # Errors
     /// If the context is unknown, or its files cannot be read.
@@ -92,7 +93,7 @@ impl CellArgs {
         Ok(Address { tls: tls(ca, cert, key), ..Address::plain(cell) })
     }
 
-    /// Checks that the files of a context can be read, and that its addresses are some.
+    /// Checks that a context has valid addresses, and that its files can be read.
     pub(crate) fn check(name: &str, context: &Context) -> Result<(), ContextError> {
         Self::files(name, context).map(drop)
     }
@@ -131,7 +132,7 @@ impl CellArgs {
     }
 }
 
-/// The three files, if all are there.
+/// The three files as one value, if all are given.
 fn tls(ca: Option<&Pem>, certificate: Option<&Pem>, key: Option<&Pem>) -> Option<Tls> {
     let (ca, certificate, key) = (ca?, certificate?, key?);
     Some(Tls {

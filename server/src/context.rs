@@ -36,15 +36,15 @@ pub(crate) struct Contexts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Context {
-    /// Addresses of its replicas.
+    /// Addresses of the cell's replicas.
     pub(crate) cell: Vec<String>,
-    /// Certificate of the authority that signs the replicas' certificates.
+    /// Certificate of the authority that signed the replicas' certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tls_ca: Option<PathBuf>,
     /// The certificate of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The key of that certificate.
+    /// The key of the user's certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tls_key: Option<PathBuf>,
 }
@@ -52,10 +52,10 @@ pub(crate) struct Context {
 /// Error in the file of contexts, or in one context.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ContextError {
-    /// Correct the file.
+    /// The file of contexts is invalid. Correct it.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Make room, or name another file in OMEGA_CONFIG.
+    /// The file of contexts cannot be written. Make room on the disk, or name another file in OMEGA_CONFIG.
     #[error("{}: cannot be written: {why}", file.display())]
     Write {
         /// The file of contexts.
@@ -63,7 +63,7 @@ pub(crate) enum ContextError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Name an existing one.
+    /// There is no context of this name. Name an existing one.
     #[error("{}: there is no context {name:?}; omega context list shows those that there are", file.display())]
     Unknown {
         /// The file of contexts.
@@ -71,7 +71,7 @@ pub(crate) enum ContextError {
         /// The given name.
         name: String,
     },
-    /// Correct the entry, or set it again.
+    /// A context is invalid. Correct its entry, or set it again.
     #[error("{}: context {name:?}: {why}", file.display())]
     Entry {
         /// The file of contexts.
@@ -81,7 +81,8 @@ pub(crate) enum ContextError {
         /// The error.
         why: String,
     },
-    /// Set one of these variables.
+    /// No folder for the file of contexts is known, because none of the variables in the message is set. Set one of
+    /// them.
     #[error("there is no file of contexts: set OMEGA_CONFIG, XDG_CONFIG_HOME or HOME")]
     NoHome,
 }
@@ -97,7 +98,7 @@ pub(crate) fn path() -> Option<PathBuf> {
     config.map(|config| config.join("omega").join("config.toml"))
 }
 
-/// Reads the contexts; a file that is not there has none.
+/// Reads the contexts. If the file does not exist, there are none.
 pub(crate) fn read(file: &Path) -> Result<Contexts, ContextError> {
     match file.exists() {
         true => Ok(file::read(file)?),
@@ -105,7 +106,7 @@ pub(crate) fn read(file: &Path) -> Result<Contexts, ContextError> {
     }
 }
 
-/// Replaces the file of contexts as a whole, so that a crash leaves the old or the new one.
+/// Replaces the file of contexts as a whole, so that after a crash there is either the old or the new file.
 pub(crate) fn write(file: &Path, contexts: &Contexts) -> Result<(), ContextError> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
@@ -118,7 +119,7 @@ pub(crate) fn write(file: &Path, contexts: &Contexts) -> Result<(), ContextError
     written.map_err(|why| ContextError::Write { file: file.to_owned(), why })
 }
 
-/// The context with this name, or the current one. `None`: no name is given, and none is current.
+/// The context with this name, or the current one if no name is given. `None` if there is no current one either.
 pub(crate) fn chosen(name: Option<&str>) -> Result<Option<(String, Context)>, ContextError> {
     let Some(file) = path() else {
         return name.map_or(Ok(None), |_| Err(ContextError::NoHome));
@@ -136,7 +137,7 @@ pub(crate) fn chosen(name: Option<&str>) -> Result<Option<(String, Context)>, Co
 impl Contexts {
     /// The text of the file, as TOML.
     fn text(&self) -> String {
-        // A JSON string is a basic string of TOML.
+        // A JSON string is also a valid basic string in TOML.
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let mut text = String::new();
         if let Some(current) = &self.current {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     proptest! {
-        /// A written file is read back as the same value, with any characters.
+        /// A file that was written is read back as the same value, whatever characters it has.
         #[test]
         fn what_is_written_is_read(
             current in proptest::option::of("[ -~\u{1}\n]{0,9}"),

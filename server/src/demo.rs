@@ -1,7 +1,7 @@
 //! `omega demo`: four short scenes on a small cell in this process, which demonstrate conflicts.
 //!
-//! Two schedulers read the same state, decide, and commit one after the other, like two concurrent
-//! processes. All figures are of real commits. Nothing is random, so the output is always the same.
+//! Two schedulers read the same state, decide, and commit one after the other, as if they were concurrent processes.
+//! All figures are those of real commits. Nothing is random, so the output is always the same.
 
 use crate::output::{self, OutputError};
 use clap::Args;
@@ -15,10 +15,10 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 
-/// Machines of the cell, each with as many cores.
+/// Number of machines in the cell. Each has as many cores.
 const MACHINES: u32 = 6;
 const CORES: u64 = 4;
-/// Tasks of each job, each with one core.
+/// Number of tasks in each job. Each requests one core.
 const TASKS: u32 = 8;
 
 /// Options of the demonstration.
@@ -29,7 +29,7 @@ pub(crate) struct DemoArgs {
     pause: bool,
 }
 
-/// Error of the demonstration: a defect of Omega, or an output that is closed.
+/// Error of the demonstration: either a defect of Omega, or a closed output.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DemoError {
     /// The cell rejected a machine or a job.
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), DemoError> {
     Ok(())
 }
 
-/// A scene that was played: its text, and the claims that the second scheduler lost in it at first.
+/// Result of a scene: its text, and the number of claims that the second scheduler lost at its first commit.
 struct Scene {
     text: String,
     conflicts: usize,
@@ -76,7 +76,7 @@ enum Start {
     Last,
 }
 
-/// A scheduler: its private copy of the cell, and its tasks that are pending.
+/// A scheduler: its private copy of the cell, and its pending tasks.
 struct Decider {
     view: View,
     job: JobId,
@@ -110,7 +110,7 @@ impl Decider {
         Ok(Decider { view, job, spec, pending, start })
     }
 
-    /// Claims the first machine that fits for each pending task, on the private copy.
+    /// Claims the first machine that fits, for each pending task, on the private copy.
     fn decide(&mut self, cell: &SharedCell) -> Result<(), DemoError> {
         self.view.sync(cell)?;
         let group = self.view.compile(self.job, &self.spec, 0);
@@ -121,7 +121,7 @@ impl Decider {
         for task in &self.pending {
             let fits = rows.iter().find(|row| self.view.judge(**row, group).is_ok());
             if let Some(row) = fits {
-                // The copy has just accepted it.
+                // The claim was just checked on this copy, so it cannot fail.
                 let _ = self.view.claim(*task, self.view.machine_id(*row), group);
             }
         }
@@ -158,7 +158,7 @@ fn new_cell() -> Result<SharedCell, DemoError> {
     Ok(cell)
 }
 
-/// The machines with a letter for each core: the first of the job that has it, or a dot.
+/// The machines, with a character for each core: the first letter of the job that has the core, or a dot.
 fn picture(cell: &SharedCell) -> String {
     let mut text = String::new();
     for number in 1..=MACHINES {
@@ -191,7 +191,7 @@ fn line(text: &mut String, who: &str, attempt: &Attempt) {
     text.push('\n');
 }
 
-/// One scheduler on its own never conflicts.
+/// A scheduler that is alone never has conflicts.
 fn alone() -> Result<Scene, DemoError> {
     let cell = new_cell()?;
     let mut text = format!(
@@ -233,7 +233,7 @@ fn together() -> Result<Scene, DemoError> {
     Ok(Scene { text, conflicts: first.conflicts() })
 }
 
-/// Schedulers that begin at different machines rarely meet.
+/// Schedulers that begin at different machines rarely conflict.
 fn apart() -> Result<Scene, DemoError> {
     let cell = new_cell()?;
     let mut text = "\n3. Fewer conflicts\n\n   The same, but web begins at the other end. Omega's schedulers begin at random machines, and choose \
@@ -261,7 +261,7 @@ fn coarse() -> Result<Scene, DemoError> {
     for check in [ConflictCheck::ResourceFit, ConflictCheck::SequenceNumber] {
         let mut ads = Decider::new(&cell, &format!("ads, {}", name(check)), Start::First)?;
         let mut web = Decider::new(&cell, &format!("web, {}", name(check)), Start::First)?;
-        // Each claims half of a machine's cores at a time, so that both fit.
+        // Each scheduler claims half of a machine's cores at a time, so that both fit.
         ads.pending.truncate(CORES as usize / 2);
         web.pending.truncate(CORES as usize / 2);
         ads.decide(&cell)?;

@@ -1,8 +1,7 @@
 //! `omega dev`: a whole cell on one machine, to try it out.
 //!
-//! Replicas, a scheduler and an agent of simulated machines are separate processes, as in
-//! production, so that one can be killed while the others continue. Their output goes to files
-//! beside the cell.
+//! Replicas, a scheduler and an agent of simulated machines are separate processes, as in production, so that each can
+//! be killed while the others continue. Their output is written to files in the cell's folder.
 
 use crate::output;
 use crate::signals::Signals;
@@ -40,10 +39,10 @@ pub(crate) struct DevArgs {
     machines: u32,
 }
 
-/// Error of starting the cell: one line for the user.
+/// Error of starting the cell, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DevError {
-    /// Remedy: name another folder, or make room.
+    /// The folder cannot be written. Name another one, or make room on the disk.
     #[error("{}: {why}", path.display())]
     Folder {
         /// Path of the folder.
@@ -51,15 +50,15 @@ pub(crate) enum DevError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Remedy: look into the log file of the part.
+    /// A part of the cell did not start. Its output has the reason.
     #[error("{name} does not start: see {}", log.display())]
     Start {
-        /// Name of the part.
+        /// Name of the part that did not start.
         name: String,
-        /// Its output.
+        /// File with the output of the part.
         log: PathBuf,
     },
-    /// The system has no processes left.
+    /// The operating system has no processes left.
     #[error("cannot start a process: {0}")]
     Process(io::Error),
 }
@@ -70,7 +69,7 @@ const START_MAX: Duration = Duration::from_secs(20);
 /// Interval at which processes are checked for their end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A process of the cell. It ends with this.
+/// A process of the cell. It is ended when this is dropped.
 struct Part {
     name: String,
     child: Child,
@@ -80,13 +79,13 @@ struct Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Starts a cell, and runs it until a signal.
+/// Starts a cell, and runs it until a signal arrives.
 pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
     let temporary = match &args.dir {
         Some(_) => None,
@@ -115,8 +114,8 @@ pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
         (1..=args.replicas).map(|replica| client_address(args, replica).to_string()).collect();
     let cell = cell.join(",");
     let workers = args.workers.to_string();
-    // After a restart, the cell may still have the former scheduler's lease; the new one waits
-    // until it ends.
+    // After a restart, the cell may still have the lease of the former scheduler. The new scheduler waits until this
+    // lease ends.
     let scheduler =
         ["scheduler", "--cell", &cell, "--workers", &workers, "--standby", "--lease=2s"];
     let mut scheduler = scheduler.map(str::to_owned).to_vec();
@@ -235,7 +234,7 @@ fn watch(parts: &mut [Part]) -> Result<(), DevError> {
     })
 }
 
-/// Prints at once. The cell continues if nothing reads it.
+/// Prints a text at once. If nothing reads it, the cell continues.
 fn tell(text: &str) {
     drop(output::print(text));
 }

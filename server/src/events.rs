@@ -1,4 +1,4 @@
-//! Event log on standard error, of all processes that run for long.
+//! Event log on standard error, for all processes that run for a long time.
 
 use clap::Args;
 use serde::Deserialize;
@@ -20,7 +20,7 @@ pub(crate) struct LogArgs {
 
 /// Level of events.
 ///
-/// Invariant: it can be read as a filter.
+/// Invariant: it can be parsed as a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct LogLevel(String);
@@ -33,7 +33,7 @@ impl FromStr for LogLevel {
             format!("{text:?} is not like debug or warn,omega_service=debug: {what}")
         };
         EnvFilter::try_new(text).map_err(|error| wrong(&error))?;
-        // Otherwise a misspelt level would count as the name of a part.
+        // Without this check, a misspelt level would be read as the name of a module.
         let is_level = |word: &str| word.parse::<tracing::Level>().is_ok() || word == "off";
         let mut words = text.split(',').filter(|word| !word.contains(['=', '[']));
         match words.find(|word| !is_level(word)) {
@@ -62,7 +62,7 @@ pub(crate) enum LogFormat {
 }
 
 impl LogArgs {
-    /// Starts the logger. The first call in a process takes effect.
+    /// Starts the logger. Only the first call in a process has an effect.
     pub(crate) fn show(&self) {
         let filter = match &self.log_level {
             Some(LogLevel(level)) => EnvFilter::try_new(level),
@@ -74,7 +74,7 @@ impl LogArgs {
             Some(LogFormat::Json) => shown.json().flatten_event(true).try_init(),
             Some(LogFormat::Text) | None => shown.try_init(),
         };
-        // It was begun already.
+        // An error means that the logger was started before.
         drop(begun);
     }
 }

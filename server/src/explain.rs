@@ -1,5 +1,5 @@
-//! `omega explain`: runs a workload, and explains jobs pending at its end; or explains a job of a
-//! served cell.
+//! `omega explain`: runs a workload and explains the jobs that are pending at its end, or explains a job of a served
+//! cell.
 
 use crate::output;
 use crate::run::{Error, HowArgs, prepare, with_bar};

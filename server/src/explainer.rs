@@ -1,7 +1,7 @@
 //! The explainer of pending jobs for callers of a served cell: a scheduler that places nothing.
 //!
-//! It is here because the services do not depend on schedulers. This file also has both
-//! conversions, of the report to messages and back.
+//! It is in this crate because the services do not depend on schedulers. This file also has the conversions of a report
+//! to messages and back.
 
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_run::report::waiting::{
@@ -42,8 +42,7 @@ impl Explainer for ByScheduler {
     }
 }
 
-/// Reason for which a job is pending, in a line: the most frequent one of its first group without a
-/// machine.
+/// Reason for which a job is pending, in one line: the most frequent reason of the first group without a machine.
 pub(crate) fn summary(told: &WaitingJob) -> String {
     if told.waiting == 0 {
         return "none of its tasks waits".to_owned();
@@ -123,7 +122,7 @@ fn group_to_message(group: WaitingGroup) -> proto::ExplainedGroup {
     }
 }
 
-/// The report of an answer.
+/// The report in an answer.
 pub(crate) fn from_message(told: proto::ExplainJobResponse) -> WaitingJob {
     WaitingJob {
         job: told.job,

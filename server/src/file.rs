@@ -1,27 +1,27 @@
-//! Files of machines and jobs: TOML, or JSON if they begin with a brace.
+//! Files of machines and jobs, in TOML, or in JSON if they begin with a brace.
 //!
-//! Unknown fields are errors with their place.
+//! Unknown fields are errors, which are reported with their place.
 
 use serde::de::DeserializeOwned;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The largest file that is read: a hundred thousand machines with labels.
+/// Maximum bytes of a file, enough for a hundred thousand machines with labels.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// Error in a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
-    /// Remedy: name another file.
+    /// The file cannot be read. Name another one.
     #[error("{}: cannot be read: {why}", file.display())]
     Read { file: PathBuf, why: io::Error },
-    /// Remedy: split the transaction or the file.
+    /// The file is too large. Split it.
     #[error("{}: is larger than {BYTES_MAX} bytes", file.display())]
     TooLarge { file: PathBuf },
-    /// Remedy: correct the file.
+    /// The file has a syntax error, or a wrong field. Correct it.
     #[error("{}:{line}:{column}: {field}{why}", file.display())]
     Content { file: PathBuf, line: usize, column: usize, field: String, why: String },
-    /// Correct the file.
+    /// A value in the file is invalid. Correct it.
     #[cfg(feature = "serve")]
     #[error("{}: {field}: {why}", file.display())]
     Value { file: PathBuf, field: String, why: String },
@@ -32,7 +32,7 @@ pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
     parse(file, &text(file)?)
 }
 
-/// Reads the text of a file, which was read already.
+/// Parses the text of a file that has been read.
 pub(crate) fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, FileError> {
     let text = text.trim_start_matches('\u{feff}');
     let parsed = if text.trim_start().starts_with('{') { json(text) } else { toml(text) };
@@ -43,10 +43,10 @@ pub(crate) fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, F
     })
 }
 
-/// Remedy for files of another format.
+/// Remedy for files in YAML, which is not supported.
 const NO_YAML: &str = "this looks like YAML: files of machines, jobs and rules are TOML or JSON";
 
-/// Whether the first line with content is YAML: `---`, `key:` or `key: value`.
+/// Whether the first line with content looks like YAML: `---`, `key:` or `key: value`.
 fn is_yaml(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
     lines.next().is_some_and(|first| {
@@ -71,7 +71,7 @@ pub(crate) fn text(file: &Path) -> Result<String, FileError> {
     }
 }
 
-/// Error, and its place.
+/// Description of an error, and its place in the text.
 struct Fault {
     place: (usize, usize),
     field: String,
@@ -84,7 +84,7 @@ fn json<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     let of_json = |field: String, error: &serde_json::Error| {
         let place = (error.line(), error.column());
         let why = error.to_string();
-        // The place is at the beginning of the message.
+        // The message ends with the place, which is reported separately.
         let why = why.split(" at line ").next().unwrap_or_default().to_owned();
         Fault { place, field, why }
     };

@@ -1,8 +1,7 @@
-//! `omega peak run`: the controller that throttles batch tasks when a peak begins, and restores
-//! them after it.
+//! `omega peak run`: the controller that throttles batch tasks when a peak begins, and restores them after it.
 //!
-//! Without it the calendars still apply: the cell rejects batch beyond its share during a peak.
-//! Tasks that run when the peak begins stay until they are moved.
+//! Without the controller, calendars still have an effect: during a peak the cell rejects claims of batch tasks beyond
+//! their share. But tasks that run when the peak begins stay until they end or are moved.
 
 use crate::connect::CellArgs;
 use crate::duration::duration;
@@ -59,13 +58,13 @@ pub(crate) fn run(args: &KeepArgs) -> Result<(), SchedulerError> {
     }
     let kept = keep(args, &cell, &mut end);
     if cell.lost().is_none() {
-        // Without an answer, the leases expire.
+        // If the cell does not answer, the leases expire.
         drop(cell.end_leases());
     }
     kept
 }
 
-/// Wait before the next pass while the controller's copy of the cell lags behind its own commits.
+/// Wait before the next pass while the controller's view does not yet include its own commits.
 const BEHIND: Duration = Duration::from_millis(20);
 
 fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), SchedulerError> {
@@ -86,7 +85,7 @@ fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), Schedul
             Ok(kept) => {
                 if kept != (Kept { over: kept.over, ..Kept::default() }) {
                     output::print(&told(kept))?;
-                    // A transaction has a limited number of changes, so there may be more.
+                    // A transaction has a limited number of changes, so more may be needed.
                     wait = Duration::ZERO;
                 }
                 if keeper.is_behind() {

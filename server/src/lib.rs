@@ -1,13 +1,12 @@
 //! The command line of the cell, `omega`.
 //!
-//! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
-//! process and reports the result. `omega explain` does the same, and explains why jobs are pending; `omega rebalance`
-//! finds better machines for running tasks. Bad input ends with one line on standard error and exit code 2,
-//! before anything has started.
+//! `omega run`, which is also the default command, places a workload on a cell in this process and reports the result.
+//! `omega explain` also explains why jobs are pending; `omega rebalance` finds better machines for running tasks. Bad
+//! input ends the command with one line on standard error and exit code 2, before anything has started.
 //!
-//! The feature `serve` adds the verbs of `served.rs`, which serve and operate a cell over a network: where a cell refuses
-//! or does not answer, the exit code is 1. The simulator and the measurements are programs of their own, which
-//! `programs.rs` starts.
+//! The feature `serve` adds the commands of `served.rs`, which serve and operate a cell over a network. If a cell
+//! rejects a request or does not answer, their exit code is 1. The simulator and the measurements are separate
+//! programs, which `programs.rs` starts.
 
 mod demo;
 mod duration;
@@ -119,7 +118,7 @@ pub fn main() -> ExitCode {
         Err(error) => fail(&error.to_string(), error.exit_code()),
     }
 }
-/// Runs the demonstration; its failures are defects, or an output that was closed.
+/// Runs the demonstration. It fails only because of a defect, or if its output was closed.
 fn demonstrate(args: &demo::DemoArgs) -> ExitCode {
     match demo::run(args) {
         Ok(()) => ExitCode::SUCCESS,

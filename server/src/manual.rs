@@ -1,4 +1,4 @@
-//! `omega completions` and `omega man`: made of the same definitions as the help.
+//! `omega completions` and `omega man`, generated from the definitions of the help texts.
 
 use crate::Omega;
 use crate::output::{self, OutputError};
@@ -30,7 +30,7 @@ pub(crate) struct ManualArgs {
     dir: Option<PathBuf>,
 }
 
-/// Writes the manual: one text with every command and its options, or a page for each.
+/// Writes the manual: one text with all commands and their options, or a page for each command.
 pub(crate) fn manual(args: &ManualArgs) -> Result<(), OutputError> {
     let mut omega = Omega::command();
     omega.build();
@@ -47,7 +47,7 @@ pub(crate) fn manual(args: &ManualArgs) -> Result<(), OutputError> {
     }
 }
 
-/// Writes the page of a command and those of the commands below it.
+/// Writes the page of a command, and the pages of its subcommands.
 fn pages(command: &clap::Command, above: &str, dir: &Path) -> io::Result<()> {
     let name = match above {
         "" => command.get_name().to_owned(),
@@ -59,12 +59,12 @@ fn pages(command: &clap::Command, above: &str, dir: &Path) -> io::Result<()> {
     below(command).try_for_each(|below| pages(below, &name, dir))
 }
 
-/// The commands below one, without `help`.
+/// The subcommands of a command, without `help`.
 fn below(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
     command.get_subcommands().filter(|below| below.get_name() != "help")
 }
 
-/// A command, and those below it, one after the other.
+/// Writes a command and its subcommands, one after the other.
 fn render(command: &clap::Command, text: &mut Vec<u8>) -> io::Result<()> {
     let page = clap_mangen::Man::new(command.clone());
     page.render(text)?;

@@ -1,36 +1,36 @@
-//! Outputs of a result: standard output and the files given by the user.
+//! Outputs of a result: standard output, and the files given by the user.
 //!
-//! A file is tested before the run, so that a result that cannot be written is reported early, but
-//! it is not touched before there is a result: bad input destroys no earlier one.
+//! Files are tested before the run, so that it is reported early if a result could not be written. A file is not
+//! changed before there is a result, so bad input never destroys an earlier result.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Error of writing a result: one line for the user.
+/// Error of writing a result, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
-    /// Remedy: name another file, or make room.
+    /// The file cannot be written. Name another one, or make room on the disk.
     #[error("{}: cannot write: {why}", file.display())]
     Write { file: PathBuf, why: io::Error },
-    /// Remedy: name two different files.
+    /// Two outputs, or an input and an output, are the same file. Name two files.
     #[error("{}: is named twice, and would be overwritten", file.display())]
     Twice { file: PathBuf },
-    /// Remedy: make room, or close the output instead.
+    /// Standard output cannot be written. Make room on its disk, or close it.
     #[error("standard output: cannot write: {0}")]
     Stdout(io::Error),
-    /// Remedy: start the command where signals can be handled.
+    /// The operating system does not let the process handle signals. Start it in an environment that does.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(io::Error),
 }
 
-/// Whether a file's name means standard output: `-`, as in most commands.
+/// Whether the name of a file stands for standard output: `-`, as in most commands.
 pub(crate) fn is_stdout(file: &Path) -> bool {
     file == "-"
 }
 
-/// Writes a result as data to a file or to standard output. The text for people is printed as well,
-/// except if the data go to standard output.
+/// Writes the data of a result to a file or to standard output. The text for people is printed too, unless the data go
+/// to standard output.
 pub(crate) fn show(people: &str, data: Option<(&Path, &str)>) -> Result<(), OutputError> {
     match data {
         Some((file, text)) if is_stdout(file) => print(text),
@@ -39,7 +39,7 @@ pub(crate) fn show(people: &str, data: Option<(&Path, &str)>) -> Result<(), Outp
     }
 }
 
-/// Checks that each of `outputs` can be written, and is neither another one nor one of `inputs`.
+/// Checks that each file in `outputs` can be written, and is different from the other outputs and from all `inputs`.
 pub(crate) fn check(outputs: &[&Path], inputs: &[&Path]) -> Result<(), OutputError> {
     for (i, file) in outputs.iter().enumerate() {
         if is_stdout(file) {
@@ -59,7 +59,7 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<(), OutputError> {
     fs::write(file, text).map_err(|why| OutputError::Write { file: file.to_owned(), why })
 }
 
-/// Prints a result. A reader that has seen enough, such as `head`, is no error.
+/// Prints a result. If the reader closes the output early, as `head` does, this is not an error.
 pub(crate) fn print(text: &str) -> Result<(), OutputError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -68,18 +68,19 @@ pub(crate) fn print(text: &str) -> Result<(), OutputError> {
     }
 }
 
-/// Whether two paths lead to one regular file.
+/// Whether two paths lead to the same regular file.
 fn is_same(a: &Path, b: &Path) -> bool {
-    // Compares paths, not inodes: a file that does not exist yet has none.
+    // Paths are compared and not inodes, because a file that does not exist yet has no inode.
     let whole = |file: &Path| fs::canonicalize(file).or_else(|_| std::path::absolute(file));
     let is_special = fs::metadata(a).is_ok_and(|found| !found.is_file());
     !is_special && matches!((whole(a), whole(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Checks that a file can be opened for writing, without a change to it.
+/// Checks that a file can be opened for writing, without changing it.
 fn try_open(file: &Path) -> io::Result<()> {
     match fs::metadata(file) {
-        // A pipe or a device: opening it may block, and closing it signals the end to its reader.
+        // This is a pipe or a device. It is not opened, because opening it may block, and closing it signals the end to
+        // its reader.
         Ok(found) if !found.is_file() && !found.is_dir() => Ok(()),
         Ok(_) => OpenOptions::new().append(true).open(file).map(drop),
         Err(why) if why.kind() == ErrorKind::NotFound => {

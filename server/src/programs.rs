@@ -1,7 +1,7 @@
-//! The programs of `omega`'s folder: the simulator and the measurements.
+//! The programs in `omega`'s folder: the simulator and the measurements.
 //!
-//! They are separate programs so that building `omega` compiles neither. `omega sim` starts the
-//! program in the folder of this one, or else the first on the search path.
+//! They are separate programs, so that building `omega` compiles neither. `omega sim` starts the program in the folder
+//! of the `omega` program, or else the first one on the search path.
 
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ pub(crate) struct Passed {
     arguments: Vec<OsString>,
 }
 
-/// Runs a program to its end. The exit code is the program's.
+/// Runs a program to its end. The exit code is that of the program.
 pub(crate) fn start(program: &Program) -> ExitCode {
     let (name, folder, first, passed) = match program {
         Program::Sim(passed) => ("omega-sim", "bench/sim", None, passed),
@@ -50,7 +50,7 @@ pub(crate) fn start(program: &Program) -> ExitCode {
     }
 }
 
-/// Finds a program in the folder of this one.
+/// Finds a program in the folder of the running program.
 fn beside(name: &str) -> Option<PathBuf> {
     let here = std::env::current_exe().ok()?;
     let there = here.with_file_name(name);

@@ -1,14 +1,14 @@
-//! The progress bar of a run, on standard error and only on a terminal.
+//! The progress bar of a run, which is shown on standard error if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use omega_run::Progress;
 use std::time::Duration;
 
-/// A bar that follows a run.
+/// A bar that shows the progress of a run.
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar that is not shown where standard error is no terminal, or if `quiet`.
+    /// Creates a bar. It is not shown if standard error is not a terminal, or if `quiet` is set.
     pub(crate) fn new(quiet: bool) -> Bar {
         let target = if quiet {
             ProgressDrawTarget::hidden()
@@ -39,11 +39,11 @@ impl Bar {
     }
 }
 
-/// Bar that follows a search in time, and shows the least objective so far.
+/// A bar for a search with a time limit, which shows the least objective so far.
 pub(crate) struct SearchBar(ProgressBar);
 
 impl SearchBar {
-    /// A bar that is not shown where standard error is no terminal, or if `quiet`.
+    /// Creates a bar. It is not shown if standard error is not a terminal, or if `quiet` is set.
     pub(crate) fn new(quiet: bool, long: Duration) -> SearchBar {
         let SearchBar(bar) = SearchBar(Bar::new(quiet).0);
         bar.set_length(long.as_millis() as u64);
@@ -55,7 +55,7 @@ impl SearchBar {
         SearchBar(bar)
     }
 
-    /// Shows the time that is spent and the objective.
+    /// Shows the spent time and the objective.
     pub(crate) fn show(&self, spent: Duration, objective: i64) {
         if !self.0.is_hidden() {
             self.0.set_position(spent.as_millis() as u64);

@@ -1,9 +1,7 @@
-//! `omega rebalance`: finds better machines for the tasks of a cell, and prints the gain of each
-//! move.
+//! `omega rebalance`: finds better machines for the tasks of a cell, and prints the gain of each move.
 //!
-//! The cell is that of a workload, of a backup or a stopped replica, or a served one. The first are
-//! copies in this process, on which all moves are made. A served cell is read, and changed only
-//! with `--apply`.
+//! The cell is that of a workload, of a backup, of a stopped replica, or a served one. The first three are copies in
+//! this process, on which all moves are made. A served cell is only read, unless `--apply` is given.
 
 mod objectives;
 mod roadef;
@@ -183,30 +181,30 @@ enum Format {
     Json,
 }
 
-/// Error in the objectives of a pass. One line for the user.
+/// Error in the objectives of a pass, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RebalanceError {
-    /// Name a kind that the cell has.
+    /// The cell has no such resource kind. Name one that it has.
     #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
     NoKind {
         /// Flag, or field of a file.
         place: String,
-        /// Its value.
+        /// The kind that was given.
         kind: String,
         /// Valid values.
         has: String,
     },
-    /// Name a term.
+    /// There is no such term. Name an existing one.
     #[error(
         "{place}: there is no term {term:?}; there are: misplaced, load, load.KIND, balance, fragments, crowding, moves, job-moves"
     )]
     NoTerm {
         /// Flag, or field of a file.
         place: String,
-        /// Its value.
+        /// The term that was given.
         term: String,
     },
-    /// Choose a smaller weight for it, and smaller ones for the others.
+    /// The weight is too large. Choose a smaller one, and make the other weights smaller in proportion.
     #[error("{place}: {given} is above {WEIGHT_MAX}")]
     Weight {
         /// Flag, or field of a file.
@@ -214,7 +212,7 @@ pub(crate) enum RebalanceError {
         /// The given value.
         given: u32,
     },
-    /// Choose a part within the bounds.
+    /// The percentage is out of bounds. Choose one within them.
     #[error("{place}: is {given}: 1 to {} percent", objectives::PAIR_PERCENT_MAX)]
     Percent {
         /// Field of a file.
@@ -222,7 +220,7 @@ pub(crate) enum RebalanceError {
         /// The given value.
         given: u32,
     },
-    /// Correct the file.
+    /// The file of objectives is invalid. Correct it.
     #[error(transparent)]
     Objectives(#[from] FileError),
     /// The underlying error.
@@ -232,7 +230,8 @@ pub(crate) enum RebalanceError {
     #[cfg(feature = "serve")]
     #[error(transparent)]
     Served(#[from] served::ServedError),
-    /// Run the command again when the cell answers: it plans what is left.
+    /// The cell stopped answering before the plan was complete. Run the command again when the cell answers; it plans
+    /// the moves that are left.
     #[error(
         "the plan was not carried out to its end: {why}; run the command again when the cell answers"
     )]
@@ -246,7 +245,7 @@ pub(crate) enum RebalanceError {
 }
 
 impl RebalanceError {
-    /// The exit code: 1 where it is the cell that does not answer, 2 for bad input.
+    /// The exit code: 1 if the cell does not answer, 2 for bad input.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             RebalanceError::Run(RunError::Scheduler { .. }) | RebalanceError::CutOff { .. } => 1,
@@ -293,7 +292,7 @@ pub(crate) fn rebalance(args: &RebalanceArgs) -> Result<(), Error> {
     }
 }
 
-/// The cell of a workload.
+/// Rebalances the cell of a workload.
 fn of_workload(args: &RebalanceArgs) -> Result<RebalanceReport, Error> {
     let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
     let (workload, options) = prepare((&args.input, &args.how), &outputs)?;
@@ -318,7 +317,7 @@ fn of_workload(args: &RebalanceArgs) -> Result<RebalanceReport, Error> {
     Ok(RebalanceReport { notes, ..tried(args, cell, name, settings)? })
 }
 
-/// Plans on a copy in this process, and makes all moves there.
+/// Makes a plan on a copy in this process, and makes all moves there.
 fn tried(
     args: &RebalanceArgs,
     cell: Cell,
@@ -333,14 +332,14 @@ fn tried(
     Ok(rebalance_cell(cell, name, pass).map_err(RebalanceError::Run)?)
 }
 
-/// Time of a search if none is given.
+/// Time of a search if the user gives none.
 const TIME: Duration = Duration::from_secs(30);
 
-/// Parts of the time: the end of annealing, and the end of the whole search.
+/// Parts of the time at which annealing ends, and at which the whole search ends.
 const ANNEALING: f64 = 0.8;
 const ALL: f64 = 1.0;
 
-/// Clock of a pass, which Ctrl-C ends.
+/// Clock of a pass. Ctrl-C sets it to the end.
 struct Clock {
     start: Instant,
     long: Duration,
@@ -348,7 +347,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Spent fraction of `part` of the time, from 0 to 1; after Ctrl-C, 1.
+    /// Fraction of a `part` of the time that has passed, from 0 to 1; 1 after Ctrl-C.
     fn spent_of(&self, part: f64) -> f64 {
         if self.stop.is_requested() {
             return 1.0;
@@ -363,7 +362,7 @@ impl Watch for Clock {
     }
 }
 
-/// The name under which a pass commits.
+/// The name under which a rebalancer commits.
 const NAME: &str = "rebalance";
 
 fn show(output: &OutputArgs, report: &RebalanceReport) -> Result<(), OutputError> {
@@ -377,13 +376,13 @@ fn show(output: &OutputArgs, report: &RebalanceReport) -> Result<(), OutputError
 }
 
 impl RebalanceArgs {
-    /// A clock that begins now.
+    /// A clock that starts now.
     fn clock(&self) -> Result<Clock, Error> {
         let stop = interrupt::listen()?;
         Ok(Clock { start: Instant::now(), long: self.pass.time.unwrap_or(TIME), stop })
     }
 
-    /// Annealing, if a time was given.
+    /// Parameters of annealing; `None` if no time was given for it.
     fn annealing<'a>(&self, clock: &'a Clock) -> Option<Annealing<'a>> {
         self.pass.time?;
         let settings = reassign::Settings {
@@ -394,7 +393,7 @@ impl RebalanceArgs {
         Some(Annealing { settings, watch: clock })
     }
 
-    /// Annealing searches at once: one for each processor, unless the user says how many.
+    /// Number of concurrent annealing walks: as many as the user gives, or one for each processor.
     fn walks(&self) -> usize {
         let all = || thread::available_parallelism().map_or(1, NonZero::get);
         self.pass.walks.map_or_else(all, |walks| walks as usize)

@@ -1,12 +1,11 @@
 //! `omega restore`: creates a replica of a new cell from a backup.
 //!
-//! The new cell has a different id, so replicas of the old cell cannot communicate with it if they
-//! return: messages for another cell are rejected. The id of a cell with several replicas is
-//! derived from its name and its generation; this module checks that the generation is higher. The
-//! name, and all certificates for it, stay valid.
+//! The new cell has a different id, so replicas of the old cell cannot communicate with it if they return, because
+//! messages for another cell are rejected. The id of a cell with several replicas is derived from its name and its
+//! generation; this module checks that the new generation is higher. The name, and all certificates for it, stay valid.
 //!
-//! Nothing is written before the whole file was checked. The folder gets its name only when it is
-//! complete, so an interrupted restore leaves no replica behind.
+//! Nothing is written before the whole file has been checked. The folder gets its name only when it is complete, so an
+//! interrupted restore leaves no replica behind.
 
 use crate::output::{self, OutputError};
 use crate::serve::{Peer, cell_of, rand_id};
@@ -22,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Number of generations that a restore may skip.
+/// Maximum number of generations that a restore may skip.
 const GENERATIONS_MAX: u32 = 1000;
 
 /// Source and target of the restore.
@@ -51,22 +50,22 @@ pub(crate) struct RestoreArgs {
     peers: Option<Vec<Peer>>,
 }
 
-/// Error of a restore: one line for the user; the folder is unchanged.
+/// Error of a restore, as one line for the user. The folder is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestoreError {
     /// The underlying error.
     #[error(transparent)]
     Backup(#[from] BackupError),
-    /// Choose another one.
+    /// The folder is not empty. Choose another one.
     #[error("{}: is not empty: choose a folder that is not there yet", .0.display())]
     NotEmpty(PathBuf),
-    /// Remove it.
+    /// A folder of an interrupted restore is left. Remove it, unless another restore is in progress.
     #[error("{}: is left of a restore that was cut short, or another one is under way: remove it if not", .0.display())]
     Unfinished(PathBuf),
-    /// Add it.
+    /// The address of a replica is missing or given twice. Correct the list.
     #[error("--peers does not say where replica {0} is, or names one twice: correct it")]
     Peers(ReplicaId),
-    /// Name another folder, or correct this one.
+    /// The folder cannot be written. Name another one, or correct its permissions.
     #[error("{}: {why}", folder.display())]
     Folder { folder: PathBuf, why: io::Error },
     /// The underlying error.
@@ -102,7 +101,7 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<(), RestoreError> {
     Ok(output::print(&said)?)
 }
 
-/// Id of the created replica, and the replicas that bootstrap the cell.
+/// Id of the replica to create, and ids of all replicas that bootstrap the cell.
 fn founders(args: &RestoreArgs) -> Result<(ReplicaId, Vec<ReplicaId>), RestoreError> {
     let replica = ReplicaId(args.replica.unwrap_or(1));
     let Some(peers) = &args.peers else { return Ok((replica, vec![replica])) };
@@ -115,7 +114,7 @@ fn founders(args: &RestoreArgs) -> Result<(ReplicaId, Vec<ReplicaId>), RestoreEr
     }
 }
 
-/// Checks that the folder is free. Returns its temporary name.
+/// Checks that the folder does not exist or is empty. Returns its temporary name.
 fn check_folder(dir: &Path) -> Result<PathBuf, RestoreError> {
     match fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
         Ok(true) => {}
@@ -132,7 +131,7 @@ fn check_folder(dir: &Path) -> Result<PathBuf, RestoreError> {
     }
 }
 
-/// The id of the new cell, which is not the old one's, nor that of a cell before it.
+/// The id of the new cell, which differs from the ids of the old cell and of all cells before it.
 fn new_id(args: &RestoreArgs, from: CellId) -> Result<CellId, BackupError> {
     let Some(name) = args.cell_name.as_ref().filter(|_| args.peers.is_some()) else {
         return Ok(CellId(rand_id()));

@@ -1,4 +1,4 @@
-//! `omega run`: the workload, the way to run it, and the outputs.
+//! `omega run`: the workload, the settings of the run, and the outputs.
 
 use crate::duration::duration;
 use crate::interrupt;
@@ -59,7 +59,7 @@ enum EngineArg {
 }
 
 impl KeptArgs {
-    /// The storage of the cell, which is checked; none for a cell in memory.
+    /// The storage of the cell; `None` for a cell in memory. Fails if it is not available.
     #[cfg(feature = "serve")]
     fn keeper(&self) -> Result<Option<Arc<dyn Keeper>>, Error> {
         use omega_run::replicas::Durability;
@@ -160,7 +160,8 @@ struct OutputArgs {
     quiet: bool,
 }
 
-/// Reads how long a transaction is kept open: longer than a second, jobs would wait for more than they gain.
+/// Reads the time for which a transaction is kept open. It is at most a second, because with a longer time jobs would
+/// wait for more than they gain.
 pub(crate) fn hold(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     match time > Duration::from_secs(1) {
@@ -176,7 +177,7 @@ fn speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Error of `omega run`: one line for the user.
+/// Error of `omega run`, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{0}; see omega --help")]
@@ -208,7 +209,7 @@ impl From<crate::served::Error> for Error {
 }
 
 impl Error {
-    /// The exit code: that of bad input, except if a served cell rejects or does not answer.
+    /// The exit code: that of bad input, unless a served cell rejects the request or does not answer.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::Rebalance(error) => error.exit_code(),
@@ -231,7 +232,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
     if result.interrupted { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// Prepares a run, and checks its input and the places for its results.
+/// Prepares a run: checks its input, and the files for its results.
 pub(crate) fn prepare(
     (input, how): (&InputArgs, &HowArgs),
     outputs: &[&Path],
@@ -246,7 +247,7 @@ pub(crate) fn prepare(
     Ok((workload, options))
 }
 
-/// Runs a workload while a bar shows how far it is.
+/// Runs a workload and shows its progress with a bar.
 pub(crate) fn with_bar<T>(
     quiet: bool,
     workload: Workload,

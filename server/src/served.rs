@@ -1,4 +1,4 @@
-//! The commands that serve and operate a cell: those of the feature `serve`.
+//! The commands that serve and operate a cell, which the feature `serve` adds.
 
 use crate::{agent, ask, audit, cert, dev, keep, log, manual, restore, scheduler, serve};
 use clap::Subcommand;
@@ -12,15 +12,16 @@ use omega_workload::profiles::ProfileError;
 #[expect(dead_code, reason = "the test reads the list of names alone")]
 mod unserved;
 
-/// The exit code of a server that would be open to everyone: `EX_CONFIG` of `sysexits.h`, so that a
-/// supervisor does not start it again and again.
+/// The exit code of a server that would be open to everyone. It is `EX_CONFIG` of `sysexits.h`, so that a supervisor
+/// can be set not to start the server again and again.
 const EXPOSED: u8 = 78;
 
-/// The exit code of a server whose disk failed: `EX_IOERR` of `sysexits.h`. A supervisor starts it again.
+/// The exit code of a server whose disk failed. It is `EX_IOERR` of `sysexits.h`, and a supervisor starts the server
+/// again.
 const DISK_FAILED: u8 = 74;
 
-/// Exit code of a scheduler whose name another process owns: `EX_TEMPFAIL` of `sysexits.h`, so that
-/// a supervisor may start it again.
+/// Exit code of a scheduler whose name another process owns. It is `EX_TEMPFAIL` of `sysexits.h`, so that a supervisor
+/// may start it again.
 const REPLACED: u8 = 75;
 
 #[derive(Debug, Subcommand)]
@@ -101,7 +102,7 @@ pub(crate) enum Verb {
     Man(manual::ManualArgs),
 }
 
-/// Error of a command: one line for the user.
+/// Error of a command, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -139,7 +140,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The exit code: bad input, but where a served cell refuses or does not answer.
+    /// The exit code: that of bad input, unless a served cell rejects the request or does not answer.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::Ask(error) => error.exit_code(),

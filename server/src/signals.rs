@@ -3,7 +3,7 @@
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT. As soon as this value exists, they no longer end the process by themselves.
+/// SIGTERM and SIGINT. As soon as this value exists, these signals no longer end the process.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,
@@ -14,7 +14,7 @@ impl Signals {
     /// Listens for the signals. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If the system rejects it.
+    /// If the operating system rejects it.
     pub(crate) fn listen() -> io::Result<Signals> {
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;

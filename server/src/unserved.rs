@@ -1,4 +1,5 @@
-//! The verbs of `served.rs` in a build without the feature `serve`: each ends with the command that builds it.
+//! The commands of `served.rs` in a build without the feature `serve`. Each ends with an error that has the command to
+//! build it.
 
 use std::ffi::OsString;
 
@@ -6,7 +7,7 @@ use std::ffi::OsString;
 pub(crate) const HELP: &str = "This build only runs workloads. To serve and operate a cell, build it with \
     cargo build --release --features serve: it adds serve, dev, scheduler, agent, job, machine, top and more.";
 
-/// The verbs of the feature; a test compares them with those of `served.rs`.
+/// The commands of the feature. A test compares them with those in `served.rs`.
 pub(crate) const SERVED: [&str; 25] = [
     "serve",
     "cert",
@@ -35,7 +36,7 @@ pub(crate) const SERVED: [&str; 25] = [
     "man",
 ];
 
-/// Reason for which a command is missing: one line for the user.
+/// Reason for which a command is missing, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
@@ -54,7 +55,7 @@ impl Error {
     }
 }
 
-/// Reports that a command is not in this build. It is given with its arguments.
+/// Reports that a command, given with its arguments, is not in this build.
 pub(crate) fn run(verb: Vec<OsString>) -> Result<(), Error> {
     let name = verb.first().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     match SERVED.contains(&&*name) {

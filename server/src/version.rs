@@ -1,8 +1,7 @@
-//! Version of the program, with its commit and features: `0.1.0 (commit 3f2a91c04d7e; features
-//! serve)`.
+//! Version of the program, with its commit and features: `0.1.0 (commit 3f2a91c04d7e; features serve)`.
 //!
-//! `-V` prints only the release. `.ci/dist` sets the commit in the variable `OMEGA_COMMIT`; other
-//! builds have none.
+//! `-V` prints only the release. `.ci/dist` sets the commit in the variable `OMEGA_COMMIT`; other builds have no
+//! commit.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,5 @@
-//! Chains: moves of several tasks, because the first one needs room, or other tasks in its neighbourhood.
+//! Chains: moves of several tasks, needed if the first task finds no room or has dependencies on other tasks of its
+//! neighbourhood.
 
 use crate::walk::Walk;
 
@@ -9,8 +10,8 @@ const LENGTH: usize = 8;
 const DISPLACED: usize = 3;
 
 impl Walk<'_> {
-    /// Moves a task, and then tasks that it leaves without room or without their dependencies. Undoes all moves if the
-    /// chain becomes too long, a rule is broken at the end, or the cost rises too much.
+    /// Moves a task, and then the tasks that this leaves without room or without their dependencies. Undoes all moves
+    /// if the chain becomes too long, a rule is broken at the end, or the cost rises too much.
     pub(crate) fn try_chain(&mut self) {
         let (task, to) = self.draw();
         if to == self.state.at[task] as usize {
@@ -39,7 +40,7 @@ impl Walk<'_> {
         self.put(task, to);
     }
 
-    /// Extends a chain until it breaks no rule. Returns false if that is not possible.
+    /// Extends a chain until no rule is broken. Returns false if that is not possible.
     fn complete_chain(&mut self) -> bool {
         let mut checked = 0;
         while checked < self.chain.len() {
@@ -79,7 +80,7 @@ impl Walk<'_> {
         self.state.has_room(machine)
     }
 
-    /// Another task of a machine: if possible one whose departure makes enough room.
+    /// Another task of a machine, if possible one whose departure makes enough room.
     fn neighbour(&mut self, task: usize, machine: usize) -> Option<usize> {
         let count = self.state.on[machine].len();
         let start = self.below(count);
@@ -92,8 +93,8 @@ impl Walk<'_> {
         Some(enough.next().unwrap_or(first))
     }
 
-    /// Moves the tasks that a move would leave without dependencies: dependents in the old neighbourhood follow, and
-    /// tasks on which the job depends come to the new one.
+    /// Moves the tasks that a move would leave without dependencies: dependents in the old neighbourhood move along,
+    /// and tasks on which the moved job depends move to the new neighbourhood.
     fn bring_partners(&mut self, task: usize, from: usize, to: usize) -> bool {
         let problem = self.state.problem;
         let job = problem.job[task] as usize;

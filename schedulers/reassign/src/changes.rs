@@ -1,10 +1,10 @@
-//! Changes of the cost, computed before a move or a displacement is made; and whether machines have room for it.
+//! Changes of the cost, computed before a move or a displacement is made, and checks for room on the machines.
 
 use crate::problem::{LANE, Lane};
 use crate::state::{State, product};
 
-/// Displacement: a task takes the place of another one, which moves to the machine `to`. It is an exchange if `to` is
-/// the first task's machine.
+/// Displacement: a task takes the place of another task, which moves to the machine `to`. If `to` is the first task's
+/// machine, this is an exchange.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Displacement {
     pub(crate) task: usize,

@@ -7,7 +7,7 @@ use crate::instance::{Balance, Instance, Job, Kind, Machine, MoveWeights, Task, 
 /// Error in a model or an assignment. One line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// Remedy: restore the missing part of the file.
+    /// The file ends too early. Restore the missing part.
     #[error(
         "line {line}: the file ends where {field} is expected; it is cut off or not in the contest's format"
     )]
@@ -17,10 +17,10 @@ pub enum ReadError {
         /// Expected field.
         field: String,
     },
-    /// Remedy: correct the word.
+    /// A word is not a whole number in the allowed range. Correct it.
     #[error("line {line}: {field}: {word:?} is not a whole number from 0 to {most}; correct it")]
     Number {
-        /// Its line.
+        /// Line of the word.
         line: usize,
         /// Name of the field.
         field: String,
@@ -29,29 +29,30 @@ pub enum ReadError {
         /// The greatest allowed value.
         most: i64,
     },
-    /// Remedy: give the model first, then the assignment.
+    /// A number refers to an empty list; probably an assignment was given as the model. Give the model first, then the
+    /// assignment.
     #[error(
         "line {line}: {field}: refers to an empty list; is this a model? The model comes first, then the assignment"
     )]
     Empty {
-        /// Its line.
+        /// Line of the word.
         line: usize,
         /// Name of the field.
         field: String,
     },
-    /// Remedy: remove what follows the last field.
+    /// The file goes on after the last field. Remove the rest, or correct the counts before it.
     #[error(
         "line {line}: {word:?} follows the last field; remove it, or correct the counts before it"
     )]
     Longer {
-        /// Its line.
+        /// Line of the word.
         line: usize,
         /// The word.
         word: String,
     },
 }
 
-/// Greatest number of a model: values of the contest are 32-bit, and sums of products must fit in 64.
+/// Greatest number in a model. The contest's values have 32 bits, and sums of products must fit into 64 bits.
 const VALUE_MAX: i64 = u32::MAX as i64;
 
 /// Greatest count of machines, jobs, tasks, kinds or objectives.
@@ -201,7 +202,7 @@ fn read_balances(words: &mut Words<'_>, kinds: usize) -> Result<Vec<Balance>, Re
 /// Reads an assignment of `tasks` tasks to `machines` machines.
 ///
 /// # Errors
-/// If the text is not a list of so many machines.
+/// If the text is not a list of `tasks` machine numbers below `machines`.
 pub fn read_assignment(text: &str, tasks: usize, machines: usize) -> Result<Vec<u32>, ReadError> {
     let mut words = Words::new(text);
     let machine = |task| words.position(machines, || format!("the machine of process {task}"));
@@ -221,7 +222,7 @@ pub fn write_assignment(assignment: &[u32]) -> String {
 mod tests {
     use super::*;
 
-    /// An assignment read as a model declares no services, and then names one.
+    /// Reading an assignment as a model fails: it declares no services, and then refers to one.
     #[test]
     fn a_reference_to_an_empty_list_says_so() {
         let error = read_model("0 0 0 1 1").unwrap_err();

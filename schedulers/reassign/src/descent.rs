@@ -1,11 +1,11 @@
-//! Descent: one pass over all tasks, the largest first, each to the machine where the cost falls most.
+//! Descent: one pass over all tasks, the largest first. Each task moves to the machine where the cost falls most.
 //!
-//! The largest tasks go first because they find room least easily. On large instances this gives most of the gain in a
-//! time in which annealing would not yet have tried each task on each machine.
+//! The largest tasks go first because they find room least easily. On large instances this gives most of the gain in
+//! less time than annealing needs to try each task once on each machine.
 
 use crate::walk::Walk;
 
-/// Tasks between two looks at the budget.
+/// Tasks between two checks of the budget.
 const BATCH: usize = 64;
 
 impl Walk<'_> {
@@ -26,7 +26,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The machine where a task costs least, if it costs less there than on its own.
+    /// The machine where a task costs least, if that is less than on its present machine.
     fn best_machine(&self, task: usize) -> Option<usize> {
         let state = &self.state;
         let saving = state.saving(task);

@@ -6,7 +6,7 @@
 /// Resource kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Whether a task occupies both machines until its move is done.
+    /// Whether a task occupies this kind on both machines until its move is done.
     pub use_while_moving: Transience,
     /// Cost of each unit of use above the safety level.
     pub load_weight: i64,
@@ -15,9 +15,9 @@ pub struct Kind {
 /// Use of a kind by a task that moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transience {
-    /// Only the new machine.
+    /// On the new machine only.
     New,
-    /// Both machines.
+    /// On the old and the new machine.
     Both,
 }
 
@@ -32,11 +32,11 @@ pub struct Machine {
     pub capacity: Vec<i64>,
     /// Use of each kind above which load costs.
     pub safety: Vec<i64>,
-    /// Cost of moving a task from here to each machine; empty if it costs nothing.
+    /// Cost of moving a task from this machine to each machine; empty if moves cost nothing.
     pub move_costs: Vec<i64>,
 }
 
-/// Whether tasks of a job may run on one machine.
+/// Whether several tasks of a job may run on one machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
     /// At most one task of the job on a machine.
@@ -53,7 +53,7 @@ pub struct Job {
     pub sharing: Sharing,
     /// Minimum number of locations in which its tasks run.
     pub spread: u32,
-    /// Jobs on which it depends: in each neighbourhood with a task of this job, a task of each of them must run.
+    /// Jobs on which this job depends. In each neighbourhood with a task of this job, a task of each of them must run.
     pub depends_on: Vec<u32>,
 }
 
@@ -66,22 +66,22 @@ pub struct Task {
     pub request: Vec<i64>,
     /// Cost of moving it.
     pub move_cost: i64,
-    /// Position in [`Instance::allowed`] of the machines to which it may move; `None` if to all.
+    /// Position in [`Instance::allowed`] of the machines to which the task may move; `None` if it may move to all.
     pub allowed: Option<u32>,
 }
 
-/// Balance objective: a ratio of the free amounts of two kinds, as whole numbers.
+/// Balance objective: a desired ratio of the free amounts of two kinds, as whole numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Balance {
-    /// Kind that is free.
+    /// Kind of which the free amount is given.
     pub first: u32,
-    /// Kind to be free beside it.
+    /// Kind that should be free in proportion to `first`.
     pub second: u32,
-    /// Desired free units of `second` for every `per` units of `first`.
+    /// Desired free units of `second` for every `per` units of `first` that are free.
     pub target: i64,
-    /// Units of `first`; at least 1.
+    /// Units of `first` to which `target` refers; at least 1.
     pub per: i64,
-    /// Cost of each missing unit of `second`, times `per`.
+    /// Cost of each missing unit of `second`, multiplied by `per`.
     pub weight: i64,
 }
 
@@ -90,7 +90,7 @@ pub struct Balance {
 pub struct MoveWeights {
     /// Weight of the sum of [`Task::move_cost`] over moved tasks.
     pub task: i64,
-    /// Weight of the number of moved tasks of the job with the most.
+    /// Weight of the largest number of moved tasks of any job.
     pub job: i64,
     /// Weight of the sum of [`Machine::move_costs`] over moved tasks.
     pub machine: i64,
@@ -99,9 +99,9 @@ pub struct MoveWeights {
 /// Limits on the number of moved tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoveLimits {
-    /// Of all jobs.
+    /// Most moved tasks of all jobs together.
     pub total: u32,
-    /// Of each job.
+    /// Most moved tasks of one job.
     pub per_job: u32,
 }
 
@@ -124,7 +124,7 @@ pub struct Instance {
     pub tasks: Vec<Task>,
     /// Balance objectives.
     pub balances: Vec<Balance>,
-    /// Sets of machines, a flag for each machine.
+    /// Sets of machines; each has a flag for every machine.
     pub allowed: Vec<Vec<bool>>,
     /// Weights of moves.
     pub weights: MoveWeights,

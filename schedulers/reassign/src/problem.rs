@@ -13,7 +13,7 @@ pub(crate) type Lane = [f64; 4];
 /// Kinds in a lane.
 pub(crate) const LANE: usize = 4;
 
-/// Greatest total cost of any assignment: sums and differences of two are exact in floating point.
+/// Greatest total cost of any assignment. Up to this, sums and differences of two costs are exact in floating point.
 const COST_MAX: i128 = 1 << 52;
 
 /// Most entries of a table with a row per job and a column per machine, location or neighbourhood.
@@ -22,30 +22,30 @@ const TABLE_MAX: usize = 1 << 30;
 /// Error in an instance. One line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProblemError {
-    /// Remedy: give each list of the instance its length.
+    /// A list has the wrong length. Give it the expected one.
     #[error("{list} has {given} entries, and must have {expected}")]
     Length {
         /// Name of the list.
         list: String,
-        /// Its length.
+        /// Length of the list.
         given: usize,
         /// Length that the rest of the instance implies.
         expected: usize,
     },
-    /// Remedy: name an existing entry.
+    /// A field refers to an entry that does not exist. Use a number below the count.
     #[error("{field} is {given}, and must be below {count}")]
     Position {
         /// Name of the field.
         field: String,
-        /// Its value.
+        /// Value of the field.
         given: u32,
-        /// Number of entries that it may name.
+        /// Number of entries to which the field may refer.
         count: usize,
     },
-    /// Remedy: use a smaller unit or smaller weights.
+    /// The cost of an assignment could be too large for exact sums. Use larger units or smaller weights.
     #[error("the cost of some assignment could exceed 2^52; use smaller weights or larger units")]
     Costs,
-    /// Remedy: split the instance.
+    /// A table would be too large. Split the instance.
     #[error(
         "{jobs} jobs times {columns} {of} exceed {TABLE_MAX} table entries; split the instance"
     )]
@@ -54,10 +54,10 @@ pub enum ProblemError {
         jobs: usize,
         /// Number of columns.
         columns: usize,
-        /// Meaning of the columns.
+        /// Name of the things that the columns stand for.
         of: &'static str,
     },
-    /// Remedy: start from an assignment that obeys the rules.
+    /// The initial assignment breaks a rule. Start from one that obeys the rules.
     #[error("the initial assignment breaks a rule: {0}")]
     Infeasible(String),
 }
@@ -84,7 +84,7 @@ impl Lists {
     }
 }
 
-/// See the head of the file.
+/// The problem; see the head of the file.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub(crate) instance: Instance,
@@ -92,11 +92,11 @@ pub struct Problem {
     pub(crate) lanes: usize,
     pub(crate) location: Vec<u32>,
     pub(crate) neighbourhood: Vec<u32>,
-    /// Jobs of which no two tasks may share a machine, by machine.
+    /// Rows of jobs whose tasks may not share a machine; the columns are machines.
     pub(crate) apart: Rows,
-    /// Jobs that must be spread, by location.
+    /// Rows of jobs that must be spread; the columns are locations.
     pub(crate) spreading: Rows,
-    /// Jobs with dependencies or dependents, by neighbourhood.
+    /// Rows of jobs with dependencies or dependents; the columns are neighbourhoods.
     pub(crate) depending: Rows,
     /// Weight of each kind's load.
     pub(crate) load_weight: Vec<Lane>,
@@ -104,15 +104,17 @@ pub struct Problem {
     pub(crate) safety: Vec<Lane>,
     /// Amounts that each task uses.
     requests: Vec<Lane>,
-    /// Two rows of ones and zeros: the kinds that an arriving task newly occupies. On any machine but the initial one
-    /// these are all kinds; on the initial one all but the transient kinds, which it has occupied there all the time.
+    /// Two rows of ones and zeros: the kinds that an arriving task newly occupies. On any other than its initial
+    /// machine these are all kinds. On its initial machine they are all but the transient kinds, which the task has
+    /// occupied there all the time.
     occupied: Vec<Lane>,
     pub(crate) job: Vec<u32>,
     pub(crate) initial: Vec<u32>,
     pub(crate) move_cost: Vec<f64>,
-    /// Weighted cost of a move from machine to machine, by row of the first; empty if all are zero.
+    /// Weighted cost of a move between two machines, one row for each machine of departure; empty if all costs are
+    /// zero.
     pub(crate) machine_move: Vec<f64>,
-    /// Weight of the number of moved tasks of the job with the most.
+    /// Weight of the largest number of moved tasks of any job.
     pub(crate) job_move: f64,
     pub(crate) spread: Vec<u32>,
     pub(crate) depends_on: Lists,
@@ -154,7 +156,7 @@ impl Problem {
     /// Compiles an instance.
     ///
     /// # Errors
-    /// If lists do not belong together, costs could overflow, or the initial assignment breaks a rule.
+    /// If lists do not have matching lengths, costs could overflow, or the initial assignment breaks a rule.
     pub fn new(instance: Instance) -> Result<Problem, ProblemError> {
         check_lists(&instance)?;
         check_costs(&instance)?;
@@ -256,7 +258,7 @@ impl Problem {
         &self.requests[task * self.lanes..(task + 1) * self.lanes]
     }
 
-    /// Whether a task may run on a machine: one of its set, or its initial machine.
+    /// Whether a task may run on a machine: its initial machine, or one of its allowed set.
     #[inline]
     pub(crate) fn is_allowed(&self, task: usize, machine: usize) -> bool {
         match self.allowed.get(task) {
@@ -268,7 +270,8 @@ impl Problem {
         }
     }
 
-    /// Weighted cost of moving a task from its initial machine to another, without that of its job.
+    /// Weighted cost of moving a task from its initial machine to another, without the cost of its job's number of
+    /// moved tasks.
     pub(crate) fn moving(&self, task: usize, machine: usize) -> f64 {
         let initial = self.initial[task] as usize;
         if initial == machine {
@@ -332,7 +335,7 @@ fn machine_moves(instance: &Instance) -> Vec<f64> {
     all().map(|cost| (cost * weight) as f64).collect()
 }
 
-/// Numbers from 0 for the distinct values, and the number of distinct values.
+/// Numbers from 0 for distinct values, and the count of distinct values.
 fn numbered(values: impl Iterator<Item = u32> + Clone) -> (Vec<u32>, usize) {
     let mut distinct: Vec<u32> = values.clone().collect();
     distinct.sort_unstable();
@@ -402,7 +405,8 @@ fn check_lists(instance: &Instance) -> Result<(), ProblemError> {
     Ok(())
 }
 
-/// Upper bound of the cost of any assignment, as if one machine had all use, and all machines were free.
+/// Checks an upper bound of the cost of any assignment, computed as if one machine had all use, and all machines were
+/// free.
 fn check_costs(instance: &Instance) -> Result<(), ProblemError> {
     let wide = |value: i64| i128::from(value);
     let mut most = 0_i128;

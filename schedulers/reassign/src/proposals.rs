@@ -1,4 +1,4 @@
-//! Proposals: random single moves, exchanges, and displacements of a task by another, accepted or not by a walk.
+//! Proposals: random moves, exchanges, and displacements of a task by another, which the walk accepts or rejects.
 
 use crate::changes::Displacement;
 use crate::walk::Walk;
@@ -69,7 +69,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Moves a task to a machine without room for it, and another task from there to a third machine.
+    /// Moves a task to a machine without room for it, and moves another task from there to a third machine.
     fn try_displacement(&mut self) {
         let (task, to) = self.draw();
         if to == self.state.at[task] as usize {
@@ -106,8 +106,8 @@ impl Walk<'_> {
             .find(|other| self.state.fits_instead(task, *other, machine))
     }
 
-    /// A machine for a displaced task: its initial one, the one that the displacing task leaves, or a random one with
-    /// room.
+    /// Chooses a machine for a displaced task: its initial machine, the machine that the displacing task leaves, or a
+    /// random one with room.
     pub(crate) fn elsewhere(
         &mut self,
         other: usize,

@@ -6,13 +6,13 @@
 
 use crate::walk::Walk;
 
-/// Number of random tasks of which the largest is moved.
+/// Number of random tasks from which the largest is chosen to be moved.
 const DRAWS: usize = 3;
 
 /// Maximum number of tasks that leave the machine.
 const DISPLACED: usize = 16;
 
-/// Number of random machines among which each of them chooses, beside the one that the large task left.
+/// Number of random machines among which each displaced task chooses, in addition to the one that the large task left.
 const TARGETS: usize = 8;
 
 impl Walk<'_> {
@@ -40,7 +40,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Moves tasks off a machine as long as it has no room, or a departure reduces the cost.
+    /// Moves tasks off a machine as long as it lacks room, or a departure reduces the cost.
     fn displace_from(&mut self, machine: usize, arrived: usize, vacated: usize) {
         let count = self.state.on[machine].len();
         let start = self.below(count);

@@ -57,7 +57,7 @@ impl State<'_> {
             && moves.iter().all(|(task, _)| of_job(*task) <= i64::from(limits.per_job))
     }
 
-    /// Number of tasks of a job on a machine; 0 if they may share it.
+    /// Number of tasks of a job on a machine; 0 for jobs whose tasks may share machines.
     #[inline]
     fn count_on(&self, job: usize, machine: usize) -> u16 {
         self.problem.apart.cell(job, machine).map_or(0, |cell| self.on_machine[cell])
@@ -102,8 +102,8 @@ impl State<'_> {
         cell.map_or(0, |cell| self.in_neighbourhood[cell])
     }
 
-    /// Whether the rules about other tasks allow a displacement. The displaced task moves to a third machine, or to
-    /// that of the first task.
+    /// Whether the rules about other tasks allow a displacement. The displaced task moves to a third machine, or to the
+    /// first task's machine.
     #[inline]
     pub(crate) fn may_displace(&self, task: usize, other: usize, to: usize) -> bool {
         let problem = self.problem;
@@ -151,7 +151,8 @@ impl State<'_> {
         self.problem.depends_on.of(job).iter().all(|on| self.count_in(*on as usize, domain) > 0)
     }
 
-    /// Whether the dependents of a job in a neighbourhood have a task of it there, or there are no dependents.
+    /// Whether the dependents of a job in a neighbourhood are served: there is a task of the job, or there are no
+    /// dependents.
     pub(crate) fn serves_dependents(&self, job: usize, domain: usize) -> bool {
         self.count_in(job, domain) > 0
             || self

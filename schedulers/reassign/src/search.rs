@@ -1,7 +1,7 @@
-//! Search: several walks at once, in rounds; each round starts from the best assignment of the one before.
+//! Search: several walks at once, in rounds. Each round starts from the best assignment of the previous round.
 //!
-//! The result depends on the problem, the seed, the number of walks and the steps. With a time as the budget, it also
-//! depends on the speed of the computer.
+//! The result depends on the problem, the seed, the number of walks and the steps. If the budget is a time, the result
+//! also depends on the speed of the computer.
 
 use crate::problem::{Problem, ProblemError};
 use crate::state::Costs;
@@ -22,7 +22,7 @@ pub enum Budget {
 pub struct Settings {
     /// Seed of the walks.
     pub seed: u64,
-    /// Number of walks, each on a thread.
+    /// Number of walks, each on its own thread.
     pub walks: usize,
     /// Budget.
     pub budget: Budget,
@@ -48,23 +48,23 @@ pub struct Found {
     pub steps: u64,
 }
 
-/// A round: the part of the budget at which it ends, and its first and last temperature, relative to the mean increase
-/// of the cost by a random change.
+/// A round: the part of the budget at which it ends, and its first and last temperature. Temperatures are relative to
+/// the mean increase of the cost by a random change.
 struct Round {
     end: f64,
     hot: f64,
     cold: f64,
 }
 
-/// The first round decides which tasks share machines. The later ones start colder, from its best assignment, and
-/// improve costs that are small at first, such as those of moves.
+/// The first round decides which tasks share machines. Later rounds start colder, from its best assignment, and reduce
+/// costs that are small at first, such as the costs of moves.
 const ROUNDS: [Round; 3] = [
     Round { end: 0.85, hot: 8.0, cold: 2e-2 },
     Round { end: 0.93, hot: 2e-2, cold: 2e-4 },
     Round { end: 1.0, hot: 2e-3, cold: 0.0 },
 ];
 
-/// Lowest temperature: an increase of 1 is hardly ever accepted.
+/// Lowest temperature: at this one, an increase of the cost by 1 is hardly ever accepted.
 const COLDEST: f64 = 0.2;
 
 /// Searches for an assignment with a lower cost. The result is never worse than the initial one, and breaks no rule.

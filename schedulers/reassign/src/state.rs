@@ -1,27 +1,27 @@
 //! State of a search: the machine of each task, with running sums that make a change cost O(kinds).
 //!
-//! A task that moves away from its initial machine still occupies its transient kinds there, so a move back does not
-//! need them again. [`Problem::occupied`] gives the kinds by which free amounts fall on arrival and rise on departure.
+//! A task that moves away from its initial machine still occupies its transient kinds there, so moving back needs no
+//! further room for them. [`Problem::occupied`] has the kinds whose free amounts change on arrival and departure.
 
 use crate::problem::{LANE, Lane, Problem, ProblemError};
 
 /// Weighted costs of an assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// Use above safety levels.
+    /// Cost of use above safety levels.
     pub load: i64,
-    /// Free amounts without enough of another kind.
+    /// Cost of free amounts without enough of another kind.
     pub balance: i64,
     /// Moved tasks.
     pub task_moves: i64,
-    /// Moved tasks of the job with the most.
+    /// Cost of the largest number of moved tasks of any job.
     pub job_moves: i64,
     /// Moves between machines.
     pub machine_moves: i64,
 }
 
 impl Costs {
-    /// Their sum.
+    /// Sum of all costs.
     #[must_use]
     pub fn total(&self) -> i64 {
         self.load + self.balance + self.task_moves + self.job_moves + self.machine_moves
@@ -43,19 +43,20 @@ pub struct State<'p> {
     /// Tasks that are not on their initial machines, and the position of each task in that list.
     pub(crate) away: Vec<u32>,
     place_away: Vec<u32>,
-    /// Two rows for each machine: free amounts, less the transient kinds of tasks that moved away; and the amounts left
-    /// below the safety level.
+    /// Two rows for each machine: free amounts, without those that moved tasks still occupy of transient kinds, and the
+    /// amounts left below the safety level.
     rooms: Vec<Lane>,
     /// Load and balance cost of each machine.
     pub(crate) machine_cost: Vec<f64>,
-    /// Number of tasks of each job by machine, location and neighbourhood: tables of [`Problem::apart`],
+    /// Number of tasks of each job by machine, by location and by neighbourhood, in the rows of [`Problem::apart`],
     /// [`Problem::spreading`] and [`Problem::depending`].
     pub(crate) on_machine: Vec<u16>,
     pub(crate) in_location: Vec<u16>,
     pub(crate) in_neighbourhood: Vec<u16>,
     /// Number of locations in which each job runs, for jobs that must be spread.
     pub(crate) spread: Vec<u32>,
-    /// Number of moved tasks of each job; the number of jobs by that number; the maximum.
+    /// `moved`: number of moved tasks of each job. `jobs_with`: number of jobs for each number of moved tasks.
+    /// `most_moved`: the maximum of `moved`.
     pub(crate) moved: Vec<u32>,
     pub(crate) jobs_with: Vec<u32>,
     pub(crate) most_moved: u32,
@@ -63,10 +64,10 @@ pub struct State<'p> {
 }
 
 impl<'p> State<'p> {
-    /// The initial assignment.
+    /// Starts with the initial assignment.
     ///
     /// # Errors
-    /// If it breaks a rule.
+    /// If the initial assignment breaks a rule.
     pub fn new(problem: &'p Problem) -> Result<State<'p>, ProblemError> {
         let (jobs, machines) = (problem.jobs(), problem.machines());
         let lanes = problem.lanes;

@@ -1,7 +1,7 @@
 //! Tables of the number of tasks by machine, location or neighbourhood, with a row for each job that a rule concerns.
 //!
-//! Most jobs have one task, and few have dependencies, so most need no row. With a row for every job, a large instance
-//! would need gigabytes.
+//! Most jobs have one task and no dependencies, so they need no row. With a row for every job, a large instance would
+//! need gigabytes.
 
 /// Value for a job without a row.
 const NONE: u32 = u32::MAX;
@@ -31,7 +31,7 @@ impl Rows {
         vec![0; self.count * self.columns]
     }
 
-    /// Position of a job's number for a column; `None` if it has no row.
+    /// Position of a job's count for a column; `None` if the job has no row.
     #[inline]
     pub(crate) fn cell(&self, job: usize, column: usize) -> Option<usize> {
         let row = self.row[job];

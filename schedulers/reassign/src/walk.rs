@@ -1,8 +1,8 @@
 //! Walk: simulated annealing of one assignment.
 //!
-//! A change that raises the cost by `d` is accepted with probability `exp(-d / temperature)`: if `d` is at most the
-//! temperature times an exponentially distributed random number. The temperature falls geometrically with the spent
-//! part of the budget. `proposals.rs`, `chain.rs` and `rearrange.rs` make the changes.
+//! A change that raises the cost by `d` is accepted with probability `exp(-d / temperature)`, that is, if `d` is at
+//! most the temperature times an exponentially distributed random number. The temperature falls geometrically as the
+//! budget is spent. `proposals.rs`, `chain.rs` and `rearrange.rs` make the changes.
 
 use crate::problem::{Problem, ProblemError};
 use crate::state::State;
@@ -15,7 +15,7 @@ const EXPONENTIALS: usize = 4096;
 /// Number of changes between two checks of the budget.
 const BATCH: u64 = 1024;
 
-/// Changes sampled to choose the first temperature.
+/// Number of changes sampled to choose the first temperature.
 const SAMPLES: usize = 4000;
 
 /// Temperatures of a walk.
@@ -28,7 +28,7 @@ pub(crate) struct Cooling {
 }
 
 impl Cooling {
-    /// Temperature once a part of the budget is spent.
+    /// Temperature when a part of the budget has been spent.
     pub(crate) fn at(self, part: f64) -> f64 {
         self.hot * libm::exp(libm::log(self.cold / self.hot) * part)
     }
@@ -40,7 +40,7 @@ pub(crate) struct Walk<'p> {
     pub(crate) state: State<'p>,
     pub(crate) best: Vec<u32>,
     pub(crate) best_cost: f64,
-    /// Tasks whose machine in `best` may differ from their present one.
+    /// Tasks whose present machine may differ from their machine in `best`.
     strays: Vec<u32>,
     is_stray: Vec<bool>,
     rng: Pcg64Mcg,
@@ -73,7 +73,7 @@ impl<'p> Walk<'p> {
         })
     }
 
-    /// Replaces the assignment by another one, which obeys the rules.
+    /// Replaces the assignment by another one, which must obey the rules.
     pub(crate) fn go_to(&mut self, assignment: &[u32]) {
         for (task, machine) in assignment.iter().enumerate() {
             self.put(task, *machine as usize);
@@ -81,7 +81,7 @@ impl<'p> Walk<'p> {
         self.note_if_best();
     }
 
-    /// Mean increase of the cost over random possible changes: a temperature at which most changes are accepted.
+    /// Mean increase of the cost over random possible changes. At this temperature, most changes are accepted.
     pub(crate) fn heat(&mut self) -> f64 {
         let (mut sum, mut count) = (0.0, 0.0);
         let samples = if self.state.problem.tasks() == 0 { 0 } else { SAMPLES };
@@ -95,7 +95,7 @@ impl<'p> Walk<'p> {
         if count > 0.0 { sum / count } else { 1.0 }
     }
 
-    /// Anneals until `spent`, called with the number of changes and the best cost so far, returns 1 or more.
+    /// Anneals until `spent` returns 1 or more. `spent` is called with the number of changes and the best cost so far.
     pub(crate) fn anneal(&mut self, cooling: Cooling, spent: &mut dyn FnMut(u64, f64) -> f64) {
         if self.state.problem.tasks() == 0 || self.state.problem.machines() < 2 {
             return;

@@ -50,10 +50,10 @@ const INTERVAL_MS: u64 = 10_000;
 /// Name of the plugin in profiles.
 const NAME: &str = "backfill";
 
-/// Plans for the first pending jobs; as a filter, the machines that the plans leave to other jobs.
-/// See the head of the file.
+/// Plans for the first pending jobs. As a filter, accepts only the machines that the plans leave to other jobs. See the
+/// head of the file.
 ///
-/// Clones share plans, so each scheduler needs its own instance.
+/// Clones share their plans, so each scheduler needs its own instance.
 #[derive(Clone)]
 pub struct Backfill {
     depth: usize,
@@ -70,7 +70,7 @@ impl fmt::Debug for Backfill {
 }
 
 impl Default for Backfill {
-    /// A plan for the first job alone.
+    /// Backfill with a plan for the first job alone.
     fn default() -> Backfill {
         Backfill::new(1)
     }
@@ -83,30 +83,29 @@ impl Backfill {
         Backfill { depth, interval_ms: INTERVAL_MS, window_ms: u64::MAX, plans: Arc::default() }
     }
 
-    /// Returns `self` with another interval: the shortest time between two searches for a job's
-    /// plan, in milliseconds of the cell's time. A search examines the whole cell. (Slurm's
-    /// `bf_interval`.) The default is 10 seconds, in which a served cell's time advances.
+    /// Returns `self` with another interval: the shortest time between two searches for a job's plan, in milliseconds
+    /// of the cell's time. A search examines the whole cell. (Slurm's `bf_interval`.) The default of 10 seconds is also
+    /// the interval at which a served cell's time advances.
     #[must_use]
     pub fn with_interval_ms(mut self, interval_ms: u64) -> Backfill {
         self.interval_ms = interval_ms;
         self
     }
 
-    /// Returns `self` with a window: plans begin at most this long from now, in milliseconds of the
-    /// cell's time. That bounds a search. (Slurm's `bf_window`.) The default is as far as tasks
-    /// have an expected end.
+    /// Returns `self` with a window: the longest time from now until a plan begins, in milliseconds of the cell's time.
+    /// This bounds a search. (Slurm's `bf_window`.) By default, plans may begin as late as tasks have an expected end.
     #[must_use]
     pub fn with_window_ms(mut self, window_ms: u64) -> Backfill {
         self.window_ms = window_ms;
         self
     }
 
-    /// Number of jobs that have plans at most.
+    /// Maximum number of jobs with plans.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// Begins with no plans, for a queue in this order.
+    /// Starts without plans, for a queue in this order.
     pub(crate) fn begin(&self, order: Option<Arc<dyn Order>>) {
         *self.plans.write() = Plans::new(order, (self.interval_ms, self.window_ms));
     }
@@ -122,7 +121,7 @@ impl Filter for Backfill {
         NAME
     }
 
-    /// Plans change without a change of machines, so answers must not be cached.
+    /// Plans change without a change of machines, so the filter's results must not be cached.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_DESCRIPTIONS | Reads::JOB | Reads::TIME
     }
@@ -162,7 +161,7 @@ impl Filter for Backfill {
     }
 }
 
-/// Whether a task that starts now on a row leaves the room that plans need there.
+/// Whether a task that starts now on a row leaves enough room there for the plans.
 fn leaves_room(tasks: &Tasks<'_>, (row, part): (usize, &Part), holds: &[&Hold]) -> bool {
     let now_ms = tasks.view.now_ms();
     let end_ms = tasks.job.runtime_estimate_ms.map_or(u64::MAX, |run| now_ms.saturating_add(run));

@@ -1,11 +1,11 @@
 //! A plan: the earliest time at which a job's pending tasks find room, and the machines for them.
 //!
-//! The search goes through time: it counts the tasks that fit on each machine now, and again at
-//! each expected departure, until enough fit. Only machines on which nothing but room excludes the
-//! tasks count; rules about other tasks are checked as of now.
+//! The search goes forward in time: it counts the tasks that fit on each machine now, and again at each expected
+//! departure, until enough fit. It counts only machines that reject the tasks for lack of room alone; rules about other
+//! tasks are checked as of now.
 //!
-//! Of the machines with room at that time, it takes those that get it last. Machines with earlier
-//! room are left to jobs that end before the plan begins.
+//! Of the machines with room at that time, the plan takes those that get it last. Machines with earlier room are left
+//! to jobs that end before the plan begins.
 
 use super::NAME;
 use super::timeline::{Hold, Part, Timeline, expected_ms, room_now};
@@ -21,21 +21,21 @@ use std::collections::{BTreeMap, BinaryHeap};
 /// Missing resources of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lack {
-    /// Its groups with tasks that wait, in order.
+    /// Groups with pending tasks, in the order of the job.
     pub(crate) groups: SmallVec<[GroupLack; 2]>,
     /// Number of tasks that must be placed together: all, or the number missing from a gang's
     /// minimum.
     pub(crate) tasks: u32,
-    /// Expected run time; the largest number if unknown.
+    /// Expected run time in milliseconds; the largest number if unknown.
     pub(crate) run_ms: u64,
 }
 
-/// Tasks of one group that wait.
+/// Pending tasks of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupLack {
     /// The group, compiled.
     pub(crate) group: GroupRef,
-    /// Its position in its job.
+    /// Position of the group in its job.
     pub(crate) index: usize,
     /// Number of tasks.
     pub(crate) tasks: u32,
@@ -58,7 +58,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan for the job's present lack, if that is no larger than before.
+    /// Returns the plan reduced to what the job lacks now; `None` if it lacks more than before.
     pub(super) fn fit_to(mut self, before: &Lack, now: &Lack) -> Option<Plan> {
         if before == now {
             return Some(self);
@@ -106,7 +106,7 @@ fn allowed(profile: &Profile, tasks: &Tasks<'_>, block: usize) -> u64 {
         }
         let judges = filter.judges();
         if judges.overlaps(Judged::RESERVATIONS) && !judges.overlaps(Judged::ROOM) {
-            // Reservations are checked for the time of the plan instead.
+            // A reservation is checked for the time of the plan instead of now.
             return among;
         }
         let allowed = filter.filter(tasks, block, among);
@@ -120,13 +120,13 @@ fn allowed(profile: &Profile, tasks: &Tasks<'_>, block: usize) -> u64 {
 /// A machine under examination.
 struct Place {
     row: usize,
-    /// Numbers of tasks of each group that fit at the time of the search.
+    /// Number of tasks of each group that fit at the time of the search.
     room: SmallVec<[u32; 2]>,
-    /// Groups that may run there, one bit each; those beyond the 64th share one.
+    /// Groups that may run on the machine, one bit each. All groups from the 64th on share a bit.
     groups: u64,
-    /// Time since which this room exists.
+    /// Time since which `room` has had this value.
     since_ms: u64,
-    /// Created at the first change.
+    /// Free resources over time; created at the first change.
     timeline: Option<Timeline>,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Search<'a> {
             place.room.iter().zip(&mut sums).for_each(|(room, sum)| *sum += u64::from(*room));
             coming.extend(self.first_change(place, &parts).map(|at| Reverse((at, index))));
         }
-        // Reservations end without anybody leaving.
+        // The end of a reservation makes room without the departure of a task.
         let ends = self.view.reservations().map(|one| one.until_ms);
         coming.extend(ends.filter(|at| *at > now_ms).map(|at| Reverse((at, usize::MAX))));
         let mut at_ms = now_ms;
@@ -174,7 +174,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Whether a plan is still valid: its machines have the room, in addition to other plans.
+    /// Whether a plan is still valid: its machines have room for it in addition to other plans.
     pub(super) fn stands(&self, plan: &Plan) -> bool {
         let parts = self.parts();
         let mut by_row: BTreeMap<usize, SmallVec<[&Slot; 2]>> = BTreeMap::new();
@@ -216,7 +216,7 @@ impl<'a> Search<'a> {
         self.lack.groups.iter().map(part).collect()
     }
 
-    /// Resources kept for other jobs in a row.
+    /// Resources kept for other jobs on the machine in a row.
     fn on<'s>(&'s self, row: usize) -> impl Iterator<Item = &'s Hold> + Clone + use<'s, 'a> {
         self.holds.get(&row).into_iter().flatten().map(|hold| -> &'s Hold { hold })
     }
@@ -254,9 +254,9 @@ impl<'a> Search<'a> {
         places
     }
 
-    /// Free resources of a machine at a time.
+    /// Number of tasks of each group for which a machine has room at a time.
     fn room(&self, place: &Place, at_ms: u64, parts: &[Part]) -> SmallVec<[u32; 2]> {
-        // Without plans on the machine, its room never shrinks.
+        // On a machine without plans, room never shrinks, so only the start has to be checked.
         let until_ms = match self.holds.contains_key(&place.row) {
             true => at_ms.saturating_add(self.lack.run_ms),
             false => at_ms.saturating_add(1),
@@ -292,8 +292,8 @@ impl<'a> Search<'a> {
         leaves.map(|at_ms| expected_ms(at_ms, now_ms)).min()
     }
 
-    /// Time of the next change of a machine's room for tasks that begin then: a departure, an
-    /// arrival, or a later change for the worse that they would overlap.
+    /// Time of the next change of a machine's room for tasks that begin at that time: a departure, the start of a plan,
+    /// or a later reduction during their run time.
     fn next_change(&self, place: &Place, after_ms: u64, parts: &[Part]) -> Option<u64> {
         let times = place.timeline.as_ref()?.times();
         if !self.holds.contains_key(&place.row) {
@@ -323,7 +323,7 @@ impl<'a> Search<'a> {
         room >= u64::from(self.lack.tasks)
     }
 
-    /// Slots for enough tasks that begin then, group by group.
+    /// Slots for all missing tasks that begin at a time, group by group; `None` if there are not enough.
     fn assign(&self, at_ms: u64, places: &[Place], parts: &[Part]) -> Option<Vec<Slot>> {
         let until_ms = at_ms.saturating_add(self.lack.run_ms);
         let mut order: Vec<&Place> =

@@ -1,6 +1,6 @@
 //! The pending jobs without room, in queue order, and the plans of the first of them.
 //!
-//! Invariant: no two plans need the same room, if tasks end when their jobs say.
+//! Invariant: no two plans need the same room, provided that tasks end when their jobs state.
 
 use super::plan::{Holds, Lack, Plan, Search, When};
 use super::timeline::Hold;
@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The order of a queue without a plugin for it: precedence, then age.
+/// The order of a queue without an order plugin: precedence, then age.
 struct ByPrecedence;
 
 impl Order for ByPrecedence {
@@ -36,11 +36,11 @@ pub struct BackfillFigures {
     pub made: u64,
     /// Tasks of other jobs placed while a plan restricted them.
     pub backfilled: u64,
-    /// Jobs whose tasks were all placed by a plan.
+    /// Number of tasks placed by a plan, but later than first planned.
     pub started: u64,
     /// Number of those tasks that were placed later than first planned.
     pub late: u64,
-    /// Total delay of those tasks, in milliseconds.
+    /// Total delay of the late tasks, in milliseconds.
     pub late_ms: u64,
 }
 
@@ -48,9 +48,9 @@ pub struct BackfillFigures {
 #[derive(Debug)]
 struct Lacking {
     job: Arc<Job>,
-    /// The start of its first plan.
+    /// Start time of the job's first plan.
     promised_ms: Option<u64>,
-    /// Version of the view at the last failed attempt.
+    /// Version and time of the view at the last failed attempt.
     tried: (Version, u64),
 }
 
@@ -58,23 +58,23 @@ struct Lacking {
 #[derive(Debug)]
 struct Planned {
     id: JobId,
-    /// `None` if all its tasks are in a transaction, or if no start time can be computed.
+    /// `None` if all tasks are in a transaction, or if no start time can be computed.
     plan: Option<Plan>,
     lack: Lack,
-    /// Cell time of the last search for a plan or for a better one.
+    /// Cell time of the last search for a plan, or for an earlier one.
     looked_ms: u64,
-    /// Stamps of the blocks of the plan's machines at its last check.
+    /// Change stamps of the blocks with the plan's machines, as of the last check.
     stamps: Vec<u64>,
 }
 
 impl Planned {
-    /// Whether the machines of a plan are unchanged since its last check.
+    /// Whether the machines of a plan are unchanged since the last check.
     fn is_untouched(&self, plan: &Plan, view: &View) -> bool {
         self.stamps.iter().copied().eq(stamps(plan, view))
     }
 }
 
-/// The stamps of the blocks of a plan's slots.
+/// The change stamps of the blocks with a plan's machines.
 fn stamps<'a>(plan: &'a Plan, view: &'a View) -> impl Iterator<Item = u64> {
     plan.slots.iter().map(|slot| view.block_stamp(slot.machine.row() / BLOCK))
 }
@@ -85,27 +85,27 @@ pub(crate) struct Plans {
     order: Option<Arc<dyn Order>>,
     /// Least time between two searches for a job's plan, in milliseconds of the cell's time.
     interval_ms: u64,
-    /// Latest start of a plan, from now.
+    /// Latest start of a plan, in milliseconds from now.
     window_ms: u64,
     waiting: BTreeSet<Place>,
     jobs: BTreeMap<JobId, Lacking>,
-    /// The first of those, in order.
+    /// The first waiting jobs, in order, with their plans.
     planned: Vec<Planned>,
-    /// Whether a task was placed of a job that precedes a planned one, and may use its machines.
+    /// Whether tasks of a job that precedes a planned one were placed, maybe on the planned machines.
     passed: bool,
     /// The job being decided, and the number of plans before it in the order.
     turn: Option<(JobId, usize)>,
-    /// Resources kept on each machine, by row: positions of plans, and of slots in them.
+    /// Resources kept on each machine, by row: each entry has the positions of a plan and of a slot in it.
     by_row: BTreeMap<usize, SmallVec<[(usize, usize); 2]>>,
     pub(crate) figures: BackfillFigures,
 }
 
-/// Restrictions that the plans of other jobs put on a job.
+/// The plans that restrict a job.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
-    /// Restricted by the plans of all other jobs.
+    /// The plans of all other jobs.
     AllBut(JobId),
-    /// Blocked by the first job.
+    /// The plans of the first jobs, as many as given.
     First(usize),
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Renewed {
 }
 
 impl Plans {
-    /// Plans in the order of a queue, made at most this often.
+    /// Creates plans for a queue in this order, with this interval between searches.
     pub(crate) fn new(
         order: Option<Arc<dyn Order>>,
         (interval_ms, window_ms): (u64, u64),
@@ -132,7 +132,7 @@ impl Plans {
         Some(Place::new(self.order.as_ref()?, job, id))
     }
 
-    /// Records that tasks of the job whose turn it is have claims.
+    /// Records that tasks of the job being decided have claims.
     pub(crate) fn note_claims(&mut self) {
         self.passed |= self.turn.is_some_and(|(_, before)| before < self.planned.len());
     }
@@ -142,28 +142,28 @@ impl Plans {
         self.waiting.iter().take(depth).any(|place| place.id == id)
     }
 
-    /// Whether every job has been placed.
+    /// Whether no job lacks room.
     pub(crate) fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// Whether a job is among them.
+    /// Whether a job is known to lack room.
     pub(crate) fn has(&self, id: JobId) -> bool {
         self.jobs.contains_key(&id)
     }
 
-    /// All known jobs, by id.
+    /// All jobs that lack room, by id.
     pub(crate) fn ids(&self) -> impl Iterator<Item = JobId> {
         self.jobs.keys().copied()
     }
 
-    /// The planned jobs in order, each with when it is to start.
+    /// The planned jobs in order, each with its start time.
     pub(crate) fn starts(&self) -> impl Iterator<Item = (JobId, u64)> {
         let start = |planned: &Planned| Some((planned.id, planned.plan.as_ref()?.start_ms));
         self.planned.iter().filter_map(start)
     }
 
-    /// Notes that a job is decided on.
+    /// Records that the decision about a job begins.
     pub(crate) fn begin_turn(&mut self, id: JobId, job: &Arc<Job>) {
         self.turn = None;
         if self.planned.is_empty() {
@@ -191,7 +191,7 @@ impl Plans {
         self.jobs.insert(id, Lacking { job: job.clone(), promised_ms: None, tried });
     }
 
-    /// Removes a job: it has its machines now, or it has ended.
+    /// Removes a job that has all its machines, at the given time, or has ended.
     pub(crate) fn leaves(&mut self, id: JobId, placed_ms: Option<u64>) {
         let Some(known) = self.jobs.remove(&id) else { return };
         if let Some(place) = self.place(id, &known.job) {
@@ -239,7 +239,7 @@ impl Plans {
         (0..self.planned.len()).any(is_bound)
     }
 
-    /// Resources kept on the machine in a row, and the plan of each, by its position.
+    /// Resources kept on the machine in a row, each with the position of its plan.
     fn kept_on(&self, id: JobId, row: usize) -> impl Iterator<Item = (usize, &Hold)> + Clone {
         let bound = self.bound(id);
         let here = self.by_row.get(&row).into_iter().flatten();
@@ -251,18 +251,19 @@ impl Plans {
         )
     }
 
-    /// Resources kept on the machine in a row.
+    /// Resources that the plans of other jobs keep on the machine in a row.
     pub(super) fn holds_on(&self, id: JobId, row: usize) -> impl Iterator<Item = &Hold> + Clone {
         self.kept_on(id, row).map(|(_, hold)| hold)
     }
 
-    /// The machines of a block with any plan, as bits.
+    /// The machines of a block that are in any plan, as bits.
     pub(super) fn rows_held(&self, block: usize) -> u64 {
         let rows = self.by_row.range(block * BLOCK..(block + 1) * BLOCK);
         rows.fold(0, |word, (row, _)| word | 1 << (row % BLOCK))
     }
 
-    /// The first job whose plan restricts other jobs' tasks on the machine in a row, and its start.
+    /// The job whose plan is the first to restrict other jobs' tasks on the machine in a row, and the start of that
+    /// plan.
     pub(super) fn holder_of(&self, id: JobId, row: usize) -> Option<(&Arc<Job>, u64)> {
         let (position, hold) = self.kept_on(id, row).min_by_key(|(_, hold)| hold.from_ms)?;
         Some((&self.jobs.get(&self.planned[position].id)?.job, hold.from_ms))
@@ -326,7 +327,7 @@ impl Plans {
         }
     }
 
-    /// The updated plan of a job, and whether it is new. Plans of earlier jobs are final.
+    /// The updated plan of a job, and whether it was searched again. Plans of earlier jobs do not change any more.
     fn next_plan(
         &self,
         Wanted { id, old, lack }: Wanted,
@@ -335,7 +336,7 @@ impl Plans {
     ) -> (Planned, bool) {
         let now_ms = view.now_ms();
         let before: Vec<&Plan> = self.planned.iter().filter_map(|one| one.plan.as_ref()).collect();
-        // A failed attempt means that there is no room now, whatever the timelines say.
+        // If an attempt has just failed, there is no room now, even if the timelines show some.
         let tried = self.jobs.get(&id).map(|known| known.tried);
         let from_ms = now_ms + u64::from(tried == Some((view.version(), now_ms)));
         let search = |others: &[&Plan], before_ms| {
@@ -363,7 +364,7 @@ impl Plans {
             search.stands(plan)
         });
         let made = match &kept {
-            // An unchanged plan moves up where that delays no other.
+            // A valid plan is moved to an earlier time if that delays no other plan.
             Some(plan) if is_due && time_passed && plan.start_ms > from_ms => {
                 let all: Vec<&Plan> = before.iter().chain(others.after).copied().collect();
                 Some(search(&all, plan.start_ms))
@@ -384,7 +385,7 @@ impl Plans {
 /// A job to be planned.
 struct Wanted {
     id: JobId,
-    /// Its present plan, if it was among the first jobs before.
+    /// Present plan of the job, if the job was already among the first ones.
     old: Option<Planned>,
     lack: Lack,
 }

@@ -8,8 +8,8 @@
 //!        now                    ▶ ms
 //! ```
 //!
-//! Plans are the only future arrivals in it: whether another task may be placed there is decided by comparison with
-//! them.
+//! Plans are the only future arrivals in a timeline. Whether another task may be placed on the machine is decided by
+//! comparison with the plans.
 
 use omega_cellstate::{Departure, Devices, View};
 use omega_core::{DeviceRequest, DeviceSet, KindId};
@@ -25,7 +25,7 @@ pub(super) struct Part {
     pub(super) devices: Option<DeviceRequest>,
 }
 
-/// Room that a plan keeps on a machine.
+/// Room that a plan keeps on a machine for a period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hold {
     pub(super) from_ms: u64,
@@ -36,11 +36,11 @@ pub(super) struct Hold {
     pub(super) part: Part,
 }
 
-/// First extension of a task that exceeds its run time.
+/// First extension of the estimate of a task that exceeds its run time.
 const OVERRUN_MS: u64 = 10_000;
 
-/// Expected end of a task. A task past its estimate gets ten more seconds; each time it passes the
-/// new estimate, the extension doubles.
+/// Expected end of a task. A task past its estimate gets ten more seconds. Each time it passes the new estimate, the
+/// extension doubles.
 pub(super) fn expected_ms(at_ms: u64, now_ms: u64) -> u64 {
     let mut more = OVERRUN_MS;
     let mut expected = at_ms;
@@ -51,7 +51,7 @@ pub(super) fn expected_ms(at_ms: u64, now_ms: u64) -> u64 {
     expected
 }
 
-/// An amount that becomes free at a time.
+/// Free amounts of a machine from a time on.
 #[derive(Clone, Debug)]
 struct Step {
     at_ms: u64,
@@ -87,8 +87,8 @@ pub(super) fn room_now(view: &View, row: usize, part: &Part, most: u32) -> u32 {
     now(view, row).room(part, most)
 }
 
-/// Whether a plan excludes a further task from a machine at any time: even an empty machine has too
-/// little for both. Then departures need not be examined.
+/// Whether even the empty machine has too little room for a plan and a further task. If so, the expected departures
+/// need not be examined.
 pub(super) fn is_too_much(view: &View, row: usize, (hold, part): (&Hold, &Part)) -> bool {
     part.amounts.iter().enumerate().any(|(kind, amount)| {
         let leaves = |gone: i64, departure: &Departure| {
@@ -104,7 +104,7 @@ pub(super) fn is_too_much(view: &View, row: usize, (hold, part): (&Hold, &Part))
 
 /// Change on a machine at some time.
 enum Change<'a> {
-    /// A task ends and frees these amounts and devices.
+    /// A task ends, and frees these amounts and devices.
     Leaves(&'a [i64], Option<(DeviceRequest, DeviceSet)>),
     /// End of the plan at this position.
     Ends(usize),
@@ -139,7 +139,7 @@ impl Timeline {
             changes.push((hold.from_ms.max(now_ms), 1, Change::Begins(position)));
             changes.push((hold.until_ms, 0, Change::Ends(position)));
         }
-        // Departures before arrivals.
+        // At equal times, departures come before arrivals.
         changes.sort_by_key(|(at_ms, order, _)| (*at_ms, *order));
         let mut last = now(view, row);
         let mut kept: SmallVec<[SmallVec<[DeviceSet; 4]>; 4]> =

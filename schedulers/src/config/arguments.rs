@@ -9,13 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Range;
 use toml::Spanned;
 
-/// Error of arguments that do not suit the cell: the operator changes the file or the cell's kinds.
+/// Error in arguments that do not match the cell. The operator changes the file or the cell's kinds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct ArgumentError {
     /// Path of the argument, such as `kinds[1].name`.
     pub argument: String,
-    /// The error.
+    /// Description of the error.
     pub why: String,
     /// Byte range of the argument in the file, if known.
     place: Option<Range<usize>>,
@@ -42,7 +42,7 @@ impl ArgumentError {
 pub struct KindName(#[cfg_attr(feature = "schema", schemars(with = "String"))] Spanned<String>);
 
 impl KindName {
-    /// A default name, which is in no file.
+    /// A default name, which is not in the file and has no position.
     #[must_use]
     pub fn unwritten(name: &str) -> KindName {
         KindName(Spanned::new(0..0, name.to_owned()))
@@ -111,7 +111,7 @@ pub(super) struct KindWeight {
     weight: u32,
 }
 
-/// The largest weight inside a score. As in kube-scheduler: finer differences change no decision.
+/// The largest weight of a kind within a score, as in kube-scheduler. Finer differences would change no decision.
 const SMALL_WEIGHT_MAX: u32 = 100;
 
 pub(super) fn one() -> u32 {
@@ -140,7 +140,7 @@ pub(super) fn some_text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D:
     }
 }
 
-/// Rejects an empty list of kinds, and kinds that are named twice.
+/// Rejects an empty list of kinds, and kinds that are named more than once.
 pub(super) fn once_each<'a, E: Error>(names: impl Iterator<Item = &'a str>) -> Result<(), E> {
     let mut earlier: Vec<&str> = Vec::new();
     for name in names {
@@ -155,7 +155,7 @@ pub(super) fn once_each<'a, E: Error>(names: impl Iterator<Item = &'a str>) -> R
     }
 }
 
-/// Reads kinds of which each is named once.
+/// Reads a list of kinds, each named once.
 pub(super) fn different_kinds<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<KindWeight>, D::Error> {

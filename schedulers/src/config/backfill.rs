@@ -15,7 +15,7 @@ pub(super) fn plugin() -> Plugin {
         .about("Plans machines for the first pending jobs; other jobs use these machines until the planned start.")
 }
 
-/// EASY backfilling.
+/// Default depth, which gives EASY backfilling.
 fn one() -> u32 {
     1
 }
@@ -25,8 +25,7 @@ fn ten() -> u32 {
     10
 }
 
-/// Maximum number of jobs with plans. With more, a round of a busy cell takes longer than its jobs
-/// wait.
+/// Maximum number of jobs with plans. With more, a round in a busy cell takes longer than its jobs wait.
 const DEPTH_MAX: u32 = 1024;
 
 /// The arguments of `backfill`.
@@ -41,8 +40,8 @@ struct Depth {
     /// Least time between two searches for the plan of a job, in seconds of the cell's time.
     #[serde(default = "ten")]
     interval_s: u32,
-    /// Latest begin of a plan from now, in seconds of the cell's time; without it, as far as
-    /// tasks have an expected end.
+    /// Latest start of a plan, in seconds of the cell's time from now. By default, plans may start as late as tasks
+    /// have an expected end.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     window_s: Option<u32>,

@@ -110,7 +110,7 @@ fn tenants() -> [Plugin; 2] {
     ]
 }
 
-/// A filter with described arguments.
+/// A filter with a description of its arguments.
 pub(super) fn filter<A, F>(name: &str, make: fn(&A, &Kinds) -> Result<F, ArgumentError>) -> Plugin
 where
     A: DeserializeOwned + Described + Send + Sync + 'static,
@@ -119,7 +119,7 @@ where
     Plugin::filter(name, make).describe::<A>()
 }
 
-/// A relative score with described arguments.
+/// A relative score with a description of its arguments.
 pub(super) fn relative<A, S>(name: &str, make: fn(&A, &Kinds) -> Result<S, ArgumentError>) -> Plugin
 where
     A: DeserializeOwned + Described + Send + Sync + 'static,
@@ -128,7 +128,7 @@ where
     Plugin::relative(name, make).describe::<A>()
 }
 
-/// A score with described arguments.
+/// A score with a description of its arguments.
 pub(super) fn score<A, S>(name: &str, make: fn(&A, &Kinds) -> Result<S, ArgumentError>) -> Plugin
 where
     A: DeserializeOwned + Described + Send + Sync + 'static,
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// A file with one plugin that may be left out, under some name.
+    /// A file with one plugin that may be left out, named as given.
     fn file(plugin: &Plugin, name: &str) -> String {
         let point = plugin.point();
         format!("[[profile]]\nname = 'p'\nbase = 'empty'\n[[profile.{point}]]\nplugin = '{name}'\n")

@@ -1,4 +1,4 @@
-//! Time for which jobs wait for machines that they prefer.
+//! The plugin with which jobs wait for machines that they prefer.
 
 use super::arguments::{ArgumentError, some_text};
 use super::registry::{Plugin, Point};
@@ -17,7 +17,7 @@ pub(super) fn plugin() -> Plugin {
         .about("Tasks with preferred machines wait a bounded time for one of them, then for one in the same rack.")
 }
 
-/// A machine with twenty tasks of a minute has a place free every three seconds.
+/// Default wait for a machine. A machine with twenty tasks of a minute each has a free place every three seconds.
 fn machine_wait() -> u32 {
     3000
 }
@@ -27,7 +27,7 @@ fn rack_wait() -> u32 {
     1000
 }
 
-/// Longest wait, an hour: a longer one is a requirement.
+/// Longest wait, an hour. A longer one would in effect be a requirement.
 const WAIT_MS_MAX: u32 = 3_600_000;
 
 fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
@@ -43,12 +43,12 @@ fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Waits {
-    /// Milliseconds that a job waits for a machine that it prefers, from the time at which another
-    /// machine was available.
+    /// Time in milliseconds for which a job waits for a machine that it prefers. It begins when the job could use
+    /// another machine.
     #[serde(default = "machine_wait", deserialize_with = "some_wait")]
     #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     machine_wait_ms: u32,
-    /// Milliseconds that it then waits for a machine in the rack of a preferred one.
+    /// Time in milliseconds for which the job then waits for a machine in the rack of a preferred one.
     #[serde(default = "rack_wait", deserialize_with = "some_wait")]
     #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     rack_wait_ms: u32,

@@ -33,10 +33,10 @@ struct ExpectedTask {
     /// Number of devices that each task requests, from 0 to 32.
     #[serde(default)]
     devices: u32,
-    /// Amount of each, in thousandths.
+    /// Requested part of each device, in thousandths.
     #[serde(default = "whole")]
     milli_each: u32,
-    /// Request in thousandths of a processor.
+    /// Processor that each task requests, in thousandths of a core.
     #[serde(default)]
     cpu_milli: u32,
     /// Relative frequency.

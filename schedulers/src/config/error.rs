@@ -5,8 +5,8 @@ use super::registry::Point;
 use std::fmt;
 use std::ops::Range;
 
-/// The largest sum of the weights of a profile's scores: the weighted sum of scores, each at most
-/// [`crate::SCORE_MAX`], then still fits into 32 bits.
+/// The largest sum of the weights of a profile's scores. With it, the weighted sum of scores, each at most
+/// [`crate::SCORE_MAX`], still fits into 32 bits.
 pub(super) const WEIGHT_SUM_MAX: i32 = i32::MAX / crate::SCORE_MAX;
 
 /// Error of a profile file in one line, `LINE:COLUMN: FIELD: what is wrong`, to be printed after
@@ -37,24 +37,24 @@ impl fmt::Display for ConfigError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Invalid TOML, or a missing, unknown or mistyped value: the parser's message.
+    /// The TOML is invalid, or a value is missing, unknown or of the wrong type. The text is the parser's message.
     #[error("{0}")]
     Malformed(String),
-    /// Remedy: write at least one profile.
+    /// The file has no profile. Write at least one.
     #[error("the file has no [[profile]]")]
     NoProfile,
-    /// A profile's name is the scheduler name of jobs, which is never empty.
+    /// A profile has an empty name. Use the scheduler name of the jobs that it is for.
     #[error("is empty: give the name of the scheduler whose jobs the profile places")]
     NoName,
-    /// Two profiles would be for the same jobs: name another scheduler, or merge them.
+    /// Two profiles have one name. Name another scheduler, or merge them.
     #[error("there is a profile {name:?} in line {line} already")]
     SecondProfile {
         /// Its name.
         name: String,
-        /// Line of the first one.
+        /// Line of the first profile.
         line: usize,
     },
-    /// Remedy: use an existing name, or register the plugin.
+    /// There is no such plugin at the extension point. Use an existing name, or register the plugin.
     #[error("there is no {point} {name:?}; there are: {known}")]
     UnknownPlugin {
         /// Extension point of the entry.
@@ -64,7 +64,7 @@ pub enum Fault {
         /// The names at that point.
         known: String,
     },
-    /// Remedy: list the plugin under its own point.
+    /// The plugin belongs to another extension point. Move it to the list of that point.
     #[error("{name:?} is no {point} but {}: list it under [[profile.{other}]]", one_of(*other))]
     OtherPoint {
         /// The name in the file.
@@ -74,13 +74,13 @@ pub enum Fault {
         /// Extension point where it belongs.
         other: Point,
     },
-    /// Remedy: leave the filter out.
+    /// The filter is one of the cell's own, which every profile has. Leave it out.
     #[error("{name:?} is one of the cell's own filters, which every profile has: leave it out")]
     AlwaysThere {
         /// The name in the file.
         name: String,
     },
-    /// Remedy: do not disable the filter, because every profile needs it.
+    /// `disable` names a filter, without which the profile would propose machines that the cell rejects. Leave it out.
     #[error(
         "{name:?} is a filter and cannot be disabled: \
          without it the scheduler would propose what the cell refuses"
@@ -89,7 +89,7 @@ pub enum Fault {
         /// The name in the file.
         name: String,
     },
-    /// Remedy: leave it out of `disable`.
+    /// `disable` names a plugin that the base does not have. Leave it out.
     #[error("the base {:?} has no {name:?} to disable; it has: {has}", base.name())]
     NotInBase {
         /// The name in the file.
@@ -99,35 +99,35 @@ pub enum Fault {
         /// Names of the plugins that can be disabled.
         has: String,
     },
-    /// Remedy: name each plugin once at a point, whatever alias is used.
+    /// A plugin is named twice at a point, maybe by an alias. Name it once.
     #[error("{plugin:?} is named in line {line} already")]
     Twice {
         /// The plugin's own name.
         plugin: String,
-        /// Line of the first occurrence.
+        /// Line where the plugin is first named.
         line: usize,
     },
-    /// Keep one of the two.
+    /// There are two orders of the queue. Keep one.
     #[error("the queue has an order already, {name:?} in line {line}")]
     SecondOrder {
-        /// The name of the first.
+        /// Name of the first order.
         name: String,
-        /// Line of the occurrence.
+        /// Line of the first order.
         line: usize,
     },
-    /// Remedy: choose a weight from 1; to have no such score, leave it out or disable it.
+    /// A weight is below 1. Choose a larger one; to turn the score off, leave it out or disable it.
     #[error("is {weight}: a weight is at least 1; to turn a score off, leave it out or disable it")]
     WeightTooSmall {
         /// The weight in the file.
         weight: i64,
     },
-    /// Remedy: choose smaller weights: only their ratios count.
+    /// The sum of the weights is too large. Choose smaller weights: only their ratios matter.
     #[error("is {weight}: the weights of a profile sum to at most {WEIGHT_SUM_MAX}")]
     WeightTooLarge {
         /// The weight in the file.
         weight: i64,
     },
-    /// The arguments do not suit the cell.
+    /// The arguments do not match the cell. The text names the argument and the remedy.
     #[error("{0}")]
     Argument(String),
 }
@@ -141,7 +141,7 @@ fn one_of(point: Point) -> String {
     }
 }
 
-/// Replacements of serde's programmer terms by an operator's.
+/// Replacements for programmers' terms in serde's messages.
 const PLAIN_WORDS: [(&str, &str); 5] = [
     (
         "invalid type: unit variant, expected newtype variant",

@@ -34,7 +34,7 @@ pub(super) struct ProfileTable {
     pub(super) name: Spanned<String>,
     /// Starting point of the profile.
     pub(super) base: Base,
-    /// Number of machines to search; left out, `adaptive`.
+    /// Number of machines to search. The default is `adaptive`.
     pub(super) search: Option<SearchTable>,
     /// Number of best machines among which one is chosen at random, for single tasks. The default 1
     /// takes the best.
@@ -47,20 +47,19 @@ pub(super) struct ProfileTable {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) admit: Vec<PluginTable>,
-    /// The order plugin: one at most.
+    /// The order plugin. There is at most one.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>", length(max = 1)))]
     pub(super) order: Vec<PluginTable>,
-    /// Filters to add, called in this order after those of the base. A filter of the base is
-    /// replaced.
+    /// Filters to add, called in this order after those of the base. A filter that the base has too is replaced.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) filter: Vec<PluginTable>,
-    /// Scores to add. A score of the base is replaced.
+    /// Scores to add. A score that the base has too is replaced.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) score: Vec<ScoreTable>,
-    /// Post filters to add, for tasks without a feasible machine. One of the base is replaced.
+    /// Post filters to add, for tasks without a feasible machine. A post filter that the base has too is replaced.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) post_filter: Vec<PluginTable>,
@@ -83,7 +82,7 @@ pub(super) struct ProfileTable {
 }
 
 impl ProfileTable {
-    /// The plugin list of a point. Scores are excluded, as they have their own type.
+    /// The plugins listed at a point. Scores are not included, as they have their own type.
     pub(super) fn plugins(&self, point: Point) -> &[PluginTable] {
         match point {
             Point::Admit => &self.admit,
@@ -105,11 +104,11 @@ impl ProfileTable {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schemars(rename = "base"))]
 pub enum Base {
-    /// The ready-made profile for services: spread over the machines, with all preferences.
+    /// The ready-made profile for services: tasks are spread over the machines, with all preferences.
     Service,
-    /// The ready-made profile for batch: packed, with all preferences.
+    /// The ready-made profile for batch jobs: tasks are packed, with all preferences.
     Batch,
-    /// The default profile of kube-scheduler: the same answers.
+    /// The default profile of kube-scheduler, with the same results.
     Kube,
     /// Only the cell's own filters; all feasible machines are equally good.
     Empty,
@@ -127,17 +126,17 @@ impl Base {
         }
     }
 
-    /// The names of its scores, with their weights, whatever the cell.
+    /// The names of the base's scores, with their weights, whatever the cell.
     pub(super) fn scores(self) -> Vec<(&'static str, i32)> {
         self.profile(&Kinds::standard()).weights().collect()
     }
 
-    /// The names of its plugins that make room.
+    /// The names of the base's plugins that make room.
     pub(super) fn post_filters(self) -> Vec<&'static str> {
         self.profile(&Kinds::standard()).post_filters().collect()
     }
 
-    /// Its name in files.
+    /// Name of the base in files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -155,16 +154,16 @@ impl Base {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schemars(rename = "search"))]
 pub(super) enum SearchTable {
-    /// At every machine of a small cell, at some of a large one.
+    /// Searches all machines of a small cell, and some of a large one.
     Adaptive,
     /// At every machine.
     Full,
-    /// From a random machine until N machines fit.
+    /// Searches from a random machine until N feasible machines are found.
     Sampled(NonZeroU32),
-    /// Samples N machines and skips blocks without room.
+    /// Like `sampled`, but skips blocks of machines without room.
     Indexed(NonZeroU32),
-    /// Searches until this percentage of the machines is feasible, and at least 100 machines. 0
-    /// chooses the percentage by the size of the cell, as kube-scheduler does.
+    /// Searches until this percentage of the machines is feasible, and at least 100 machines. With 0, the percentage
+    /// depends on the size of the cell, as in kube-scheduler.
     Percentage(
         #[serde(deserialize_with = "percentage")]
         #[cfg_attr(feature = "schema", schemars(range(max = 100)))]

@@ -102,7 +102,7 @@ struct Ignored {
     /// Ignored kinds, each with a `/` in its name; the cell need not have them.
     #[serde(default, deserialize_with = "with_slash")]
     ignored: Vec<String>,
-    /// Ignores all kinds with this before the `/` in their names.
+    /// Ignores all kinds that have one of these before the `/` in their names.
     #[serde(default, deserialize_with = "without_slash")]
     ignored_groups: Vec<String>,
 }
@@ -151,10 +151,10 @@ struct Fit {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schemars(rename = "strategy"))]
 enum FitStrategy {
-    /// The emptier the better.
+    /// The emptier the machine, the better.
     #[default]
     LeastAllocated,
-    /// The fuller the better.
+    /// The fuller the machine, the better.
     MostAllocated,
     /// Points of the function, ascending by percentage, joined by straight lines.
     #[serde(deserialize_with = "ascending")]
@@ -249,7 +249,7 @@ impl Balance {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "neighbours"))]
 struct Neighbours {
-    /// Weight of a task on the machine that requires this one near it.
+    /// Weight of a running task's required affinity to the task that is placed.
     #[serde(default = "one", deserialize_with = "up_to_a_hundred")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     required_weight: u32,
@@ -264,7 +264,7 @@ fn up_to_a_hundred<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> 
     in_bounds.ok_or_else(|| D::Error::custom(format!("is {weight}: this weight is 0 to 100")))
 }
 
-/// Tasks with preferences that count.
+/// Choice of the tasks whose preferences count.
 #[derive(Clone, Copy, Debug, Default, Deserialize, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -273,7 +273,7 @@ enum Whose {
     /// Preferences of the task and of running tasks.
     #[default]
     Everyones,
-    /// Running tasks' preferences count only for tasks with preferences of their own.
+    /// Preferences of running tasks count only for tasks with preferences of their own.
     OfThosePreferring,
 }
 
@@ -293,7 +293,7 @@ impl Neighbours {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "required"))]
 struct Required {
-    /// Selectors of which each task's machine must match one.
+    /// Selectors. The machine of each task must match at least one of them.
     #[serde(default)]
     required: Vec<Labelled>,
 }

@@ -91,30 +91,30 @@ fn not_both((one, has): (&str, &Keys), (other, lacks): (&str, &Keys)) -> Result<
     }
 }
 
-/// Labels that a machine must have, and must not.
+/// Labels that a machine must have, and labels that it must not have.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "wanted"))]
 struct Wanted {
-    /// Keys of labels that the machine has.
+    /// Keys of labels that the machine must have.
     #[serde(default)]
     present: Keys,
-    /// Keys of labels that it does not have.
+    /// Keys of labels that the machine must not have.
     #[serde(default)]
     absent: Keys,
 }
 
-/// Labels that a machine had better have, and had better not.
+/// Labels that a machine should have, and labels that it should not have.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "wished"))]
 struct Wished {
-    /// Keys of labels that it had better have.
+    /// Keys of labels that the machine should have.
     #[serde(default)]
     prefer_present: Keys,
-    /// Keys of labels that it had better not have.
+    /// Keys of labels that the machine should not have.
     #[serde(default)]
     prefer_absent: Keys,
 }

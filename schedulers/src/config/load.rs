@@ -26,19 +26,19 @@ pub(super) fn plugins() -> [Plugin; 2] {
     ]
 }
 
-/// Default half-life of a load report: thirty heartbeats of an agent, so that a few may be lost.
+/// Default half-life of a load report: the time of thirty heartbeats of an agent, so that a few may be lost.
 fn half_life() -> u32 {
     300
 }
 
-/// The longest half-life, a day: with a longer one reports never grow old.
+/// The longest half-life, a day. With a longer one, reports would never become outdated.
 const HALF_LIFE_MAX: u32 = 86_400;
 
 fn some_half_life<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     bounded(from, "a half-life", HALF_LIFE_MAX)
 }
 
-/// The largest percentage of a machine: as much as the overcommit of a machine may be.
+/// The largest percentage of a machine, which is also the largest overcommit of a machine.
 const PERCENT_MAX: u32 = 1000;
 
 fn percent<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
@@ -96,12 +96,12 @@ struct KindLimit {
     batch_percent: u32,
 }
 
-/// Services leave a third free for the next peak; Kubernetes' load-aware scheduling begins there, too.
+/// Default for services: a third stays free for the next peak. Kubernetes' load-aware scheduling has the same default.
 fn service_percent() -> u32 {
     65
 }
 
-/// Default for batch jobs: above that of services, with a rest for services that wake up.
+/// Default for batch jobs: above the limit of services, with a rest for services whose load rises again.
 fn batch_percent() -> u32 {
     90
 }

@@ -50,7 +50,7 @@ struct Reader<'a> {
     registry: &'a Registry,
     document: &'a Value<'a>,
     profile: usize,
-    /// Plugins named before, with their lines.
+    /// Plugins named so far, with their lines.
     named: Vec<(Point, &'a str, usize)>,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         }
         self.one_order(table)?;
         let base = table.base.scores();
-        // Those of the base count too, whether they stay or not: they are small.
+        // Scores of the base are included, even those that are left out. Their weights are small.
         let mut sum = base.iter().map(|(_, weight)| weight).sum();
         let mut added = Vec::with_capacity(table.score.len());
         for (index, ScoreTable { plugin, weight, .. }) in table.score.iter().enumerate() {
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         Ok(without)
     }
 
-    /// A plugin of a list, by its position in it.
+    /// The plugin at a position of a list.
     fn entry(
         &mut self,
         (point, index): (Point, usize),
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
         Ok((plugin.name(), Entry { weight, add, field, place }))
     }
 
-    /// The weight of a score, 1 if none is given. `sum` is that of the weights before it.
+    /// The weight of a score, 1 if none is given. `sum` is the sum of the weights so far.
     fn weight(
         &self,
         index: usize,
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Error in a name that no plugin at a point has.
+    /// Error for a name that no plugin at a point has.
     fn unknown(&self, point: Point, name: &str) -> Fault {
         let name = name.to_owned();
         match Point::ALL.into_iter().find_map(|at| self.registry.find(at, &name)) {
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The plugins of a base that may be left out.
+/// The plugins of a base that may be left out, as a text.
 fn names_of(base: Base) -> Vec<&'static str> {
     base.scores().into_iter().map(|(name, _)| name).chain(base.post_filters()).collect()
 }
@@ -217,7 +217,7 @@ fn is_always(plugin: &Plugin) -> bool {
     plugin.presence() == Presence::Always
 }
 
-/// The arguments of a plugin in a document, by the position of its profile, and its own at a point.
+/// The arguments of a plugin in a document, found by the position of its profile and its own position at a point.
 fn arguments<'a, 'd>(
     document: &'a Value<'d>,
     profile: usize,
@@ -232,7 +232,7 @@ fn arguments<'a, 'd>(
 fn misread(source: Source<'_>, parent: &str, error: &Misread) -> ConfigError {
     let mut field = parent.to_owned();
     for segment in error.path() {
-        // Spanned values are tables for serde.
+        // To serde, a spanned value is a table.
         let text = segment.to_string();
         if text == "?" || text.starts_with("$__") {
             continue;

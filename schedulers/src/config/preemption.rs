@@ -60,7 +60,7 @@ fn at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     in_bounds.ok_or_else(|| D::Error::custom(format!("is {count}: it is tried on 1 at least")))
 }
 
-/// Number of tasks that are to stay up.
+/// Number of a set's tasks that must keep running.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table with tenant, labels and one bound")]
@@ -70,11 +70,10 @@ struct BudgetTable {
     tenant: String,
     /// Labels of the protected tasks, one at least.
     labels: BTreeMap<String, String>,
-    /// Least number with a machine: a count, or a share such as "30%". Exclusive with the other
-    /// bound.
+    /// Smallest number of tasks with a machine: a number, or a share such as "30%". Exclusive with `max_unavailable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     min_available: Option<ShareText>,
-    /// Largest number without a machine.
+    /// Largest number of tasks without a machine. Exclusive with `min_available`.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_unavailable: Option<ShareText>,
 }
@@ -108,7 +107,7 @@ struct ShareText(Share);
 enum ShareForms {
     /// A number of tasks.
     Tasks(u32),
-    /// A percentage of them, up to 100%, rounded up.
+    /// A percentage of the tasks, up to 100%, rounded up.
     Percent(String),
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// The profiles of a file, in its order.
 ///
-/// Invariant: no two have one name.
+/// Invariant: names are unique.
 #[derive(Clone, Debug, Default)]
 pub struct Profiles(Arc<[ProfileSpec]>);
 
@@ -23,7 +23,7 @@ impl Profiles {
     /// Reads a file.
     ///
     /// # Errors
-    /// The first thing that is wrong with it, whatever the cell.
+    /// The first error in the file that does not depend on the cell.
     pub fn parse(text: &str, registry: &Registry) -> Result<Profiles, ConfigError> {
         parse::parse(text, registry).map(|profiles| Profiles(profiles.into()))
     }
@@ -42,7 +42,7 @@ impl Profiles {
     /// Checks that each profile can be bound to a cell with these kinds.
     ///
     /// # Errors
-    /// The error of [`ProfileSpec::bind`] for the first that cannot.
+    /// The error of [`ProfileSpec::bind`] for the first profile that cannot be bound.
     pub fn check(&self, kinds: &Kinds) -> Result<(), ConfigError> {
         self.iter().try_for_each(|profile| profile.bind(kinds).map(drop))
     }
@@ -51,7 +51,7 @@ impl Profiles {
 /// A profile of a file. It can be bound to any number of cells and workers.
 pub struct ProfileSpec {
     pub(super) name: String,
-    /// Position of its name in the file.
+    /// Position of the profile's name in the file.
     pub(super) place: (usize, usize),
     pub(super) base: Base,
     /// Scores and post-filters of the base that are left out or replaced.
@@ -66,7 +66,7 @@ pub struct ProfileSpec {
 pub(super) struct Entry {
     pub(super) weight: i32,
     pub(super) add: Box<Add>,
-    /// The path of its arguments, and their bytes.
+    /// The path of the plugin's arguments, and their bytes.
     pub(super) field: String,
     pub(super) place: Range<usize>,
 }
@@ -78,13 +78,13 @@ impl fmt::Debug for ProfileSpec {
 }
 
 impl ProfileSpec {
-    /// The scheduler name of the jobs that it is for.
+    /// The scheduler name of the jobs that the profile is for.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The line and column of its name in the file, from 1.
+    /// The line and column of the profile's name in the file, from 1.
     #[must_use]
     pub fn place(&self) -> (usize, usize) {
         self.place
@@ -105,8 +105,8 @@ impl ProfileSpec {
     }
 
     /// Binds profiles for tasks with volumes: the base `kube` then includes the filters for
-    /// volumes. With [`ProfileSpec::bind`] there are none, and tasks with claims are placed only by
-    /// profiles that ignore volumes.
+    /// volumes. A profile of [`ProfileSpec::bind`] has no such filters, so tasks with volume claims are
+    /// placed only by profiles that ignore volumes.
     ///
     /// # Errors
     /// As for [`ProfileSpec::bind`].
@@ -116,7 +116,7 @@ impl ProfileSpec {
         self.complete(profile, kinds, volumes)
     }
 
-    /// Makes the profile of its base.
+    /// Completes the profile of the base with the file's changes.
     fn complete(
         &self,
         mut profile: Profile,

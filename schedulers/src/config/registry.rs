@@ -15,8 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
 
-/// Extension point of a plugin: see [`crate::points`]. A name may belong to one plugin at each
-/// point.
+/// Extension point of a plugin: see [`crate::points`]. At each point, a name belongs to at most one plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Point {
@@ -30,7 +29,7 @@ pub enum Point {
     Score,
     /// Makes room for tasks that may run nowhere.
     PostFilter,
-    /// Reserves what belongs to a claim.
+    /// Reserves resources that belong to a claim.
     Reserve,
     /// Allows, rejects or delays claims.
     Permit,
@@ -54,7 +53,7 @@ impl Point {
         Point::PostBind,
     ];
 
-    /// Its name in files: that of the list of its plugins.
+    /// Name of the point in files, which is the name of the list of its plugins.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -82,12 +81,12 @@ impl fmt::Display for Point {
 pub enum Presence {
     /// Included only if the file or its base names it.
     Optional,
-    /// Part of every profile, because the cell checks it too.
+    /// Part of every profile, because the cell checks the filter too.
     Always,
 }
 
-/// Adds a plugin, made of arguments that were read, to a profile: bound to a cell's kinds, with
-/// a weight if it has one.
+/// Adds a plugin to a profile for a cell with these kinds. The plugin's arguments were read before; the number is its
+/// weight, if it has one.
 pub(super) type Add = dyn Fn(Profile, &Kinds, i32) -> Result<Profile, ArgumentError> + Send + Sync;
 
 /// Reads a plugin's arguments.
@@ -104,7 +103,7 @@ pub struct Plugin {
     aliases: Vec<String>,
     about: String,
     description: Description,
-    /// `None` for the cell's own filters.
+    /// Reader of the arguments; `None` for the cell's own filters.
     read: Option<Arc<Read>>,
 }
 
@@ -115,11 +114,10 @@ impl fmt::Debug for Plugin {
 }
 
 impl Plugin {
-    /// A filter with a name. `make` creates it from the arguments in the file, read as an `A`, for
-    /// a cell with these kinds; each call may be for another cell. Let serde reject unknown fields
-    /// of `A`, so that typing errors are found.
+    /// A filter with a name. `make` creates it for a cell with these kinds from the arguments in the file, read as an
+    /// `A`. Each call may be for another cell. Let serde reject unknown fields of `A`, so that typing errors are found.
     ///
-    /// The name is that of [`Filter::name`], in snake case.
+    /// The name should be that of [`Filter::name`], in snake case.
     pub fn filter<A, F>(
         name: impl Into<String>,
         make: impl Fn(&A, &Kinds) -> Result<F, ArgumentError> + Send + Sync + 'static,
@@ -132,7 +130,7 @@ impl Plugin {
         Plugin::new(Point::Filter, name.into(), make, add)
     }
 
-    /// A score, as [`Plugin::filter`] is a filter.
+    /// A score, registered like a filter with [`Plugin::filter`].
     pub fn score<A, S>(
         name: impl Into<String>,
         make: impl Fn(&A, &Kinds) -> Result<S, ArgumentError> + Send + Sync + 'static,
@@ -144,7 +142,7 @@ impl Plugin {
         Plugin::new(Point::Score, name.into(), make, Profile::with_score)
     }
 
-    /// A score that compares machines, as [`Plugin::filter`] is a filter.
+    /// A score that compares machines, registered like a filter with [`Plugin::filter`].
     pub fn relative<A, S>(
         name: impl Into<String>,
         make: impl Fn(&A, &Kinds) -> Result<S, ArgumentError> + Send + Sync + 'static,
@@ -156,8 +154,8 @@ impl Plugin {
         Plugin::new(Point::Score, name.into(), make, Profile::with_relative)
     }
 
-    /// A filter for one aspect of the volumes that a profile is bound to. Naming one adds the
-    /// others.
+    /// A filter for one aspect of the volumes that a profile is bound to. If a file names it, the filters for the other
+    /// aspects are added too.
     pub(super) fn volumes<A>(name: &str, aspect: Aspect) -> Plugin
     where
         A: DeserializeOwned + Described + Send + Sync + 'static,
@@ -170,7 +168,7 @@ impl Plugin {
         Plugin::new(Point::Filter, name.to_owned(), make, add).describe::<A>()
     }
 
-    /// A plugin that makes room, as [`Plugin::filter`] is a filter.
+    /// A plugin that makes room, registered like a filter with [`Plugin::filter`].
     pub fn post_filter<A, F>(
         name: impl Into<String>,
         make: impl Fn(&A, &Kinds) -> Result<F, ArgumentError> + Send + Sync + 'static,
@@ -183,9 +181,9 @@ impl Plugin {
         Plugin::new(Point::PostFilter, name.into(), make, add)
     }
 
-    /// A plugin of another extension point, registered like [`Plugin::filter`]. `add` adds it to a
-    /// profile: [`Profile::with_permit`] and the like. A plugin at several points is added at each,
-    /// as clones that share their state; files name it at the point given here.
+    /// A plugin of another extension point, registered like a filter with [`Plugin::filter`]. `add` adds it to a
+    /// profile, for example by [`Profile::with_permit`]. A plugin for several points is added at each as clones that
+    /// share their state; files name it at the point given here.
     pub fn around<A, P>(
         point: Point,
         name: impl Into<String>,
@@ -199,7 +197,7 @@ impl Plugin {
         Plugin::new(point, name.into(), make, move |profile, plugin, _| add(profile, plugin))
     }
 
-    /// A plugin of any sort; `add` puts it into a profile.
+    /// A plugin of any kind. `add` adds it to a profile.
     fn new<A, P>(
         point: Point,
         name: String,
@@ -243,7 +241,7 @@ impl Plugin {
         }
     }
 
-    /// Returns `self`, also known by this name at its point.
+    /// Returns `self` with a further name at its point.
     #[must_use]
     pub fn alias(mut self, name: impl Into<String>) -> Plugin {
         self.aliases.push(name.into());
@@ -257,8 +255,8 @@ impl Plugin {
         self
     }
 
-    /// Returns `self` with its arguments described in the schema of the file format: `A` is the type
-    /// that they are read as. Without it the schema allows any.
+    /// Returns `self` with a description of its arguments in the schema of the file format. `A` is the type as which
+    /// they are read. Without a description, the schema allows any arguments.
     #[must_use]
     pub fn describe<A: Described>(mut self) -> Plugin {
         self.description = Description::of::<A>();
@@ -294,7 +292,7 @@ impl Plugin {
         if self.read.is_some() { Presence::Optional } else { Presence::Always }
     }
 
-    /// The schema of its arguments. Without a description it allows anything.
+    /// The schema of the arguments. Without a description it allows anything.
     #[cfg(feature = "schema")]
     pub(super) fn arguments(&self, generator: &mut SchemaGenerator) -> Schema {
         self.description.schema(generator)
@@ -308,13 +306,13 @@ impl Plugin {
         self.read.as_ref().map(|read| read(arguments))
     }
 
-    /// Its name and its aliases.
+    /// The plugin's name and its aliases.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.name.as_str()).chain(self.aliases())
     }
 }
 
-/// Two plugins would have one name: give the second another one.
+/// Two plugins would have the same name. Rename the second one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is a {point} {name:?} already")]
 pub struct NameTaken {
@@ -326,12 +324,12 @@ pub struct NameTaken {
 
 /// The plugins that files may name.
 ///
-/// Invariant: at each point no two have a name in common.
+/// Invariant: at each point, no two plugins have a name or alias in common.
 #[derive(Clone, Debug)]
 pub struct Registry(Vec<Plugin>);
 
 impl Registry {
-    /// The plugins of this library, under their names and those of kube-scheduler.
+    /// The plugins of this library, with their own names and those of kube-scheduler.
     #[must_use]
     pub fn built_in() -> Registry {
         Registry(super::built_in::plugins())
@@ -340,7 +338,7 @@ impl Registry {
     /// Returns `self` with one more plugin.
     ///
     /// # Errors
-    /// If another plugin of its extension point has one of its names.
+    /// If one of its names belongs to another plugin of its extension point.
     pub fn with(mut self, plugin: Plugin) -> Result<Registry, NameTaken> {
         if let Some(name) = plugin.names().find(|name| self.find(plugin.point, name).is_some()) {
             return Err(NameTaken { point: plugin.point, name: name.to_owned() });

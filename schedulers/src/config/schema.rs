@@ -21,12 +21,12 @@ pub fn schema(registry: &Registry) -> Value {
     let definitions = schema.get_mut("definitions").and_then(Value::as_object_mut);
     let definitions = definitions.expect("the tables of a file are definitions");
     for (point, any) in plugins {
-        // Each plugin list has its own schema; plugins read their own tables.
+        // Each plugin list gets its own schema, because each plugin reads its own table.
         let items = json!({ "$ref": format!("#/definitions/{point}") });
         definitions["profile"]["properties"][point.name()]["items"] = items;
         definitions.insert(point.name().to_owned(), any);
     }
-    // Not left to serde, whose error message uses internal terms.
+    // The field is marked as required here and not with serde, whose error message would use internal terms.
     schema["required"] = json!(["profile"]);
     schema
 }

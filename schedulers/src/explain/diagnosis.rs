@@ -1,4 +1,4 @@
-//! A diagnosis: the machines each filter rejects, the nearest misses, and the remedies.
+//! A diagnosis: the machines that each filter rejects, the nearest misses, and the remedies.
 
 use super::obstacle::{Obstacle, obstacles};
 use super::remedy::{self, Remedy, Shortage};
@@ -9,7 +9,7 @@ use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::MachineId;
 use std::cmp::Reverse;
 
-/// Maximum number of different misses in a diagnosis: enough to see what they have in common.
+/// Maximum number of different misses in a diagnosis, enough to show what they have in common.
 const MISSES_MAX: usize = 5;
 
 /// Machines that are infeasible for the same obstacles.
@@ -17,26 +17,26 @@ const MISSES_MAX: usize = 5;
 pub struct Miss {
     /// The first such machine.
     pub example: MachineId,
-    /// Their number.
+    /// Number of such machines.
     pub machines: usize,
     /// Obstacles of each of these machines; never empty.
     pub obstacles: Vec<Obstacle>,
 }
 
-/// Why a task has no machine.
+/// Explanation of why a task finds no machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnosis {
     /// Number of machines.
     pub machines: usize,
     /// Number of machines feasible now.
     pub feasible: usize,
-    /// Number of machines rejected by each applicable filter of the profile, after the filters
-    /// before it.
+    /// For each applicable filter of the profile, the number of machines that it rejects and the filters before it
+    /// accept.
     pub removed: Vec<(&'static str, usize)>,
-    /// The machines nearest to feasible: first those that lack only room; then by the number of
-    /// obstacles; then by the largest shortage as a share of the request.
+    /// The machines nearest to feasible, in this order: machines that lack only room come first; then fewer obstacles;
+    /// then the smaller of the largest shortages as shares of the request.
     pub nearest: Vec<Miss>,
-    /// Single changes that would help: room first, then by the number of machines that each makes
+    /// Single changes that would help: more room first, then the others by the number of machines that each makes
     /// feasible.
     pub remedies: Vec<Remedy>,
 }
@@ -49,8 +49,8 @@ struct Near {
     obstacles: Vec<Obstacle>,
 }
 
-/// Explains why a group's tasks find no machine on a view. It examines all obstacles of each
-/// machine, so it is for people, not for the scheduling loop.
+/// Explains why a group's tasks find no machine on a view. Examines all obstacles of each machine, so it is for people,
+/// not for the scheduling loop.
 #[must_use]
 pub fn diagnose(view: &View, profile: &Profile, group: GroupRef) -> Diagnosis {
     let tasks = tasks(view, group);
@@ -75,7 +75,7 @@ pub fn diagnose(view: &View, profile: &Profile, group: GroupRef) -> Diagnosis {
     diagnosis
 }
 
-/// Machines that each filter removes, one after the other.
+/// The number of machines that each filter removes, after the filters before it.
 fn removed(tasks: &Tasks<'_>, filters: &[&dyn Filter]) -> Vec<(&'static str, usize)> {
     let mut removed: Vec<_> = filters.iter().map(|filter| (filter.name(), 0)).collect();
     for index in 0..tasks.view.blocks() {
@@ -95,7 +95,7 @@ fn removed(tasks: &Tasks<'_>, filters: &[&dyn Filter]) -> Vec<(&'static str, usi
     removed
 }
 
-/// The first near misses, grouped by equal obstacles.
+/// The nearest misses, grouped by equal obstacles.
 fn nearest(view: &View, misses: Vec<Near>) -> Vec<Miss> {
     let mut nearest: Vec<Miss> = Vec::new();
     for miss in misses {
@@ -109,7 +109,7 @@ fn nearest(view: &View, misses: Vec<Near>) -> Vec<Miss> {
     nearest
 }
 
-/// The single changes that would help, of misses with the nearest first.
+/// The single changes that would help. `misses` has the nearest machines first.
 fn remedies(tasks: &Tasks<'_>, misses: &[Near]) -> Vec<Remedy> {
     let lacks_room_only = |miss: &&Near| miss.distance.0 == 0;
     let mut remedies: Vec<Remedy> =

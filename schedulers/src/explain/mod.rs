@@ -1,9 +1,9 @@
-//! Explanation of a pending task: the machines that each reason rules out, the nearest misses, and
-//! the changes that would help.
+//! Explanation of a pending task: the machines that each reason rules out, the nearest misses, and the changes that
+//! would help.
 //!
-//! [`explain`] counts one reason for each machine, cheap enough for a report of all pending jobs.
-//! [`diagnose`] finds *all* obstacles of each machine: a machine with a single one would be opened
-//! by one change. Both return typed values; `text.rs` has the words for them.
+//! [`explain`] counts one reason for each machine, which is cheap enough for a report of all pending jobs. [`diagnose`]
+//! finds *all* obstacles of each machine: if there is only one, its removal would make the machine feasible. Both
+//! return typed values; `text.rs` turns them into text.
 
 mod diagnosis;
 mod obstacle;
@@ -29,15 +29,15 @@ pub struct Explanation {
     pub machines: usize,
     /// Number of machines feasible now.
     pub feasible: usize,
-    /// Rejected machines by reason, most frequent first. A machine short of several kinds counts
-    /// for each kind.
+    /// Rejected machines by reason, the most frequent first. A machine that is short of several kinds is counted for
+    /// each of them.
     pub refused: Vec<(Reason, usize)>,
-    /// Machines that each further filter of the profile removes.
+    /// Number of machines that each of the profile's other filters removes.
     pub filtered: Vec<(&'static str, usize)>,
 }
 
-/// Counts the machines that accept a group on a view, and the reasons of the others. It checks
-/// every machine, so it is for people, not for the scheduling loop.
+/// Counts the machines that accept a group on a view, and the other machines by reason. Checks every machine, so it is
+/// for people, not for the scheduling loop.
 #[must_use]
 pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     let mut explanation = Explanation::default();
@@ -73,7 +73,7 @@ pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     explanation
 }
 
-/// Reason for which the cell rejects the tasks on every machine.
+/// The reason for which the cell would reject the tasks on every machine, if there is one.
 fn of_the_cell(tasks: &Tasks<'_>) -> Option<Reason> {
     let exhausted = missing_of_cell(tasks).next().map(|(kind, _)| Reason::CellExhausted(kind));
     let over = tasks.view.quota_lack(tasks.compiled);

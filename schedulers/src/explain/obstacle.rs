@@ -1,7 +1,7 @@
 //! All obstacles of a machine for a task, not only the first.
 //!
-//! They follow the facts and the order of the cell's check; a test compares: there is no obstacle
-//! exactly where the check and the profile accept the task.
+//! They are in the order of the cell's check and use the same data. A test compares them: a machine has no obstacle
+//! exactly if the cell's check and the profile accept the task there.
 
 use crate::plugin::{Filter, Tasks};
 use crate::plugins::{missing_of_cell, why_held_back, why_reserved};
@@ -12,11 +12,11 @@ use omega_core::{CorePlace, CoreRequest, KindId, Reason, Taint, TaintEffect};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// The cell as a whole has too little of a kind left, on this machine as on any.
+    /// The whole cell has too little left of a kind, whatever the machine.
     Cell {
         /// The resource kind.
         kind: KindId,
-        /// Missing amount of the claim, in the kind's unit.
+        /// Amount of the claim that is missing, in the kind's unit.
         missing: u64,
     },
     /// A tenant's quota leaves too little for the task, on every machine.
@@ -31,29 +31,30 @@ pub enum Obstacle {
     Taints(Vec<Taint>),
     /// The machine is reserved. The text is a clause that says for which tasks and when.
     Reserved(String),
-    /// Batch is at its share at this hour; the end of the peak, as a clause.
+    /// Batch tasks have used up their share of the machine for this hour. The text is a clause with the end of the
+    /// peak.
     Peak(String),
     /// Too little of a kind is free.
     Room {
         /// The resource kind.
         kind: KindId,
-        /// Missing amount of the request, in the kind's unit.
+        /// Amount of the request that is missing, in the kind's unit.
         missing: u64,
     },
-    /// Too few devices have enough free.
+    /// Too few devices have enough free capacity.
     Devices {
-        /// Number missing.
+        /// Number of missing devices.
         missing: u32,
     },
     /// Too few exclusive cores are free.
     Cores {
-        /// Number missing; on one NUMA node, if they must be together.
+        /// Number of missing cores. If the cores must be together, it refers to one NUMA node.
         missing: u32,
     },
-    /// A rule about other tasks: the first of its family.
+    /// Rules about other tasks reject the machine. The reason is that of the first rule in its family.
     Rule(Reason),
-    /// A filter of the profile beyond the cell's check. It is called only for machines that the
-    /// check accepts, so it is never one of several obstacles.
+    /// A filter of the profile, beyond the cell's check, rejects the machine. It is called only for machines that the
+    /// check accepts, so this is always the only obstacle.
     Filter(&'static str),
     /// A rejection by a filter that gives a reason.
     Told {
@@ -95,8 +96,7 @@ impl Obstacle {
 const FAMILIES: [RuleFamily; 4] =
     [RuleFamily::Ports, RuleFamily::Spread, RuleFamily::Neighbours, RuleFamily::Limits];
 
-/// All obstacles that keep a task off the machine in a row, which must exist; none if it is
-/// feasible.
+/// All obstacles that keep a task off the machine in a row, which must exist; none if the machine is feasible.
 #[must_use]
 pub fn obstacles(
     tasks: &Tasks<'_>,
@@ -126,7 +126,7 @@ pub fn obstacles(
     found
 }
 
-/// Properties of the machine.
+/// Obstacles from properties of the machine.
 fn of_the_machine(tasks: &Tasks<'_>, row: usize) -> Vec<Obstacle> {
     let (need, block) = (tasks.need, tasks.view.block(row / BLOCK));
     let is_in = |word: u64| word >> (row % BLOCK) & 1 == 1;
@@ -154,7 +154,7 @@ fn of_the_machine(tasks: &Tasks<'_>, row: usize) -> Vec<Obstacle> {
     found
 }
 
-/// The obstacles other than rules.
+/// Obstacles from a lack of room.
 fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
     let (view, need) = (tasks.view, tasks.need);
     let room = (0..).map(KindId).zip(&need.request).filter_map(move |(kind, request)| {
@@ -169,7 +169,7 @@ fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
         let enough =
             left.iter().filter(|left| i32::from(**left) >= i32::from(request.milli_each)).count();
         let missing = u32::from(request.count).saturating_sub(enough as u32);
-        // A request for no device still requires a machine with devices.
+        // A request for zero devices still requires a machine with devices.
         let none = view.devices(row).is_none();
         (missing > 0 || none).then_some(Obstacle::Devices { missing: missing.max(1) })
     });
@@ -180,7 +180,8 @@ fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
     room.chain(devices).chain(cores)
 }
 
-/// Number of cores more a request needs than are left: on the node that has most, if they must be together.
+/// Number of cores that a request lacks. If the cores must be together, this is the number that the NUMA node with the
+/// most free cores lacks.
 pub(super) fn missing_cores(left: Option<&CoresLeft>, request: CoreRequest) -> u32 {
     let there = left.map_or(0, |left| match request.place {
         CorePlace::OneNode => left.most().max(0),

@@ -1,8 +1,8 @@
 //! Remedies: single changes that would make a machine feasible for a task.
 //!
-//! A machine with a single obstacle is opened by removing it, and each remedy has the number of
-//! machines that it opens. If every machine has several obstacles, no single change helps, and the
-//! nearest misses show what is missing.
+//! If a machine has one obstacle, its removal makes the machine feasible, and each remedy has the number of such
+//! machines. If every machine has several obstacles, no single change helps, and the nearest misses show what is
+//! missing.
 
 use super::obstacle::{Obstacle, missing_cores};
 use crate::plugin::Tasks;
@@ -16,14 +16,14 @@ pub struct Shortage {
     pub machine: MachineId,
     /// Missing amount of each kind, in the kind's unit.
     pub amounts: Vec<(KindId, u64)>,
-    /// Number of missing devices with enough free.
+    /// Number of missing devices with enough free capacity.
     pub devices: u32,
     /// Number of missing exclusive cores.
     pub cores: u32,
 }
 
 impl Shortage {
-    /// The part of a machine's obstacles that is about room.
+    /// The missing resources among a machine's obstacles.
     pub(super) fn of(machine: MachineId, obstacles: &[Obstacle]) -> Shortage {
         let mut shortage = Shortage { machine, amounts: Vec::new(), devices: 0, cores: 0 };
         for obstacle in obstacles {
@@ -37,7 +37,7 @@ impl Shortage {
         shortage
     }
 
-    /// Shortage of an empty machine, with its overcommit.
+    /// Shortage of a machine if it were empty, with its overcommit.
     pub(super) fn when_empty(tasks: &Tasks<'_>, row: usize) -> Shortage {
         let mut shortage = Shortage::of(tasks.view.machine_id(row), &[]);
         let Some(machine) = tasks.view.machine(row) else { return shortage };
@@ -93,20 +93,21 @@ pub enum Remedy {
     Room {
         /// Missing resources.
         shortage: Shortage,
-        /// Number of machines that are large enough, were they empty.
+        /// Number of machines that would be large enough if they were empty.
         hold: usize,
     },
-    /// A larger machine joins: even empty, none that is open to the task is large enough.
+    /// A larger machine is added, because no machine that has only this obstacle would be large enough even if it were
+    /// empty.
     LargerMachine {
-        /// Shortage of the nearest machine even if empty.
+        /// Shortage of the nearest machine if it were empty.
         shortage: Shortage,
     },
-    /// Removal of the only obstacle on some machines: the taints are tolerated, the labels
-    /// not required, the machines not draining.
+    /// The only obstacle of some machines is removed: their taints are tolerated, their labels not required, or they no
+    /// longer drain.
     Lift {
-        /// Kind: never room.
+        /// The obstacle, which is never a lack of room.
         obstacle: Obstacle,
-        /// Number of machines for which it is the only obstacle.
+        /// Number of machines for which this is the only obstacle.
         machines: usize,
     },
 }
@@ -123,7 +124,7 @@ impl Remedy {
     }
 }
 
-/// Counts a machine with only one obstacle.
+/// Counts a machine that has only this obstacle.
 pub(super) fn count(lifts: &mut Vec<(Obstacle, usize)>, obstacle: &Obstacle) {
     match lifts.iter_mut().find(|(known, _)| known == obstacle) {
         Some((_, machines)) => *machines += 1,

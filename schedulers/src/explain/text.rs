@@ -11,7 +11,7 @@ pub fn describe(reason: Reason, kinds: &Kinds) -> String {
     reason.text(kinds)
 }
 
-/// Missing resources of one machine, in a few words.
+/// An obstacle in a few words for a person.
 #[must_use]
 pub fn describe_obstacle(obstacle: &Obstacle, kinds: &Kinds) -> String {
     match obstacle {
@@ -57,7 +57,7 @@ pub fn describe_remedy(remedy: &Remedy, view: &View) -> String {
     }
 }
 
-/// Change that removes an only obstacle.
+/// Change that removes an obstacle that is the only one.
 fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
     match obstacle {
         Obstacle::Draining => "if draining machines took tasks again".to_owned(),

@@ -1,5 +1,4 @@
-//! Fixtures for the tests of both frontends: cells, another scheduler, and a cell that loses
-//! answers.
+//! Fixtures for the tests of both frontends: cells, a rival scheduler, and a cell that loses the answer to a commit.
 
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell, View};
 use omega_core::{
@@ -8,7 +7,7 @@ use omega_core::{
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Machines `m0`, `m1`, ... with this much processor and memory, two to a rack.
+/// Machines `m0`, `m1`, ... with these amounts of processor and memory, two machines in each rack.
 pub(crate) fn cell(machines: &[[u64; 2]]) -> SharedCell {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     for (i, amounts) in machines.iter().enumerate() {
@@ -19,7 +18,7 @@ pub(crate) fn cell(machines: &[[u64; 2]]) -> SharedCell {
     cell
 }
 
-/// Submits a job of one group `main` for the scheduler `front`.
+/// Submits a job with one group `main` to the scheduler `front`.
 pub(crate) fn submit(cell: &SharedCell, tenant: &str, tasks: u32, request: [u64; 2]) -> JobId {
     let group = TaskGroup::new(tasks, Amounts::new(request));
     let name = format!("{tenant}-{}", cell.read(Cell::next_job).0);
@@ -43,7 +42,7 @@ pub(crate) fn machine(slot: u32) -> MachineId {
     MachineId::first(slot)
 }
 
-/// Another scheduler puts a task of this size on a machine.
+/// Places a task of this size on a machine, as another scheduler. Returns the task.
 pub(crate) fn place(cell: &SharedCell, slot: u32, request: [u64; 2]) -> Option<TaskId> {
     let mut job = Job::batch(
         format!("other-{}", cell.read(Cell::next_job).0),
@@ -60,7 +59,7 @@ pub(crate) fn place(cell: &SharedCell, slot: u32, request: [u64; 2]) -> Option<T
     cell.commit(&txn).unwrap().is_complete().then_some(task(id, 0))
 }
 
-/// Reports the outcome of a task for its machine.
+/// Reports the outcome of a task on behalf of its machine.
 pub(crate) fn report(cell: &SharedCell, task: TaskId, report: TaskReport) {
     let machine = cell.read(|cell| cell.task(task)).and_then(TaskState::machine);
     let machine = machine.expect("the task has a machine");

@@ -1,9 +1,8 @@
-//! Common parts of the frontends. A frontend is a scheduler that decides the requests of its clients.
+//! Common parts of the frontends. A frontend is a scheduler that places tasks as its clients request.
 //!
-//! Offers as in Mesos and resource requests as in YARN are two protocols over a view of the whole
-//! cell, jobs that name the frontend as their scheduler, and transactions that the cell checks.
-//! Neither protocol has its own feasibility rules or a special role in the cell, so schedulers of
-//! every kind share the machines.
+//! There are two protocols: offers as in Mesos, and resource requests as in YARN. Both work on a view of the whole
+//! cell, for jobs that name the frontend as their scheduler, and with transactions that the cell checks. Neither has
+//! its own feasibility rules or a special role in the cell, so schedulers of every kind share the machines.
 
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -1,5 +1,5 @@
-//! Threads: ordinary schedulers, an offer frontend and a request frontend on one cell at once. All
-//! work is placed, nothing is overcommitted, and every client's account agrees with the cell.
+//! A race on threads: ordinary schedulers, an offer frontend and a request frontend work on one cell at once. All work
+//! is placed, nothing is overcommitted, and every client's account agrees with the cell.
 
 use super::fixtures::{cell, submit_job};
 use crate::frontends::mesos::{self, Framework, FrameworkId, Happened, Launch, Offer, Refuse};
@@ -13,14 +13,14 @@ use std::sync::Barrier;
 const TASKS: u32 = 600;
 const REQUEST: [u64; 2] = [100, 1];
 
-/// A job for one of the clients. Together they need 30 of 40 machines: crowded, but all fit.
+/// A job for one of the clients. All jobs together need 30 of 40 machines, so there are conflicts, but all fit.
 fn job(cell: &SharedCell, scheduler: &str, tenant: &str) -> JobId {
     let mut job = Job::batch(format!("{tenant}-job"), TaskGroup::new(TASKS, Amounts::new(REQUEST)));
     (job.scheduler, job.tenant) = (scheduler.into(), tenant.into());
     submit_job(cell, job)
 }
 
-/// Steps until all its tasks are placed. Returns the numbers of placed and rejected claims.
+/// Steps a scheduler until all its tasks are placed. Returns the numbers of placed and rejected claims.
 fn scheduler(cell: &SharedCell, name: &str) -> (usize, usize) {
     let settings = Settings { claims_max: 7, ..Settings::new(name) };
     let mut scheduler = Scheduler::new(cell, Profile::batch(), settings).unwrap();
@@ -37,7 +37,7 @@ fn scheduler(cell: &SharedCell, name: &str) -> (usize, usize) {
     (placed, refused)
 }
 
-/// One framework's turn: it fills each offer that it has with at most five tasks.
+/// Answers each open offer of a framework with at most five tasks.
 fn answer(front: &mut mesos::Frontend, framework: FrameworkId) {
     let jobs: Vec<JobId> = front.jobs_of(framework).map(|(id, _)| id).collect();
     let mut waiting: Vec<TaskId> = jobs.iter().flat_map(|job| front.waiting(*job, 0)).collect();
@@ -75,7 +75,7 @@ fn offers(cell: &SharedCell) -> mesos::Counters {
     front.counters()
 }
 
-/// Requests all containers; the others begin once some are allocated.
+/// Requests all containers of a job. Once some are allocated, the other clients begin.
 fn asks(cell: &SharedCell, id: JobId, begun: &Barrier) -> yarn::Counters {
     let settings = yarn::Settings {
         machine_delay: 3,

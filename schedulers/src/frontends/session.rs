@@ -1,8 +1,8 @@
 //! A frontend's session: its view, its jobs, and the transaction with an unknown outcome.
 //!
-//! Claims are subtracted from the view until their result is known. If a connection breaks after a
-//! transaction was sent, the same transaction is sent again before any other decision: by its id,
-//! the cell returns the first result.
+//! Claims are subtracted from the view until their result is known. If a connection breaks after a transaction was
+//! sent, the session sends the same transaction again before any other decision. The cell recognises its id and returns
+//! the first result.
 
 use super::task_index::{Mark, TaskIndex};
 use crate::dominant::Totals;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 /// Outcome of a transaction.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// The cell checked it.
+    /// The cell checked the transaction.
     Judged(Commit),
     /// The transaction was not checked and changed nothing, or the next sync brings its results.
     Dropped(HandleError),
@@ -26,7 +26,7 @@ pub(crate) struct Session {
     pub(crate) task_index: TaskIndex,
     pub(crate) totals: Totals,
     unknown: Option<Transaction>,
-    /// Jobs whose compiled data in the view is outdated, with claims that may be unanswered.
+    /// Jobs whose compiled data in the view is outdated. It is kept while claims may be unanswered.
     stale: BTreeSet<JobId>,
 }
 
@@ -46,7 +46,7 @@ impl Session {
         })
     }
 
-    /// Brings view, jobs and totals up to the cell.
+    /// Brings view, jobs and totals up to the cell's current version.
     pub(crate) fn sync(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<(), HandleError> {
         self.view.sync(cell)?;
         let claimed = self.claimed();
@@ -64,24 +64,24 @@ impl Session {
         Ok(())
     }
 
-    /// Tasks whose claims have no answer yet.
+    /// Tasks whose claims have not been answered yet.
     fn claimed(&self) -> BTreeSet<TaskId> {
         let open = (0..self.view.open_claims()).filter_map(|index| self.view.open_claim(index));
         let unknown = self.unknown.iter().flat_map(|txn| &txn.claims).map(|claim| claim.task);
         open.map(|(task, ..)| task).chain(unknown).collect()
     }
 
-    /// Resends the transaction with unknown outcome, if any.
+    /// Resends the transaction with an unknown outcome, if there is one.
     ///
     /// # Errors
-    /// If its outcome is still unknown.
+    /// If the outcome is still unknown.
     pub(crate) fn ask_again(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
     ) -> Result<Option<(Transaction, Reply)>, HandleError> {
         let Some(txn) = self.unknown.take() else { return Ok(None) };
         match cell.commit(&txn) {
-            // A retry without an effect says nothing about the first attempt.
+            // If the retry did not reach the cell, the outcome of the first attempt is still unknown.
             Err(error @ (HandleError::Unavailable | HandleError::Full | HandleError::Unknown)) => {
                 self.unknown = Some(txn);
                 Err(error)
@@ -90,7 +90,7 @@ impl Session {
         }
     }
 
-    /// Submits the open claims and releases. `None` if there are none.
+    /// Submits the open claims and releases. Returns `None` if there is nothing to submit.
     ///
     /// # Errors
     /// If the outcome is unknown: call [`Session::ask_again`] next.
@@ -113,7 +113,7 @@ impl Session {
         }
     }
 
-    /// Settles an answer: in the view, and in the marks of the tasks that were claimed.
+    /// Applies the cell's answer to the view, and to the marks of the claimed tasks.
     fn answered(
         &mut self,
         txn: Transaction,
@@ -125,7 +125,7 @@ impl Session {
                 for (index, claim) in txn.claims.iter().enumerate() {
                     let mark = match commit.conflict_of_claim(index) {
                         None => Mark::Placed(claim.machine),
-                        // The next sync has its present state.
+                        // The next sync brings the task's current state.
                         Some(Reason::TaskPlaced | Reason::TaskEnded | Reason::UnknownTask) => {
                             Mark::Over
                         }

@@ -1,11 +1,11 @@
 //! Index of a frontend's jobs and the states of their tasks.
 //!
-//! A task is pending, claimed, placed, or over. The states come from deltas, and those of the
-//! frontend's own claims from the frontend, before the cell reports them. A task's request counts
-//! as used by its job and its tenant from the claim until it has left its machine.
+//! A task is pending, claimed, placed, or over. States come from deltas. For the frontend's own claims, they come from
+//! the frontend before the cell reports them. A task's request counts as used by its job and its tenant from the claim
+//! until the task has left its machine.
 //!
-//! Invariant: the used amounts are the sums of the requests of claimed and placed tasks; a task is
-//! in its group's list of pending tasks exactly if its state says so.
+//! Invariant: the used amounts are the sums of the requests of claimed and placed tasks. A task is in its group's list
+//! of pending tasks exactly if its state says so.
 
 use crate::dominant::{Sums, count};
 use omega_cellstate::{Delta, TaskDelta};
@@ -18,11 +18,11 @@ use std::sync::Arc;
 pub(crate) enum Mark {
     /// The task waits for a machine.
     Waiting,
-    /// This frontend has claimed a machine for it, and the answer is pending.
+    /// This frontend has claimed a machine for the task, and the answer is pending.
     Claimed,
     /// The task has a machine.
     Placed(MachineId),
-    /// Not to be placed: the task has ended, or the next sync explains its rejection.
+    /// Not to be placed: the task has ended, or the cell rejected its claim for a reason that the next sync explains.
     Over,
 }
 
@@ -35,20 +35,20 @@ impl Mark {
         }
     }
 
-    /// Whether it has, or is about to have, a part of a machine.
+    /// Whether the task has, or is about to have, a part of a machine.
     fn uses(self) -> bool {
         matches!(self, Mark::Claimed | Mark::Placed(_))
     }
 }
 
-/// A task that had a machine, and has lost it.
+/// A task that has lost its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) task: TaskId,
     pub(crate) machine: MachineId,
-    /// Current state; `None` if its job was removed.
+    /// Current state of the task; `None` if its job was removed.
     pub(crate) state: Option<TaskState>,
-    /// Tenant that pays for it.
+    /// Tenant that owns the task's job.
     pub(crate) tenant: Text,
 }
 
@@ -56,11 +56,11 @@ pub(crate) struct Left {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) job: Arc<Job>,
-    /// Resources that each group's tasks need.
+    /// Resources that a task of each group needs.
     needs: Vec<Vec<i64>>,
     tasks: Vec<(u16, Mark)>,
     waiting: Vec<BTreeSet<u32>>,
-    /// Resources that its tasks use.
+    /// Resources that the job's tasks use.
     pub(crate) used: Sums,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Entry {
 pub(crate) struct TaskIndex {
     jobs: BTreeMap<JobId, Entry>,
     tenants: BTreeMap<Text, Sums>,
-    /// Jobs that changed or ended since the last call: their compiled form is stale.
+    /// Jobs that changed or ended since the last call of `take_stale`, so that their compiled data is outdated.
     stale: BTreeSet<JobId>,
     left: Vec<Left>,
 }
@@ -102,22 +102,22 @@ impl Entry {
         self.waiting.resize_with(self.job.groups.len(), BTreeSet::new);
     }
 
-    /// Resources that a task needs, of each kind in order.
+    /// Resources that a task of a group needs, by kind.
     fn need(&self, group: u16) -> &[i64] {
         self.needs.get(usize::from(group)).map_or(&[], Vec::as_slice)
     }
 
-    /// The tasks of a group that wait, the oldest first.
+    /// The pending tasks of a group, the oldest first.
     pub(crate) fn waiting(&self, group: usize) -> impl Iterator<Item = u32> + '_ {
         self.waiting.get(group).into_iter().flatten().copied()
     }
 
-    /// Number of tasks of a group that wait.
+    /// Number of pending tasks of a group.
     pub(crate) fn waiting_count(&self, group: usize) -> usize {
         self.waiting.get(group).map_or(0, BTreeSet::len)
     }
 
-    /// Largest number of tasks that was seen.
+    /// Largest number of tasks that the job has had so far.
     pub(crate) fn task_count(&self) -> usize {
         self.tasks.len()
     }
@@ -163,7 +163,7 @@ impl TaskIndex {
         self.tenants.get(tenant)
     }
 
-    /// Takes the jobs whose compiled data in the view is outdated.
+    /// Returns and clears the set of jobs whose compiled data in the view is outdated.
     pub(crate) fn take_stale(&mut self) -> BTreeSet<JobId> {
         std::mem::take(&mut self.stale)
     }
@@ -200,7 +200,7 @@ impl TaskIndex {
         }
     }
 
-    /// Applies a sync. `is_claimed` tells which tasks have unanswered claims, unknown to the cell.
+    /// Applies a sync. `is_claimed` returns whether a task has an unanswered claim, which the cell does not know.
     pub(crate) fn hear(&mut self, delta: &Delta, is_claimed: impl Fn(TaskId) -> bool) {
         let before = match delta.full {
             true => self.forget_all(),
@@ -285,7 +285,7 @@ impl TaskIndex {
         placed
     }
 
-    /// State of a task after a full resync; `None` if it still has its machine.
+    /// State of a task after a full delta; `None` if it still has the same machine.
     fn compare(
         &self,
         (task, machine): (TaskId, MachineId),
@@ -300,7 +300,7 @@ impl TaskIndex {
         }
     }
 
-    /// Marks tasks with unanswered claims, which a full delta does not contain.
+    /// Marks tasks with unanswered claims, because a full delta does not contain them.
     fn mark_claimed(&mut self, is_claimed: impl Fn(TaskId) -> bool) {
         let ids: Vec<TaskId> = self
             .jobs

@@ -29,16 +29,16 @@ use std::collections::BTreeMap;
 /// Settings of the peak controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The name under which it commits.
+    /// Name under which the controller commits.
     pub name: Text,
-    /// The most changes in one transaction.
+    /// Maximum number of changes in one transaction.
     pub changes_max: usize,
-    /// Disruption budgets, which are respected even where batch then exceeds its share.
+    /// Disruption budgets. They are respected even if batch tasks then exceed their share.
     pub disruptions: Vec<DisruptionBudget>,
 }
 
 impl Settings {
-    /// The name `peaks`, 256 changes at once, and no budgets.
+    /// Settings with the name `peaks`, 256 changes per transaction, and no budgets.
     #[must_use]
     pub fn new() -> Settings {
         Settings { name: "peaks".into(), changes_max: 256, disruptions: Vec::new() }
@@ -62,13 +62,13 @@ pub struct Kept {
     pub grown: u64,
     /// Changes that the cell rejected.
     pub refused: u64,
-    /// Machines on which batch tasks still exceed their share, until further changes or because of
+    /// Machines on which batch tasks still exceed their share, either until further changes are made or because of
     /// budgets.
     pub over: u64,
 }
 
 impl Kept {
-    /// Adds a later step's counters, and takes its other values.
+    /// Adds the counters of a later step, and replaces `over` by its value.
     pub fn add(&mut self, later: Kept) {
         self.throttled += later.throttled;
         self.released += later.released;
@@ -78,8 +78,8 @@ impl Kept {
     }
 }
 
-/// Time for which a task is left alone after a rejected change, in milliseconds of cell time: about
-/// as long as a change of a quota, or of another task's runtime affinity, takes.
+/// Time for which a task is left alone after a rejected change, in milliseconds of cell time. A change of a quota, or
+/// of another task's runtime affinity, takes about as long.
 const REST_MS: u64 = 60_000;
 
 /// The peak controller; see the head of the file.
@@ -87,9 +87,9 @@ const REST_MS: u64 = 60_000;
 pub struct PeakController {
     view: View,
     settings: Settings,
-    /// Tasks that are left alone until then.
+    /// Tasks that are left alone after a rejected change, each with the time until which this lasts.
     resting: BTreeMap<TaskId, u64>,
-    /// Version of the last result. A remote view may lag behind it, and then lacks the changes.
+    /// Version of the last commit's result. A remote view may be behind it, and then lacks the changes.
     answered: Version,
 }
 
@@ -115,22 +115,21 @@ impl PeakController {
         &self.view
     }
 
-    /// Whether the view does not yet include the last step's changes. Then a step does nothing:
-    /// call again soon.
+    /// Whether the view does not yet include the last step's changes. If so, a step does nothing; call it again soon.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.view.version() < self.answered
     }
 
-    /// Syncs, and throttles or restores tasks as needed, at most one transaction.
+    /// Syncs, and throttles or restores tasks as needed, in at most one transaction.
     ///
     /// # Errors
-    /// If the cell cannot be reached, or the outcome of the transaction is unknown: the next step
-    /// finds out.
+    /// If the cell cannot be reached, or the outcome of the transaction is unknown. The next step
+    /// syncs and finds the outcome.
     pub fn step(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<Kept, HandleError> {
         self.view.sync(cell)?;
         if self.view.delta().full {
-            // All of it is new: it may be a cell that was restored, at an earlier version.
+            // A full delta may come from a restored cell with a lower version.
             self.answered = Version(0);
         }
         if self.is_behind() {

@@ -13,7 +13,7 @@ use omega_cellstate::{BLOCK, PlacedTask, View};
 use omega_core::{Amounts, JobKind, KindId, Resize, TaskId};
 use std::cmp::Reverse;
 
-/// Changes to make now.
+/// Changes that the controller is to make now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Tasks to shrink to their request.
@@ -22,7 +22,7 @@ pub struct Plan {
     pub releases: Vec<TaskId>,
     /// Tasks to restore with their optional resources.
     pub grows: Vec<Resize>,
-    /// Number of machines on which batch exceeds its share after the plan.
+    /// Number of machines on which batch tasks exceed their share even after the plan.
     pub over: usize,
 }
 
@@ -33,16 +33,16 @@ impl Plan {
         self.len() == 0
     }
 
-    /// Number of changes it has.
+    /// Number of changes in the plan.
     #[must_use]
     pub fn len(&self) -> usize {
         self.throttles.len() + self.releases.len() + self.grows.len()
     }
 }
 
-/// Plans changes on an unchanged view that keeps placements. Tasks that disruption budgets protect
-/// and tasks left alone after a rejection are not changed. There are at most `most` changes, those
-/// for peaks first.
+/// Plans changes. The view keeps placements and is not changed. Tasks that disruption budgets protect, and tasks left
+/// alone after a rejection, stay as they are. The plan has at most `most` changes, of which those needed for peaks come
+/// first.
 #[must_use]
 pub fn plan(
     view: &View,
@@ -91,12 +91,12 @@ enum Fate {
 struct Batch {
     placed: PlacedTask,
     holds: Amounts,
-    /// Resources beyond its request.
+    /// Resources beyond the task's request.
     surplus: Amounts,
     fate: Fate,
 }
 
-/// The batch tasks in a row, the least important first, and of those the youngest.
+/// The batch tasks in a row, the least important first, and among equally important ones the youngest first.
 fn batch_on(view: &View, row: usize) -> Vec<Batch> {
     let of = |placed: &PlacedTask| {
         let job = view.job_of(placed.id).filter(|job| job.kind == JobKind::Batch)?;
@@ -113,7 +113,7 @@ fn batch_on(view: &View, row: usize) -> Vec<Batch> {
     tasks
 }
 
-/// Remaining batch share of each kind that a peak bounds on a machine.
+/// Rest of the batch share on a machine, for each kind that a peak bounds. Negative if batch tasks exceed the share.
 struct Room(Vec<(KindId, i64)>);
 
 impl Room {
@@ -126,7 +126,7 @@ impl Room {
         self.0.iter().any(|(_, left)| *left < 0)
     }
 
-    /// Whether freeing these amounts helps.
+    /// Whether freeing these amounts reduces an excess.
     fn needs(&self, amounts: &Amounts) -> bool {
         self.0.iter().any(|(kind, left)| *left < 0 && amounts.get(*kind) > 0)
     }
@@ -135,7 +135,7 @@ impl Room {
         self.0.iter_mut().for_each(|(kind, left)| *left += amounts.get(*kind) as i64);
     }
 
-    /// Takes these amounts if they are free. Returns whether it did.
+    /// Takes these amounts if they are free. Returns whether they were.
     fn take(&mut self, amounts: &Amounts) -> bool {
         let lacks = |(kind, left): &(KindId, i64)| {
             let amount = amounts.get(*kind) as i64;
@@ -149,7 +149,7 @@ impl Room {
     }
 }
 
-/// Chooses the tasks to throttle, until there is room or no candidate is left.
+/// Chooses the tasks to throttle and to release, until batch is within its share or no candidate is left.
 fn step_back(
     view: &View,
     (mut tasks, room): (Vec<Batch>, &mut Room),
@@ -169,7 +169,8 @@ fn step_back(
             task.fate = Fate::Released;
         }
     }
-    // The most important tasks are spared first; a spared task may have to be throttled instead.
+    // Spares released tasks again where possible, the most important first. A spared task may have to be throttled
+    // instead.
     for task in tasks.iter_mut().rev().filter(|task| task.fate == Fate::Released) {
         let rest = task.rest();
         if room.take(&rest) {
@@ -186,7 +187,7 @@ fn step_back(
 }
 
 impl Batch {
-    /// Allocation after throttling.
+    /// Allocation of the task after throttling.
     fn rest(&self) -> Amounts {
         let kinds = (0..).map(KindId).zip(self.holds.as_slice());
         Amounts::new(kinds.map(|(kind, held)| held.saturating_sub(self.surplus.get(kind))))

@@ -3,7 +3,7 @@
 use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block};
 
-/// Filter: the machine is the one that the task names, if any, and matches the required affinity.
+/// Filter: the machine matches the required affinity, and is the machine that the task names, if the task names one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MachineAffinity;
 
@@ -34,7 +34,7 @@ impl Filter for MachineAffinity {
     }
 }
 
-/// Score: the total weight of the matching preferences, relative to the weight of all preferences.
+/// Score: the sum of the weights of all matching preferences, as a share of the weights of all preferences.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PreferredAffinity;
 

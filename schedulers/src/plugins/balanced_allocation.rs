@@ -8,13 +8,13 @@ use omega_core::Kinds;
 use pulp::Arch;
 use smallvec::SmallVec;
 
-/// Score: prefers machines that the task leaves evenly allocated over the kinds, compared with
-/// before. 75 of 100 points mean no change.
+/// Score: prefers machines whose kinds are more evenly allocated with the task than without it. 75 of 100 points mean
+/// no change.
 #[derive(Clone, Debug)]
 pub struct BalancedAllocation(Vec<Resource>);
 
 impl BalancedAllocation {
-    /// A score over the kinds with these names that the cell has.
+    /// Creates the score for those of these kinds that the cell has.
     #[must_use]
     pub fn new(names: &[&str], kinds: &Kinds) -> BalancedAllocation {
         let named = |name: &&str| Resource::named(name, Amount::Claimed, kinds);
@@ -31,7 +31,7 @@ impl Score for BalancedAllocation {
         Reads::AMOUNTS | Reads::DESCRIPTION
     }
 
-    /// A task that requests none of the kinds changes no balance.
+    /// A task that requests none of the kinds does not change the balance.
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
         self.0.iter().any(|resource| resource.request(tasks) > 0)
     }
@@ -53,7 +53,7 @@ impl Score for BalancedAllocation {
     }
 }
 
-/// Writes the scores of a block by two kinds, in full vectors.
+/// Writes the scores of a block by two kinds, with vector instructions.
 struct OfTwo<'a> {
     usages: (Usage<'a>, Usage<'a>),
     scores: &'a mut [i32; BLOCK],
@@ -71,13 +71,13 @@ impl pulp::NullaryFnOnce for OfTwo<'_> {
     }
 }
 
-/// Score of an even use with the task against without.
+/// Score from the evenness with the task and without it.
 #[inline(always)]
 fn gain(with: i32, without: i32) -> i32 {
     (50 + ((50 + with - without) >> 1)) * POINT
 }
 
-/// The points of a deviation, rounded down. Next to 2^52 the low bits of a double are its whole
+/// The points for a deviation, rounded down. The constant is 2^52: in the sum, the low bits of the double are the whole
 /// part.
 #[inline(always)]
 fn points(deviation: f64) -> i32 {
@@ -85,13 +85,13 @@ fn points(deviation: f64) -> i32 {
     (points.to_bits() & 0xff) as i32
 }
 
-/// The share of a kind that is in use. 0 where the machine has none.
+/// The share of a kind that is in use; 0 on a machine without the kind.
 #[inline(always)]
 fn share(used: i64, capacity: i64) -> f64 {
     double(used) / double(capacity.max(1))
 }
 
-/// The score for two kinds. A machine with only one of them is always balanced.
+/// The score for two kinds. A machine with only one of the kinds counts as balanced.
 #[inline(always)]
 fn of_two(a: &Usage<'_>, b: &Usage<'_>, lane: usize) -> i32 {
     let (capacity_a, capacity_b) = (a.capacity[lane], b.capacity[lane]);
@@ -113,7 +113,7 @@ fn of_all(usages: &[Usage<'_>], lane: usize) -> i32 {
     gain(points_of(with.collect()), points_of(without.collect()))
 }
 
-/// The standard deviation. The sums have a fixed order, that of the kinds.
+/// The standard deviation of shares. They are summed up in the order of the kinds, so that rounding is reproducible.
 fn deviation(shares: &[f64]) -> f64 {
     match shares {
         [] | [_] => 0.0,

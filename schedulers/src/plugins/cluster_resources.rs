@@ -5,8 +5,8 @@ use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 use omega_core::KindId;
 
-/// Filter: enough of each cluster resource is left. It accepts or rejects all machines alike, so it
-/// is called once for all; the placer asks it for the number of tasks that fit.
+/// Filter: enough of each cluster resource is left. The filter accepts or rejects all machines alike, so it is called
+/// once per decision. The placer queries the number of tasks that fit.
 #[derive(Clone, Copy, Debug)]
 pub struct CellWide;
 
@@ -36,7 +36,7 @@ impl Filter for CellWide {
         0
     }
 
-    /// Evictions on one machine are not tried for a cluster resource.
+    /// A shortage of a cluster resource does not lead to evictions.
     fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
         0
     }
@@ -46,7 +46,7 @@ impl Filter for CellWide {
     }
 }
 
-/// The missing amount of each cluster resource that is too scarce for a task.
+/// The missing amounts of cluster resources of which too little is left for a task.
 pub(crate) fn missing_of_cell(tasks: &Tasks<'_>) -> impl Iterator<Item = (KindId, u64)> {
     let resources = tasks.view.resources();
     let request = tasks.need.cluster_request.iter().flat_map(|request| request.iter());

@@ -1,9 +1,9 @@
 //! Makes room by evicting tasks of lower precedence, as kube-scheduler's `DefaultPreemption` does.
 //!
-//! It tries evictions on some of the machines where they could help, starting at a random one, and
-//! takes the machine with the lowest cost: see [`preemption`](crate::preemption). Most calls are
-//! for jobs that wait in a full cell, so cheap checks come first: whether any less important task
-//! runs, and, in one pass of the filters, whether evictions could change any rejection.
+//! The plugin tries evictions on some of the machines where they could help, starting at a random one, and takes the
+//! machine with the lowest cost: see [`preemption`](crate::preemption). Most calls are for jobs that wait in a full
+//! cell, so cheap checks come first: whether any less important task runs, and, in one pass of the filters, whether
+//! evictions could change any rejection.
 
 use crate::disruption::DisruptionBudget;
 use crate::events::Events;
@@ -19,21 +19,21 @@ use rand_pcg::Pcg64;
 /// Number of machines on which evictions are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CandidateMachines {
-    /// Percentage of the machines where evictions could help that are examined.
+    /// Percentage of the machines to examine among those where evictions could help.
     pub percentage: u32,
     /// Smallest number of machines that are examined.
     pub absolute: u32,
 }
 
 impl Default for CandidateMachines {
-    /// As in Kubernetes.
+    /// The defaults are those of Kubernetes.
     fn default() -> CandidateMachines {
         CandidateMachines { percentage: 10, absolute: 100 }
     }
 }
 
 impl CandidateMachines {
-    /// The number of machines to try, of `machines` where evictions could help.
+    /// The number of machines to try, if evictions could help on `machines` machines.
     #[must_use]
     pub fn among(self, machines: usize) -> usize {
         let share = machines.saturating_mul(self.percentage as usize) / 100;
@@ -46,12 +46,12 @@ impl CandidateMachines {
 pub struct DefaultPreemption {
     candidates: CandidateMachines,
     budgets: Vec<DisruptionBudget>,
-    /// Drawn from the number of the scheduler: workers begin at different machines.
+    /// Random generator, seeded by the scheduler's number so that workers begin at different machines.
     rng: Option<Pcg64>,
 }
 
 impl DefaultPreemption {
-    /// The plugin with disruption budgets, which it respects where another choice exists.
+    /// The plugin with disruption budgets, which it breaks only if there is no other choice.
     #[must_use]
     pub fn new(candidates: CandidateMachines, budgets: Vec<DisruptionBudget>) -> DefaultPreemption {
         DefaultPreemption { candidates, budgets, rng: None }
@@ -71,7 +71,8 @@ fn has_victims(view: &View, job: &Job) -> bool {
     job.preemption != Preemption::Never && lowest.is_some_and(|lowest| lowest < bound)
 }
 
-/// Whether a limit rejects the tasks on every machine without a victim that counts against it.
+/// Whether a limit of a tenant rejects the tasks on every machine, and there is no victim that counts against this
+/// limit.
 fn quota_is_final(view: &View, lack: &Lack<'_>) -> bool {
     let bound = view.displaces_below(lack.job.precedence);
     let short = view.quota_lack(lack.group);
@@ -93,8 +94,8 @@ impl PostFilter for DefaultPreemption {
 
     fn wakes_on(&self, tasks: &Tasks<'_>, all: Events) -> Events {
         match tasks.job.preemption {
-            // If room passes from a more important task to a less important one, this task can
-            // now preempt the latter, though the machine's free resources did not grow.
+            // Suppose a more important task leaves and a less important one takes its place. The machine's free
+            // resources have not grown, but this task can now evict the newcomer.
             Preemption::LowerPrecedence => {
                 all | Events::ROOM_FREED | Events::ROOM_TAKEN | Events::EVICTIONS_REFILLED
             }
@@ -103,7 +104,7 @@ impl PostFilter for DefaultPreemption {
     }
 
     fn may_help(&self, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
-        // Events that concern no machine may help on any machine.
+        // Events that are not about particular machines may help on any machine.
         let elsewhere = !news.events.without(Events::OF_MACHINES).is_empty();
         let could_fit = |row: &u32| could_fit_without_lower(tasks, *row as usize);
         has_victims(tasks.view, tasks.job) && (elsewhere || news.rows.iter().any(could_fit))
@@ -128,7 +129,7 @@ impl PostFilter for DefaultPreemption {
         let may_go = |candidate: &Candidate| candidate.victims.len() <= left;
         candidates.retain(may_go);
         if candidates.is_empty() && left < usize::MAX {
-            // The tried machines need more evictions than the limit; others may need fewer.
+            // All tried machines need more evictions than the limit allows. Other machines may need fewer.
             candidates = preemptor.candidates_among(view, &curable, (start, usize::MAX));
             candidates.retain(may_go);
         }

@@ -1,22 +1,22 @@
-//! Device fragmentation: the part of a machine's devices that the expected next task cannot use.
+//! Device fragmentation: the part of a machine's free devices that the expected next task cannot use.
 //!
-//! Future tasks are modelled by a list of shapes with weights. For a shape that does not fit, all
-//! free devices are a *fragment*; for one that fits, the free parts of devices that are too small
-//! for it; for one without devices, all of them. A task goes where the mean fragment over shapes
-//! shrinks most, or grows least: fragmentation gradient descent, Weng et al., "Beware of
-//! Fragmentation", USENIX ATC 2023. (`omega-sim fgd` repeats its published table.)
+//! Future tasks are modelled by a list of shapes with weights. The *fragment* of a shape is the free device capacity
+//! that it cannot use: all of it if the shape does not fit or requests no devices, else the free parts of devices that
+//! are too small for the shape. A task goes to the machine where the mean fragment over all shapes shrinks most, or
+//! grows least. This is fragmentation gradient descent, Weng et al., "Beware of Fragmentation", USENIX ATC 2023.
+//! (`omega-sim fgd` repeats its published table.)
 
 use crate::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, Devices};
 use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 use omega_core::{DeviceRequest, DeviceSet, KindId};
 
-/// Tasks that are expected.
+/// Expected tasks of one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceShape {
-    /// Devices that each task requests; `None`: none.
+    /// Devices that each task requests; `None` if it requests none.
     pub devices: Option<DeviceRequest>,
-    /// Processors that it requests, in thousandths.
+    /// Processor that each task requests, in thousandths of a core.
     pub cpu_milli: i64,
     /// Relative frequency.
     pub weight: u32,
@@ -33,9 +33,8 @@ impl DeviceFragments {
         DeviceFragments(shapes)
     }
 
-    /// The requests in Alibaba's cluster of 6,212 devices, as published: 13.3 % of tasks request no
-    /// device, 37.8 % a part of one (here half of it), 48.0 % one, and 0.2, 0.2 and 0.5 % request
-    /// 2, 4 and 8.
+    /// The requests in Alibaba's cluster of 6,212 devices, as published: 13.3 % of the tasks request no device, 37.8 %
+    /// a part of a device (here half of it), 48.0 % one device, and 0.2, 0.2 and 0.5 % request 2, 4 and 8 devices.
     #[must_use]
     pub fn published() -> Vec<DeviceShape> {
         let shape = |(count, milli_each, weight)| {
@@ -54,8 +53,8 @@ impl DeviceFragments {
         shapes.map(shape).into()
     }
 
-    /// Free device capacity of a machine that the next task could not use, in thousandths of a
-    /// device, times the sum of the weights.
+    /// Free device capacity of a machine that the next task could not use, in thousandths of a device, summed over the
+    /// shapes with their weights.
     fn fragment(&self, cpu_milli: i64, left: &[i16]) -> i64 {
         let sum =
             |left: &mut dyn Iterator<Item = &i16>| left.map(|left| i64::from((*left).max(0))).sum();
@@ -72,8 +71,7 @@ impl DeviceFragments {
         self.0.iter().map(|shape| i64::from(shape.weight) * lost(shape)).sum()
     }
 
-    /// By how much a task reduces the expected fragment, in thousandths of a device times the
-    /// weights.
+    /// Amount by which a task reduces the expected fragment, in thousandths of a device times the weights.
     fn shrinks(
         &self,
         cpu_milli: [i64; 2],
@@ -122,7 +120,8 @@ impl Score for DeviceFragments {
     }
 }
 
-/// Half of all points if nothing changes, all if the fragment shrinks without end: x / (1 + |x|) of `shrinks` devices.
+/// Points for a change: half of the maximum if nothing changes, and close to the maximum if the fragment shrinks by
+/// very much. With x the shrinkage in devices, the curve is x / (1 + |x|).
 fn points(shrinks: i64, device: i64) -> i32 {
     let half = i128::from(SCORE_MAX) / 2;
     let slope = i128::from(shrinks) * half / (i128::from(device) + i128::from(shrinks).abs());
@@ -147,11 +146,12 @@ mod tests {
             shape(Some(TWO), 2000, 1),
             shape(None, 500, 1),
         ]);
-        // Of two whole devices, the two can be had, and a task without devices uses none of it.
+        // There are two whole devices. The shape with two devices fits, and the shape without devices uses none of
+        // them.
         assert_eq!(fragments.fragment(2000, &[1000, 1000]), 2000);
-        // With less processor the two devices cannot be had together.
+        // With less processor the shape with two devices does not fit.
         assert_eq!(fragments.fragment(1500, &[1000, 1000]), 2000 + 2000);
-        // 400 is too little for half a device.
+        // The 400 thousandths that are free of the second device are too little for half a device.
         assert_eq!(fragments.fragment(4000, &[1000, 400]), 3 * 400 + 1400 + 1400);
         assert_eq!(fragments.fragment(500, &[1000, 400]), 3 * 1400 + 1400 + 1400);
         assert_eq!(fragments.fragment(500, &[0, 0]), 0);
@@ -170,7 +170,7 @@ mod tests {
             (score(&[500, 0]), score(&[1000, 1000]), score(&[1000, 0]));
         assert!(filled_up > of_one && of_one > broken, "{filled_up} {of_one} {broken}");
         assert!((0..=SCORE_MAX).contains(&filled_up) && (0..=SCORE_MAX).contains(&broken));
-        // Nothing changes without a device.
+        // Without devices nothing changes.
         let devices = Devices::new(2);
         assert_eq!(points(fragments.shrinks([9000, 8000], &devices, None), 3000), SCORE_MAX / 2);
     }

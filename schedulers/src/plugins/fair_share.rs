@@ -1,5 +1,5 @@
-//! Fair order of tenants by dominant share: see [`shares`](crate::shares). Within a tenant, the job
-//! with the higher precedence goes first, then the older one.
+//! Fair order of tenants by dominant share: see [`shares`](crate::shares). Within a tenant, jobs of higher precedence
+//! go first, then older jobs.
 
 use crate::points::{Order, Queued};
 use std::cmp::Ordering;

@@ -4,15 +4,16 @@ use super::normalize::POINT;
 use crate::plugin::{Reads, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block};
 
-/// Score: prefers machines with more bytes of the task's images. An image on few machines counts in
-/// part, so that its tasks do not all go there.
+/// Score: prefers machines with more bytes of the task's images. An image that few machines have counts less, so that
+/// its tasks do not all go to these machines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImageLocality;
 
-/// Less than this is not worth a point: it is loaded in a moment. The bounds are Kubernetes'.
+/// Images with fewer bytes in total give no point, because they are pulled in a moment. Both bounds are those of
+/// Kubernetes.
 const BYTES_MIN: i64 = 23 << 20;
 
-/// More than this for each container counts as this.
+/// Upper bound of the counted bytes for each container.
 const BYTES_MAX: i64 = 1000 << 20;
 
 impl Score for ImageLocality {
@@ -20,7 +21,7 @@ impl Score for ImageLocality {
         "image_locality"
     }
 
-    /// The number of machines with an image counts, too.
+    /// The result also depends on the number of machines with an image.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_DESCRIPTIONS
     }

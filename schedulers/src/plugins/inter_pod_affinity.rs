@@ -6,24 +6,24 @@ use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block, Draws, RuleFamily};
 use omega_core::TaskRule;
 
-/// Filter: required affinities and anti-affinities, also those of running tasks. Score: preferred
-/// affinities of the task and of running tasks.
+/// Filter: required affinities and anti-affinities of the task and of running tasks. Score: preferred affinities of the
+/// task and of running tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterPodAffinity {
-    /// Weight of a task on the machine that requires this one near it, 0 to 100.
+    /// Weight of a running task's required affinity to this task, 0 to 100.
     pub required_weight: u32,
     /// Whether the score ignores tasks without preferences of their own. (Kubernetes'
     /// `ignorePreferredTermsOfExistingPods`.)
     pub preferences: Preferences,
 }
 
-/// Tasks with preferences that count.
+/// Choice of the tasks whose preferences count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preferences {
     /// Preferences of the task and of running tasks.
     #[default]
     Everyones,
-    /// Running tasks' preferences count only for tasks with preferences of their own.
+    /// Preferences of running tasks count only if the task to be placed has preferences of its own.
     OfThosePreferring,
 }
 
@@ -50,7 +50,7 @@ impl Filter for InterPodAffinity {
         block.family_allows(tasks.need, RuleFamily::Neighbours, among)
     }
 
-    /// Evictions do not help where a required neighbour is missing.
+    /// Evictions do not help on a machine without a required neighbour.
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
         block.affinity_met(tasks.need, refused)
     }
@@ -73,7 +73,7 @@ impl RelativeScore for InterPodAffinity {
         let prefers = |rule: &TaskRule| matches!(rule, TaskRule::Prefer { .. });
         let ignores = self.preferences == Preferences::OfThosePreferring
             && !tasks.group.rules.tasks.iter().any(prefers);
-        // The first of these tasks may draw the second, even if nothing draws the first.
+        // The first of these tasks may attract the second, even if no running task attracts the first.
         let drawn = tasks.need.draws() || !tasks.view.draws(tasks.need).is_empty();
         if drawn && !ignores { Stance::Ranks } else { Stance::Silent }
     }
@@ -87,7 +87,7 @@ impl RelativeScore for InterPodAffinity {
     }
 }
 
-/// Attraction of the tasks to machines.
+/// Attraction of the tasks to machines, by their own preferences and those of running tasks.
 struct Pull<'a> {
     draws: Draws<'a>,
     required_weight: i64,
@@ -98,7 +98,7 @@ impl Ranking for Pull<'_> {
         *raw = self.draws.of_block(block, self.required_weight);
     }
 
-    /// Maps the smallest raw score to nothing and the largest to all points.
+    /// Maps the smallest raw score to 0 and the largest to the maximum.
     fn normalize(&self, raw: &[i64], scores: &mut [i32]) {
         let least = raw.iter().copied().min().unwrap_or(0);
         let range = raw.iter().copied().max().unwrap_or(0) - least;
@@ -107,8 +107,7 @@ impl Ranking for Pull<'_> {
             return;
         }
         for (score, raw) in scores.iter_mut().zip(raw) {
-            // In doubles and in this order, as Kubernetes does it: the quotient is rounded before
-            // it is a whole number of points.
+            // Doubles are computed in Kubernetes' order: the quotient is rounded before it is scaled to whole points.
             let part = (raw - least) as f64 / range as f64;
             *score = (100.0 * part) as i32 * POINT;
         }

@@ -21,15 +21,15 @@ use crate::plugin::{Filter, Reads, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, FEW, NEVER, View};
 use omega_core::{JobKind, KindId};
 
-/// The weight of a new report. It has enough steps for a smooth decay, and few enough bits that its
-/// product with an amount does not overflow.
+/// The weight of a new report. It has enough steps for a smooth decay, and few enough bits that its product with an
+/// amount does not overflow.
 const WHOLE: i64 = 1024;
 
 /// 1024 * 2^(-i / 16), rounded: the weights within the first half-life.
 const WEIGHTS: [i64; 16] =
     [1024, 981, 939, 899, 861, 825, 790, 756, 724, 693, 664, 636, 609, 583, 558, 535];
 
-/// Amounts count up to this, as capacities of a view do.
+/// Larger amounts count as this, like capacities in a view.
 const AMOUNT_MAX: i64 = (1 << 52) - 1;
 
 /// Half-life of load reports.
@@ -39,13 +39,13 @@ pub struct HalfLife {
 }
 
 impl HalfLife {
-    /// A half-life in seconds; 0 counts as 1.
+    /// A half-life in seconds; 0 counts as 1 second.
     #[must_use]
     pub fn seconds(seconds: u32) -> HalfLife {
         HalfLife { ms: u64::from(seconds.max(1)) * 1000 }
     }
 
-    /// Weight of a report of this age, of 1024.
+    /// Weight of a report of this age, in 1024ths.
     #[must_use]
     pub fn weight(self, age_ms: u64) -> i64 {
         match age_ms / self.ms {
@@ -54,7 +54,8 @@ impl HalfLife {
         }
     }
 
-    /// Weights of the load reports of some machines of a block, computed once for equal times.
+    /// Weights of the load reports of some machines of a block. If all reports have one time, the weight is computed
+    /// once.
     fn weights(self, now_ms: u64, at_ms: &[u64; BLOCK], among: u64) -> [i64; BLOCK] {
         let mut weights = [0; BLOCK];
         let (mut last, mut weight) = (NEVER, 0);
@@ -79,8 +80,7 @@ struct InUse<'a> {
     capacity: &'a [i64; BLOCK],
 }
 
-/// Estimated use of the machines in `among`; other entries are ignored. `None` if the view keeps no
-/// loads.
+/// Estimated use of the machines in `among`; entries of other machines are ignored. `None` if the view keeps no loads.
 fn in_use(half_life: HalfLife, kind: KindId, block: Block<'_>, among: u64) -> Option<InUse<'_>> {
     let (load, claimable) = (block.load(kind)?, block.capacity(kind)?);
     let free = block.free(kind);
@@ -107,12 +107,12 @@ fn request(tasks: &Tasks<'_>, kind: KindId) -> i64 {
     tasks.need.request.get(kind.index()).copied().unwrap_or(0)
 }
 
-/// Facts that both read: time passes, too.
+/// Inputs of both plugins. Time is one of them, because reports age.
 fn reads() -> Reads {
     Reads::AMOUNTS | Reads::LOAD | Reads::DESCRIPTION | Reads::TIME
 }
 
-/// Score: the less of the machine is in use, by its reports, the better. See the head of the file.
+/// Score: prefers machines of which less is in use by the estimate from load reports. See the head of the file.
 #[derive(Clone, Debug)]
 pub struct LoadAware {
     half_life: HalfLife,
@@ -120,7 +120,7 @@ pub struct LoadAware {
 }
 
 impl LoadAware {
-    /// With a weight for each kind that counts.
+    /// Creates the score with a weight for each kind that counts.
     #[must_use]
     pub fn new(half_life: HalfLife, kinds: &[(KindId, u32)]) -> LoadAware {
         LoadAware { half_life, kinds: kinds.to_vec() }
@@ -149,7 +149,7 @@ impl Score for LoadAware {
             let request = request(tasks, *kind);
             for lane in 0..BLOCK {
                 let left = (capacity[lane] - used[lane] - request).max(0).min(capacity[lane]);
-                // Any number where there is no capacity: then nothing is left.
+                // If the capacity is 0, nothing is left, so the divisor does not matter.
                 let percent = percent(left, capacity[lane].max(1));
                 sums[lane] += i64::from(*weight) * percent;
             }
@@ -161,22 +161,22 @@ impl Score for LoadAware {
     }
 }
 
-/// Largest used percentage of one kind on a machine that accepts another task.
+/// Largest percentage of one kind that may be in use on a machine that accepts another task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The resource kind.
     pub kind: KindId,
-    /// For tasks of services.
+    /// Limit for tasks of services, in percent.
     pub service_percent: u32,
-    /// For tasks of batch jobs.
+    /// Limit for tasks of batch jobs, in percent.
     pub batch_percent: u32,
 }
 
-/// Filter: with the task, the machine's use stays below the limit for its kind of job. See the head
-/// of the file.
+/// Filter: with the task, the machine's estimated use stays below the limit for its kind of job. See the head of the
+/// file.
 ///
-/// So a machine with low use accepts more, up to the cell's bound on overcommit, and a hot one
-/// less. The cell does not check it.
+/// So a machine with low use accepts more tasks, up to the cell's bound on overcommit, and a busy machine fewer. The
+/// cell does not check this limit.
 #[derive(Clone, Debug)]
 pub struct LoadLimit {
     half_life: HalfLife,
@@ -184,14 +184,13 @@ pub struct LoadLimit {
 }
 
 impl LoadLimit {
-    /// With a limit for each kind that counts.
+    /// Creates the filter with a limit for each kind that counts.
     #[must_use]
     pub fn new(half_life: HalfLife, limits: &[Limit]) -> LoadLimit {
         LoadLimit { half_life, limits: limits.to_vec() }
     }
 
-    /// Requests of the tasks for the kinds that count, with the limit in percent; those of which they request
-    /// nothing do not count.
+    /// For each limited kind of which the tasks request some: the kind, the request, and the limit in percent.
     fn asked<'a>(&'a self, tasks: &'a Tasks<'_>) -> impl Iterator<Item = (KindId, i64, i64)> + 'a {
         self.limits.iter().filter_map(|limit| {
             let request = request(tasks, limit.kind);

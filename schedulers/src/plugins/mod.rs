@@ -1,7 +1,7 @@
 //! The built-in filters and scores.
 //!
-//! The filters compute the facts of the cell's check for 64 machines at a time, as bit words.
-//! Together they accept exactly the machines that the check accepts, which a test compares.
+//! The filters evaluate the conditions of the cell's check for 64 machines at a time, as bit words. Together they
+//! accept exactly the machines that the check accepts, which a test verifies.
 
 mod affinity;
 mod balanced_allocation;

@@ -8,11 +8,10 @@ use omega_cellstate::{BLOCK, Block, MachineSet, SetId, View};
 use omega_core::Affinity;
 use smallvec::SmallVec;
 
-/// Filter: the machine matches the required affinity. Score: prefers machines that match
-/// preferences of more weight.
+/// Filter: the machine matches the required affinity. Score: prefers machines that match preferences of more weight.
 ///
-/// Both include an affinity of the profile, which all its tasks have in addition to their own.
-/// (Kubernetes' `addedAffinity`.)
+/// Both include the affinity of the profile, which applies to all its tasks in addition to their own. (Kubernetes'
+/// `addedAffinity`.)
 #[derive(Clone, Debug, Default)]
 pub struct NodeAffinity {
     required: Option<MachineSet>,
@@ -20,7 +19,7 @@ pub struct NodeAffinity {
 }
 
 impl NodeAffinity {
-    /// Adds an affinity that every task has in addition to its own.
+    /// Creates the plugin with an affinity of the profile.
     #[must_use]
     pub fn with_added(added: &Affinity) -> NodeAffinity {
         let preferred = added.preferred.iter();
@@ -103,7 +102,7 @@ impl RelativeScore for NodeAffinity {
     }
 }
 
-/// Sets of machines, with their weights.
+/// Preferred sets of machines, with their weights.
 struct Wishes(SmallVec<[(u32, SetId); 8]>);
 
 impl Ranking for Wishes {

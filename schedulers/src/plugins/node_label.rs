@@ -5,12 +5,12 @@ use crate::plugin::{Filter, Reads, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, MachineSet, View};
 use omega_core::{MachineSelector, Operator, Requirement, Text};
 
-/// Filter: the machine has some labels and lacks others, for every task of the profile. Score:
-/// prefers machines that meet more of its preferences.
+/// Filter: the machine has some labels and lacks others. Score: prefers machines that meet more of the plugin's
+/// preferences. Both apply to every task of the profile.
 #[derive(Clone, Debug, Default)]
 pub struct NodeLabel {
     required: Option<MachineSet>,
-    /// Machines that meet each preference.
+    /// For each preference, the machines that meet it.
     wished: Vec<MachineSet>,
 }
 
@@ -20,7 +20,7 @@ fn requirements(keys: &[Text], operator: Operator) -> impl Iterator<Item = Requi
     keys.iter().map(asked)
 }
 
-/// Requires some labels to be there, and others not.
+/// Requirements that some labels are present, and others are not.
 fn both(present: &[Text], absent: &[Text]) -> Vec<Requirement> {
     let present = requirements(present, Operator::Exists);
     present.chain(requirements(absent, Operator::DoesNotExist)).collect()
@@ -31,16 +31,16 @@ fn matching(labels: Vec<Requirement>) -> MachineSet {
 }
 
 impl NodeLabel {
-    /// A filter that requires labels with these keys, and the absence of those.
+    /// A filter that requires the labels in `present` and excludes those in `absent`.
     #[must_use]
     pub fn requiring(present: &[Text], absent: &[Text]) -> NodeLabel {
         let labels = both(present, absent);
-        // A selector that requires nothing would match nothing.
+        // An empty selector would match no machine.
         let required = (!labels.is_empty()).then(|| matching(labels));
         NodeLabel { required, wished: Vec::new() }
     }
 
-    /// A score that prefers labels with these keys, and the absence of those, with equal weight.
+    /// A score that prefers the labels in `present` and the absence of those in `absent`, with equal weights.
     #[must_use]
     pub fn preferring(present: &[Text], absent: &[Text]) -> NodeLabel {
         let wished = both(present, absent).into_iter().map(|label| matching(vec![label]));
@@ -105,7 +105,7 @@ impl Score for NodeLabel {
                 scores[lane] += 1;
             }
         }
-        // The mean is cut to whole points, as Kubernetes' was.
+        // The mean is rounded down to whole points, as in Kubernetes.
         let wishes = self.wished.len() as i32;
         scores.iter_mut().for_each(|score| *score = 100 * *score / wishes * POINT);
     }

@@ -3,7 +3,7 @@
 use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 
-/// Filter: the task names no machine, or this one.
+/// Filter: the task names no machine, or names this one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeName;
 

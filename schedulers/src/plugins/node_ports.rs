@@ -12,7 +12,7 @@ impl Filter for NodePorts {
         "node_ports"
     }
 
-    /// Tasks on the machine itself, but a claim changes that for the next task, too.
+    /// Only tasks on the machine itself matter, but a claim there changes the result for the next task.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_MACHINES
     }

@@ -16,7 +16,7 @@ use omega_core::{Job, MachineSelector, Operator, Requirement, Text};
 /// Default label of a machine with jobs and tenants to avoid.
 pub const PREFER_AVOID: &str = "prefer-avoid";
 
-/// Score: all points for a machine whose label lists neither the job nor its tenant, else none.
+/// Score: the maximum for a machine whose label lists neither the job nor its tenant, else 0.
 #[derive(Clone, Debug)]
 pub struct NodePreferAvoid {
     label: Text,
@@ -31,7 +31,7 @@ impl Default for NodePreferAvoid {
 }
 
 impl NodePreferAvoid {
-    /// Uses the label with this key.
+    /// Creates the score that reads the label with this key.
     #[must_use]
     pub fn new(label: impl Into<Text>) -> NodePreferAvoid {
         let label = label.into();
@@ -48,7 +48,7 @@ impl NodePreferAvoid {
     }
 }
 
-/// Whether a label's value names a job.
+/// Whether a label's value lists a job or its tenant.
 fn avoids(value: &str, job: &Job) -> bool {
     value.split(',').filter_map(|entry| entry.trim().split_once('/')).any(|(what, name)| match what
     {
@@ -67,7 +67,7 @@ impl Score for NodePreferAvoid {
         Reads::DESCRIPTION | Reads::JOB
     }
 
-    /// Applies only if a machine has the label.
+    /// Applies only if some machine has the label.
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
         self.speaking(tasks.view).is_some_and(|set| !tasks.view.is_empty_set(set))
     }

@@ -1,7 +1,6 @@
 //! Room for a task, and the used share of a machine. (Kubernetes' NodeResourcesFit.)
 //!
-//! Unlike the scores in `resources.rs`, which work in fractions, this one computes the same
-//! integers as Kubernetes.
+//! The scores in `resources.rs` work in fractions; this one computes the same integers as Kubernetes.
 
 use super::normalize::POINT;
 use super::resources::{ResourcesFit, could_fit, pieces_fit};
@@ -20,7 +19,7 @@ const WEIGHT_MAX: u32 = 100;
 pub struct FitArgs {
     /// Names of ignored kinds; those without a `/` have no effect.
     pub ignored: Vec<String>,
-    /// Ignores all kinds with this before the `/` in their names.
+    /// Ignores all kinds that have one of these before the `/` in their names.
     pub ignored_groups: Vec<String>,
     /// Scoring strategy by usage.
     pub strategy: Strategy,
@@ -42,12 +41,12 @@ impl Default for FitArgs {
 /// Scoring strategy by usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// The emptier the better.
+    /// The emptier the machine, the better.
     LeastAllocated,
-    /// The fuller the better.
+    /// The fuller the machine, the better.
     MostAllocated,
-    /// Points of the function, ascending by percentage: straight lines between them, level before
-    /// and after.
+    /// Points of the function, ascending by percentage. Between them the function is a straight line, before the first
+    /// and after the last it is constant.
     RequestedToCapacityRatio(Vec<ShapePoint>),
 }
 
@@ -60,14 +59,14 @@ pub struct ShapePoint {
     pub score: u8,
 }
 
-/// Filter: the machine has enough of every requested kind, devices and cores. Score: its allocation
-/// with the task, by a [`Strategy`].
+/// Filter: the machine has enough of every requested kind, devices and cores. Score: the machine's allocation with the
+/// task, by a [`Strategy`].
 ///
-/// The cell still checks ignored kinds: a profile adds the filter for them. Leave them out of the
-/// cell if they should not count.
+/// The cell still checks kinds that the filter ignores, so a profile adds the cell's own filter for them. Leave a kind
+/// out of the cell if it should not be checked at all.
 #[derive(Clone, Debug)]
 pub struct NodeResourcesFit {
-    /// By kind: whether the filter ignores it. Empty if it ignores none.
+    /// For each kind, whether the filter ignores it; empty if it ignores none.
     ignored: SmallVec<[bool; 16]>,
     prefer: Prefer,
     resources: Vec<(Resource, i32)>,
@@ -78,17 +77,17 @@ pub struct NodeResourcesFit {
 enum Prefer {
     Empty,
     Full,
-    /// The points for each percentage in use.
+    /// The points for each percentage in use, from 0 to 100.
     Shape(Box<[i32; 101]>),
 }
 
 impl NodeResourcesFit {
-    /// The filter for a cell with these kinds. Kinds that the cell does not have do not count.
+    /// Creates the plugin for a cell with these kinds. Names of other kinds have no effect.
     #[must_use]
     pub fn new(args: &FitArgs, kinds: &Kinds) -> NodeResourcesFit {
         let group = |name: &str| name.split_once('/').map(|(group, _)| group.to_owned());
         let is_ignored = |name: &str| {
-            // Only kinds with a `/` in their names: cpu and memory cannot be ignored.
+            // Only kinds with a `/` in their names can be ignored, which excludes cpu and memory.
             group(name).is_some_and(|group| {
                 let listed = args.ignored.iter().any(|ignored| ignored == name);
                 listed || args.ignored_groups.contains(&group)
@@ -107,7 +106,7 @@ impl NodeResourcesFit {
         }
     }
 
-    /// The request without the kinds that are ignored.
+    /// The request without the ignored kinds.
     fn request(&self, tasks: &Tasks<'_>) -> SmallVec<[i64; 16]> {
         let all = tasks.need.request.iter().zip(&self.ignored);
         all.map(|(amount, ignored)| if *ignored { 0 } else { *amount }).collect()
@@ -199,7 +198,7 @@ impl Score for NodeResourcesFit {
     }
 }
 
-/// The percentage of a kind that is left (`LEFT`) or in use; 0 where the machine has none.
+/// The percentage of a kind that is left (if `LEFT`) or in use, and its weight: 0 and 0 on a machine without the kind.
 #[inline(always)]
 fn share<const LEFT: bool>(usage: &Usage<'_>, lane: usize) -> (i32, i32) {
     let capacity = usage.capacity[lane];
@@ -212,8 +211,8 @@ fn share<const LEFT: bool>(usage: &Usage<'_>, lane: usize) -> (i32, i32) {
 /// The average of the kinds' percentages, rounded down, in points.
 #[inline(always)]
 fn average(sum: i32, weight: i32) -> i32 {
-    // Both are small: 16 kinds that weigh 100 sum up to 160,000, so that half a unit more keeps the
-    // quotient clear of the next integer below, whatever the rounding of a single float.
+    // Both numbers are small: the percentages of 16 kinds with weights of 100 sum up to 160,000. So half a unit more
+    // keeps the quotient clear of the next lower integer, whatever the rounding of a single-precision float.
     let quotient = (sum as f32 + 0.5) / weight.max(1) as f32;
     let floor = ((quotient - 0.5).max(0.0) + 8_388_608.0).to_bits() & 0x007f_ffff;
     floor as i32 * POINT * i32::from(weight > 0)
@@ -242,13 +241,13 @@ fn average_all<const LEFT: bool>(
     Arch::new().dispatch(Average { sums: &sums, scores });
 }
 
-/// Of each machine of a block, the weighted sum of percentages, and the weights in it.
+/// Sums for each machine of a block: weighted percentages, and weights.
 struct Sums {
     sums: [i32; BLOCK],
     weights: [i32; BLOCK],
 }
 
-/// Adds one kind to the sums, in full vectors.
+/// Adds one kind to the sums, with vector instructions.
 struct Add<'a, const LEFT: bool> {
     usage: Usage<'a>,
     weight: i32,
@@ -269,7 +268,7 @@ impl<const LEFT: bool> pulp::NullaryFnOnce for Add<'_, LEFT> {
     }
 }
 
-/// Divides the sums, in full vectors.
+/// Divides the sums by the weights, with vector instructions.
 struct Average<'a> {
     sums: &'a Sums,
     scores: &'a mut [i32; BLOCK],

@@ -7,10 +7,9 @@ use omega_core::{Taint, TaintEffect};
 /// Taint of a cordoned node of a Kubernetes cluster.
 const CLOSED: &str = "node.kubernetes.io/unschedulable";
 
-/// Filter: the machine is not cordoned, or the task tolerates it.
+/// Filter: the machine is not cordoned, or the task tolerates the cordon.
 ///
-/// A drained machine accepts no tasks. A machine with only the taint accepts tasks that tolerate
-/// it.
+/// A drained machine accepts no tasks at all. A machine with only the taint accepts tasks that tolerate it.
 #[derive(Clone, Debug)]
 pub struct NodeUnschedulable {
     closed: MachineSet,

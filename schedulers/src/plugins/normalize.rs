@@ -1,13 +1,13 @@
-//! From raw values to scores: the best machine gets the maximum, the others a proportional part.
+//! Conversion of raw values to scores: the best machine gets the maximum, the others a proportional part.
 //!
-//! Scores are whole hundredths of the scale, rounded down, as Kubernetes' are.
+//! Scores are whole hundredths of the scale, rounded down, as in Kubernetes.
 
 use crate::plugin::SCORE_MAX;
 
-/// Our equivalent of one point of Kubernetes' hundred.
+/// Omega's equivalent of one of Kubernetes' hundred points.
 pub(super) const POINT: i32 = SCORE_MAX / 100;
 
-/// The more the better: the most of all is worth everything, and 0 nothing.
+/// More is better: the largest value gets the maximum, and 0 gets 0.
 pub(super) fn more_is_better(raw: &[i64], scores: &mut [i32]) {
     let most = raw.iter().copied().max().unwrap_or(0);
     for (score, raw) in scores.iter_mut().zip(raw) {
@@ -15,7 +15,7 @@ pub(super) fn more_is_better(raw: &[i64], scores: &mut [i32]) {
     }
 }
 
-/// The less the better: the most of all is worth nothing, and 0 everything.
+/// Less is better: the largest value gets 0, and 0 gets the maximum.
 pub(super) fn less_is_better(raw: &[i64], scores: &mut [i32]) {
     let most = raw.iter().copied().max().unwrap_or(0);
     for (score, raw) in scores.iter_mut().zip(raw) {
@@ -28,8 +28,7 @@ fn points_of(raw: i64, most: i64) -> i32 {
     if most == 0 { 0 } else { hundredths(raw, most) as i32 * POINT }
 }
 
-/// Bound up to which a value times 100, and a quotient of two such rounded down, is exact in a
-/// double.
+/// Bound below which a value times 100, and the rounded-down quotient of two such values, are exact in a double.
 const EXACT: u64 = 1 << 46;
 
 /// Value in hundredths of `most`, rounded down. Processors divide doubles several times faster than
@@ -53,7 +52,7 @@ mod tests {
             value in prop_oneof![-300i64..300, -(1i64 << 47)..1 << 47, any::<i64>()],
             most in prop_oneof![1i64..300, 1i64..1 << 47, 1i64..i64::MAX],
         ) {
-            // Rounding errors are most likely next to a whole number of hundredths.
+            // Rounding errors are most likely close to a whole number of hundredths.
             let beside = (i128::from(value) * i128::from(most) / 100) as i64;
             for value in [value, beside, beside.saturating_add(1), beside.saturating_sub(1)] {
                 let exact = (100 * i128::from(value) / i128::from(most)) as i64;

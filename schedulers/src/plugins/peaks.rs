@@ -5,7 +5,7 @@ use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 use omega_core::DAY_MS;
 
-/// Filter: with the task, batch stays within its share of the machine at this hour.
+/// Filter: with the task, batch tasks stay within their share of the machine at this hour.
 #[derive(Clone, Copy, Debug)]
 pub struct PeakHours;
 
@@ -14,7 +14,7 @@ impl Filter for PeakHours {
         "peak_hours"
     }
 
-    /// Facts that it reads: begin and end of a peak arrive as changes of the calendars.
+    /// Time is not an input, because the begin and end of a peak arrive as changes of the calendars.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::AMOUNTS
     }
@@ -40,7 +40,7 @@ impl Filter for PeakHours {
     }
 }
 
-/// End of the peak on the machine in a row that excludes these tasks.
+/// End of the peak that excludes these tasks from the machine in a row, as a clause.
 pub(crate) fn why_held_back(tasks: &Tasks<'_>, row: usize) -> Option<String> {
     let (kind, calendar, ends_ms) = tasks.view.peak_over(row, tasks.job, tasks.need)?;
     let kind = tasks.view.kinds().get(kind).map_or("it", |kind| &kind.name);

@@ -1,8 +1,8 @@
 //! Tasks spread over the domains of a topology. (Kubernetes' PodTopologySpread.)
 //!
-//! A hard spread is a filter, which counts as the cell's check does. A soft one is a score: fewer
-//! selected tasks in a machine's domain are better, and a task in one of many domains weighs more
-//! than one in one of few, by the logarithm of their number.
+//! A hard spread is a filter, with the same counts as the cell's check. A soft spread is a score: fewer selected tasks
+//! in a machine's domain are better. The more domains there are, the more one task in a domain weighs, by the logarithm
+//! of their number.
 
 use super::normalize::{POINT, hundredths};
 use super::rules::lacks_place;
@@ -73,13 +73,13 @@ impl RelativeScore for PodTopologySpread {
     }
 }
 
-/// Feasible machines with a domain for each soft spread; others are ignored.
+/// Feasible machines that have a domain for each soft spread; other machines are ignored.
 fn placed(wishes: &[(SpreadWish, WishCounts<'_>)], block: Block<'_>, among: u64) -> u64 {
     wishes.iter().fold(among, |word, (_, counts)| counts.placed(block, word))
 }
 
-/// Weight of one task in a domain, which grows with the number of domains. The logarithm is a
-/// library's and not the platform's, so that results are equal on all platforms.
+/// Weight of one task in a domain, which grows with the number of domains. The logarithm comes from a library and not
+/// from the platform, so that results are equal on all platforms.
 fn weight(
     wish: &SpreadWish,
     counts: &WishCounts<'_>,
@@ -93,7 +93,7 @@ fn weight(
     libm::log((domains + 2) as f64)
 }
 
-/// Number of domains of the counted machines.
+/// Number of domains with counted machines.
 fn domains(counts: &WishCounts<'_>, feasible: Feasible<'_>, placed: &[u64]) -> usize {
     let mut seen: Vec<u64> = Vec::new();
     for ((block, _), word) in feasible.blocks().zip(placed) {
@@ -111,7 +111,7 @@ fn domains(counts: &WishCounts<'_>, feasible: Feasible<'_>, placed: &[u64]) -> u
 /// A soft spread in a decision.
 struct Spread<'a> {
     counts: WishCounts<'a>,
-    /// Number of tasks a domain may have more than another without harm.
+    /// Number of tasks by which a domain may exceed another without a lower score.
     skew_free: f64,
     weight: f64,
 }
@@ -120,12 +120,12 @@ struct Spread<'a> {
 struct Spreads<'a> {
     feasible: Feasible<'a>,
     spreads: SmallVec<[Spread<'a>; 4]>,
-    /// By feasible block: the counted machines.
+    /// Counted machines of each feasible block.
     placed: Vec<u64>,
 }
 
 impl Spreads<'_> {
-    /// Whether each feasible machine is counted, in order.
+    /// Whether each feasible machine is counted, in the order of the machines.
     fn takes_part(&self) -> impl Iterator<Item = bool> + '_ {
         let blocks = self.feasible.blocks().zip(&self.placed);
         blocks
@@ -165,13 +165,13 @@ impl Ranking for Spreads<'_> {
     }
 }
 
-/// Score of a raw value between the smallest and the largest.
+/// Score of a raw value, by its position between the smallest and the largest.
 fn score_of(raw: i64, least: i64, most: i64) -> i32 {
     let points = if most == 0 { 100 } else { hundredths(most + least - raw, most) };
     points as i32 * POINT
 }
 
-/// Rounds to the nearest integer, halves away from zero, inline.
+/// Rounds to the nearest integer, with halves away from zero. Written so that it is inlined.
 fn rounded(value: f64) -> i64 {
     let whole = value as i64;
     let rest = value - whole as f64;

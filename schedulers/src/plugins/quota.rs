@@ -5,9 +5,8 @@ use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
 use crate::refusals::News;
 use omega_cellstate::Block;
 
-/// Filter: the claim is within the limits of the task's tenant and its ancestors. It accepts or
-/// rejects all machines alike, so it is called once for all; the placer asks it for the number of
-/// tasks that fit.
+/// Filter: the claim is within the limits of the task's tenant and its ancestors. The filter accepts or rejects all
+/// machines alike, so it is called once per decision. The placer queries the number of tasks that fit.
 #[derive(Clone, Copy, Debug)]
 pub struct WithinQuota;
 
@@ -16,7 +15,7 @@ impl Filter for WithinQuota {
         "quota"
     }
 
-    /// A claim anywhere counts.
+    /// A claim on any machine counts against the limit.
     fn reads(&self) -> Reads {
         Reads::OTHER_MACHINES
     }
@@ -41,7 +40,7 @@ impl Filter for WithinQuota {
         0
     }
 
-    /// Evictions help only among tasks that count against the same limit.
+    /// Evictions help only on machines with less important tasks that count against the same limit.
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
         let Some(lack) = tasks.view.quota_lack(tasks.compiled) else { return 0 };
         let view = tasks.view;

@@ -1,10 +1,10 @@
-//! Reclaims guarantees: evicts tasks of tenants that use more than their guarantee, for a task
-//! whose tenant uses less.
+//! Reclaims guarantees: if a tenant uses less than its guarantee, tasks of tenants that use more than theirs are
+//! evicted for its tasks.
 //!
-//! The cell checks the same rule at commit (see [`TenantConfig`](omega_core::TenantConfig)), which
-//! compares the branches below the nearest common ancestor. Here only the cheapest machine is
-//! chosen: the fewest victims, the least important of those. Uncommitted claims and evictions count
-//! as used and freed, as they do at commit.
+//! The cell checks the same rule at commit (see [`TenantConfig`](omega_core::TenantConfig)): it compares the branches
+//! below the nearest common ancestor. This plugin only chooses the cheapest machine: the one whose most important
+//! victim is the least important, then the one with the fewest victims. Uncommitted claims and evictions count as used
+//! and freed, as they do at commit.
 
 use crate::events::Events;
 use crate::plugin::Tasks;
@@ -22,11 +22,11 @@ const MACHINES_TRIED: usize = 64;
 /// The plugin `reclaim`; see the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Reclaim {
-    /// Drawn from the number of the scheduler: workers begin at different machines.
+    /// Random generator, seeded by the scheduler's number so that workers begin at different machines.
     rng: Option<Pcg64>,
 }
 
-/// Per branch of other tenants: use beyond the guarantee, by kind.
+/// For each branch of other tenants, its use beyond the guarantee, by kind.
 type Borrowed = BTreeMap<Text, Vec<i64>>;
 
 impl Reclaim {
@@ -62,7 +62,7 @@ impl PostFilter for Reclaim {
         {
             return None;
         }
-        // If a limit is reached, at least one victim must count towards it.
+        // If the task exceeds a limit, at least one victim must count against this limit.
         let helps = |view: &View, row: usize| {
             short.as_ref().is_none_or(|short| {
                 view.tasks_on(row).iter().any(|task| view.is_below(task.id.job, &short.tenant))
@@ -107,7 +107,8 @@ fn is_in(view: &View, tenant: &str, above: &Text) -> bool {
     view.tenant_line(tenant).iter().any(|known| known.terms.name == *above)
 }
 
-/// Branches that borrow a tenant's guarantee in a requested kind, and the borrowed amounts.
+/// Branches that use more than their guarantee of a requested kind, while the tenant would stay within its own. Each
+/// has the amounts beyond the guarantee.
 fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
     let mut borrowed = Borrowed::new();
     let own = view.own_use();
@@ -135,8 +136,8 @@ fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
     borrowed
 }
 
-/// Subtracts a task's allocation from the amounts that its branch borrows. Returns whether it
-/// borrowed any.
+/// Subtracts a task's allocation from the amounts that its branch borrows. Returns whether the branch borrowed any of
+/// them.
 fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrowed) -> bool {
     let (Some(job), Some(request)) = (view.job_of(task.id), view.held_by(&task)) else {
         return false;
@@ -152,8 +153,8 @@ fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrow
     had
 }
 
-/// Victims on a machine. `None` if no task there may be reclaimed, `Some(None)` if all reclaimable
-/// tasks are not enough.
+/// Victims on a machine. `None` if no task there may be reclaimed, `Some(None)` if the eviction of all such tasks is
+/// not enough.
 fn victims(
     view: &mut View,
     lack: &Lack<'_>,
@@ -166,7 +167,7 @@ fn victims(
     let may_go = |task: &PlacedTask| {
         !view.is_evicted(task.id) && give_back(view, tenant, *task, &mut borrowed)
     };
-    // The least important first.
+    // Candidates with the least important first.
     let candidates: Vec<PlacedTask> = here.into_iter().rev().filter(may_go).collect();
     if candidates.is_empty() {
         return None;
@@ -178,7 +179,7 @@ fn victims(
     for task in candidates {
         view.lift(row, task);
         if view.leaves_alone(row, task) {
-            // The cell would not let it go.
+            // The cell would reject this eviction.
             view.put_back(row, task);
             continue;
         }
@@ -188,7 +189,7 @@ fn victims(
             break;
         }
     }
-    // The most important victims are spared if the task still fits.
+    // Spares victims without which the task fits as well, the most important first.
     let mut kept = Vec::new();
     for task in gone.iter().rev().copied().collect::<Vec<_>>() {
         view.put_back(row, task);

@@ -4,7 +4,7 @@ use crate::events::Events;
 use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 
-/// Filter: no reservation keeps the machine from the tasks while they would run.
+/// Filter: no reservation for other tenants covers the machine while the tasks would run.
 #[derive(Clone, Copy, Debug)]
 pub struct Reservations;
 
@@ -45,7 +45,7 @@ impl Filter for Reservations {
     }
 }
 
-/// Tenants of the reservation that excludes these tasks from the machine in a row.
+/// Reason for which a reservation excludes these tasks from the machine in a row, with its tenants, as a clause.
 pub(crate) fn why_reserved(tasks: &Tasks<'_>, row: usize) -> Option<String> {
     let of = tasks.view.reservation_on(row, tasks.job)?;
     let tenants: Vec<&str> = of.tenants.iter().map(|tenant| &**tenant).collect();

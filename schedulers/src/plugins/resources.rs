@@ -1,4 +1,4 @@
-//! Room: whether a task fits, and scores of the free resources.
+//! Filters for room, and scores of free resources.
 
 use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, CoresLeft, FEW, LeftShare, Need, View};
@@ -7,7 +7,7 @@ use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 use pulp::Arch;
 use smallvec::SmallVec;
 
-/// Filter: the machine accepts tasks.
+/// Filter: the machine is not draining.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Schedulable;
 
@@ -67,11 +67,11 @@ pub(super) fn pieces_fit(need: &Need, block: Block<'_>, among: u64) -> u64 {
     if need.cores.is_none() { with_devices } else { block.cores_fit(need, with_devices) }
 }
 
-/// Kind with one unit for each task, which bounds the number of tasks on a machine.
+/// Kind that counts tasks, and so bounds the number of tasks on a machine.
 const TASKS_KIND: &str = "pods";
 
-/// Machines that could fit a task if they were empty. As in Kubernetes, the maximum number of tasks
-/// and ignored kinds do not count.
+/// Machines that could fit a task if they were empty. As in Kubernetes, the maximum number of tasks and ignored kinds
+/// are not considered.
 pub(super) fn could_fit(
     tasks: &Tasks<'_>,
     block: Block<'_>,
@@ -94,7 +94,7 @@ pub(super) fn could_fit(
     could
 }
 
-/// Maximum number of kinds in a mean: one compiled loop per number.
+/// Maximum number of kinds in a score. A loop is compiled for each number.
 pub const SCORED_KINDS_MAX: usize = 4;
 
 /// Weights of the kinds in a score, which is the weighted mean of their shares.
@@ -104,7 +104,7 @@ struct Weights {
     weights: Vec<f32>,
 }
 
-/// Preferred free amount: much, or little.
+/// Whether more or less free resources are better.
 #[derive(Clone, Copy, Debug)]
 enum Better {
     More,
@@ -129,7 +129,7 @@ impl Weights {
         scores: &mut [i32; BLOCK],
         better: Better,
     ) {
-        // One loop over the lanes for each number of kinds, so that sums stay in registers.
+        // Each number of kinds has its own loop over the lanes, so that sums stay in registers.
         let written = match self.kinds.len() {
             1 => self.write::<1>(tasks_and_block, among, scores, better),
             2 => self.write::<2>(tasks_and_block, among, scores, better),
@@ -177,17 +177,17 @@ fn average<const N: usize>(shares: &[(LeftShare<'_>, f32); N], lane: usize, bett
     })
 }
 
-/// The score of a share. Next to 2^23 the low bits of a float are its whole part: rounded to the
-/// nearest by the same operations in the same order, so equal on every machine, and unlike a
-/// conversion done for many lanes at once.
+/// The score of a share, rounded to the nearest integer. The constant is 2^23: in the sum, the low bits of the float
+/// are the whole part. These operations give equal results on every platform, and unlike a conversion they are done for
+/// many lanes at once.
 #[inline(always)]
 fn score_of(share: f32) -> i32 {
     let scaled = share.clamp(0.0, 1.0) * SCORE_MAX as f32 + 8_388_608.0;
     (scaled.to_bits() & 0x007f_ffff) as i32
 }
 
-/// Writes the scores of a block as means of `N` kinds. It is a type so that all code it calls is
-/// compiled for the widest vectors.
+/// Writes the scores of a block as means of `N` kinds. This is a type so that the code it calls is compiled for the
+/// widest vectors.
 struct Write<'a, const N: usize> {
     shares: [(LeftShare<'a>, f32); N],
     scores: &'a mut [i32; BLOCK],
@@ -206,12 +206,12 @@ impl<const N: usize> pulp::NullaryFnOnce for Write<'_, N> {
     }
 }
 
-/// Score: prefers machines with more free resources. Spreads load, for services.
+/// Score: prefers machines with more free resources, which spreads load. For services.
 #[derive(Clone, Debug)]
 pub struct LeastAllocated(Weights);
 
 impl LeastAllocated {
-    /// With a weight for each counted kind, 1 to [`SCORED_KINDS_MAX`] of them.
+    /// Creates the score with a weight for each counted kind, 1 to [`SCORED_KINDS_MAX`] of them.
     #[must_use]
     pub fn new(weights: &[(KindId, u32)]) -> LeastAllocated {
         LeastAllocated(Weights::new(weights))
@@ -242,13 +242,12 @@ impl Score for LeastAllocated {
     }
 }
 
-/// Score: prefers machines with less free resources. Packs, for batch, so that large tasks find
-/// room.
+/// Score: prefers machines with less free resources, so that large tasks find room elsewhere. For batch jobs.
 #[derive(Clone, Debug)]
 pub struct MostAllocated(Weights);
 
 impl MostAllocated {
-    /// With a weight for each counted kind, 1 to [`SCORED_KINDS_MAX`] of them.
+    /// Creates the score with a weight for each counted kind, 1 to [`SCORED_KINDS_MAX`] of them.
     #[must_use]
     pub fn new(weights: &[(KindId, u32)]) -> MostAllocated {
         MostAllocated(Weights::new(weights))
@@ -279,8 +278,8 @@ impl Score for MostAllocated {
     }
 }
 
-/// Score: tasks that need devices go to machines with few free devices, all others to machines
-/// without devices, so that whole machines stay free for tasks that need many.
+/// Score: tasks that need devices prefer machines with few free devices, and other tasks prefer machines without
+/// devices. So whole machines stay free for tasks that need many devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PackedDevices;
 
@@ -313,7 +312,8 @@ impl Score for PackedDevices {
     }
 }
 
-/// Score: processor and memory are left in equal shares, so that neither strands the other.
+/// Score: prefers machines where the free shares of processor and memory are equal, so that neither is left without the
+/// other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Balanced;
 
@@ -339,7 +339,7 @@ impl Score for Balanced {
     }
 }
 
-/// Writes how even the shares of two kinds are.
+/// Writes scores for the evenness of the free shares of two kinds.
 struct WriteBalance<'a> {
     cpu: LeftShare<'a>,
     memory: LeftShare<'a>,

@@ -25,7 +25,7 @@ impl Filter for TaskRules {
         block.rules_allow(tasks.need, among)
     }
 
-    /// Evictions do not help where a domain or a required neighbour is missing.
+    /// Evictions do not help on a machine without the domain or the neighbour that a rule requires.
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
         let near = block.affinity_met(tasks.need, refused);
         let families = [RuleFamily::Spread, RuleFamily::Limits];
@@ -38,8 +38,8 @@ impl Filter for TaskRules {
     }
 }
 
-/// Filter: the maximum of the task's rules in the machine's domains is not reached. It is the part
-/// of [`TaskRules`] that Kubernetes does not have.
+/// Filter: no maximum number of tasks in the machine's domains is reached. This is the part of [`TaskRules`] that
+/// Kubernetes does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskLimits;
 
@@ -69,7 +69,8 @@ impl Filter for TaskLimits {
     }
 }
 
-/// Machines in `among` that a family of rules rejects first because they lack the label of a level.
+/// Machines in `among` that a family of rules rejects because they lack the label of a level, if this is the first
+/// reason.
 pub(super) fn lacks_place(
     tasks: &Tasks<'_>,
     block: Block<'_>,
@@ -81,7 +82,7 @@ pub(super) fn lacks_place(
     lacking.fold(0, |word, lane| word | 1 << lane)
 }
 
-/// Score: prefers domains with few tasks that a soft spread counts.
+/// Score: prefers domains with few tasks of those that a soft spread counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpreadWishes;
 

@@ -1,9 +1,9 @@
-//! The tasks of a job spread over machines and zones. (Kubernetes' SelectorSpread of old.)
+//! The tasks of a job spread over machines and zones. (Kubernetes' former SelectorSpread.)
 //!
-//! The tasks of a job belong together, as those of a service or replica set in Kubernetes. If a
-//! group has a soft spread over machines, the tasks that its first one selects are counted instead.
-//! A decision counts nothing: the view keeps the number of a job's tasks on each machine, and the
-//! cell the counts of the spread.
+//! The tasks of a job belong together, like those of a service or replica set in Kubernetes. If a group has a soft
+//! spread over machines, the tasks that its first such spread selects are counted instead. A decision does not have to
+//! count tasks: the view keeps the number of a job's tasks on each machine, and the cell keeps the counts of the
+//! spread.
 
 use super::normalize::POINT;
 use crate::plugin::{Reads, Tasks, lanes};
@@ -11,13 +11,13 @@ use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block, JobPlaces, Level, View, WishCounts};
 use omega_core::Text;
 
-/// Default label of a machine's zone: Kubernetes' own.
+/// Default label of a machine's zone, as in Kubernetes.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Weight of the zones relative to the machines.
+/// Share of the zones in the score; the machines have the rest.
 const ZONE_WEIGHT: f64 = 2.0 / 3.0;
 
-/// Score: the fewer tasks of the job are on the machine, and in its zone, the better.
+/// Score: prefers machines that have fewer tasks of the job, and whose zones have fewer of them.
 #[derive(Clone, Debug)]
 pub struct SelectorSpread {
     zone: Text,
@@ -30,14 +30,14 @@ impl Default for SelectorSpread {
 }
 
 impl SelectorSpread {
-    /// The score with zones by the label with this key.
+    /// Creates the score with zones by the label with this key.
     #[must_use]
     pub fn new(zone: impl Into<Text>) -> SelectorSpread {
         SelectorSpread { zone: zone.into() }
     }
 }
 
-/// Number of tasks that belong together are on a machine.
+/// Counts, by machine, of the tasks that belong together.
 enum Counts<'a> {
     OfJob(JobPlaces<'a>),
     OfWish(WishCounts<'a>),
@@ -86,7 +86,7 @@ impl RelativeScore for SelectorSpread {
     }
 }
 
-/// See [`SelectorSpread`].
+/// One decision of [`SelectorSpread`].
 struct Spread<'a> {
     counts: Counts<'a>,
     zones: Option<Level<'a>>,
@@ -94,7 +94,7 @@ struct Spread<'a> {
 }
 
 impl Spread<'_> {
-    /// The zone of each feasible machine, in their order.
+    /// The zone of each feasible machine, in the order of the machines.
     fn zones(&self) -> impl Iterator<Item = Option<usize>> + '_ {
         let rows = self.feasible.blocks().flat_map(|(block, among)| {
             let first = block.first_row();
@@ -103,7 +103,7 @@ impl Spread<'_> {
         rows.map(|row| self.zones.as_ref()?.of(row).map(|zone| zone as usize))
     }
 
-    /// The tasks of each zone on feasible machines.
+    /// The number of tasks of each zone on feasible machines.
     fn by_zone(&self, raw: &[i64]) -> Vec<i64> {
         let mut counts = Vec::new();
         for (zone, count) in self.zones().zip(raw) {
@@ -117,8 +117,8 @@ impl Spread<'_> {
     }
 }
 
-/// The difference of a count from the largest, in percent of the largest; 100 if that is 0. In doubles, as Kubernetes
-/// computed it.
+/// The difference between a count and the largest count, in percent of the largest; 100 if the largest is 0. Computed
+/// in doubles, as in Kubernetes.
 fn share_missing(count: i64, most: i64) -> f64 {
     if most == 0 { 100.0 } else { 100.0 * ((most - count) as f64 / most as f64) }
 }

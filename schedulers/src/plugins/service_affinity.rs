@@ -1,10 +1,10 @@
-//! Keeps the tasks of a job on machines with equal label values, or spreads them over the values.
-//! (Kubernetes' former ServiceAffinity.)
+//! Keeps the tasks of a job on machines with equal label values, or spreads them over the values. (Kubernetes' former
+//! ServiceAffinity.)
 //!
-//! Only the scheduler checks the filter, by its view of the job's tasks. If two schedulers with one
-//! name place tasks of a job at once, its first two tasks may get different values; later tasks
-//! then follow the task in the lower row. For a rule that the cell checks, use an affinity of the
-//! job to its own tasks.
+//! The cell does not check this filter; a scheduler applies it with its own view of the job's tasks. If two schedulers
+//! with one name place tasks of a job at once, the job's first two tasks may get different values; later tasks then
+//! follow the task on the machine with the lower row. For a rule that the cell checks, use an affinity of the job to
+//! its own tasks.
 
 use super::normalize::POINT;
 use crate::plugin::{Filter, Reads, Tasks, lanes};
@@ -23,14 +23,14 @@ pub struct ServiceAffinity {
 
 impl ServiceAffinity {
     /// A filter: all tasks of a job have the same values of the labels with these keys. The machine of the first task
-    /// determines the values; a label that this machine lacks is ignored.
+    /// determines the values; labels that this machine lacks are ignored.
     #[must_use]
     pub fn same(labels: Vec<Text>) -> ServiceAffinity {
         ServiceAffinity { labels, spread_by: Vec::new() }
     }
 
-    /// A score: the tasks of a job are spread over the values of the labels with these keys, with equal weight for each
-    /// label.
+    /// A score: the tasks of a job are spread over the values of each of the labels with these keys. The labels have
+    /// equal weights.
     #[must_use]
     pub fn spreading(spread_by: Vec<Text>) -> ServiceAffinity {
         ServiceAffinity { labels: Vec::new(), spread_by }
@@ -42,7 +42,8 @@ impl ServiceAffinity {
     }
 }
 
-/// Whether the group's own required affinity allows only one value of a label: then other tasks do not determine it.
+/// Whether the group's own required affinity allows only one value of a label. If so, other tasks do not determine the
+/// value.
 fn fixes(group: &TaskGroup, key: &str) -> bool {
     let Some(required) = &group.rules.affinity.required else { return false };
     let one = |values: &[Text]| match values {
@@ -83,7 +84,8 @@ impl Filter for ServiceAffinity {
         word
     }
 
-    /// No machine: the deciding tasks belong to the same job, and are not evicted for it.
+    /// Evictions help on no machine, because the tasks that determine the values belong to the same job and are not
+    /// evicted for it.
     fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
         0
     }
@@ -120,7 +122,7 @@ impl RelativeScore for ServiceAffinity {
     }
 }
 
-/// See [`ServiceAffinity::spreading`].
+/// One decision of [`ServiceAffinity::spreading`].
 struct Spread<'a> {
     places: JobPlaces<'a>,
     levels: SmallVec<[Level<'a>; 2]>,
@@ -128,7 +130,7 @@ struct Spread<'a> {
 }
 
 impl Spread<'_> {
-    /// The value of a label of each feasible machine, in their order.
+    /// The value of a label on each feasible machine, in the order of the machines.
     fn values<'a>(&'a self, level: &'a Level<'_>) -> impl Iterator<Item = Option<usize>> + 'a {
         let rows = self.feasible.blocks().flat_map(|(block, among)| {
             let first = block.first_row();
@@ -144,8 +146,7 @@ impl Ranking for Spread<'_> {
         raw.iter_mut().zip(counts).for_each(|(raw, count)| *raw = i64::from(count));
     }
 
-    /// In doubles and in this order, as Kubernetes did it. A machine without the label gets
-    /// nothing for it.
+    /// Doubles are computed in Kubernetes' order. A machine without the label gets no points for it.
     fn normalize(&self, raw: &[i64], scores: &mut [i32]) {
         let total: i64 = raw.iter().sum();
         let mut points = vec![0.0; raw.len()];

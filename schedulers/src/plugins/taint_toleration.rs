@@ -7,8 +7,8 @@ use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block};
 use omega_core::TaintEffect;
 
-/// Filter: the task tolerates the `NoSchedule` and `NoExecute` taints. Score: prefers machines with
-/// few untolerated `PreferNoSchedule` taints.
+/// Filter: the task tolerates the machine's `NoSchedule` and `NoExecute` taints. Score: prefers machines with few
+/// `PreferNoSchedule` taints that the task does not tolerate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaintToleration;
 

@@ -1,9 +1,9 @@
-//! Taints: filter, and score of soft taints.
+//! Taints: a filter, and a score of `PreferNoSchedule` taints.
 
 use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks};
 use omega_cellstate::{BLOCK, Block};
 
-/// Filter: the task tolerates every taint that keeps tasks off.
+/// Filter: the task tolerates all taints of the machine except `PreferNoSchedule` ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Taints;
 

@@ -1,11 +1,11 @@
-//! The most tasks of a tenant on one machine: see
+//! Maximum number of a tenant's tasks on one machine: see
 //! [`TenantConfig::tasks_per_machine_max`](omega_core::TenantConfig::tasks_per_machine_max).
 
 use crate::events::Events;
 use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 
-/// Filter: the machine has fewer tasks of the tenant than it may have.
+/// Filter: the machine has fewer tasks of the tenant than the maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct TasksPerMachine;
 
@@ -18,7 +18,7 @@ impl Filter for TasksPerMachine {
         Reads::AMOUNTS | Reads::JOB
     }
 
-    /// The maximum changes with the same event as quotas.
+    /// Changes of the maximum arrive with the event for quotas.
     fn wakes_on(&self) -> Events {
         Events::of(self.reads()) | Events::QUOTA_CHANGED
     }

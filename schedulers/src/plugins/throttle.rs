@@ -1,7 +1,7 @@
 //! Makes room without evictions: shrinks tasks of lower precedence to their requests.
 //!
-//! A throttled task continues with less; an evicted one starts over. So a profile has this plugin
-//! before those that evict.
+//! A throttled task continues with fewer resources, but an evicted one starts over. So a profile has this plugin before
+//! the plugins that evict.
 
 use crate::events::Events;
 use crate::plugin::Tasks;
@@ -13,13 +13,13 @@ use omega_core::{Job, Precedence, Preemption};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Number of machines with throttleable tasks that are tried.
+/// Maximum number of machines with throttleable tasks that are tried.
 const MACHINES_TRIED: usize = 64;
 
 /// The plugin `throttle`; see the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Throttle {
-    /// Drawn from the number of the scheduler: workers begin at different machines.
+    /// Random generator, seeded by the scheduler's number so that workers begin at different machines.
     rng: Option<Pcg64>,
 }
 
@@ -31,7 +31,7 @@ impl Throttle {
     }
 }
 
-/// Whether a less important task runs that could be throttled for a job.
+/// Whether a less important task runs, which might be throttled for a job.
 fn has_lower(view: &View, job: &Job) -> bool {
     let bound = view.displaces_below(job.precedence);
     let lowest = view.lowest_precedence();
@@ -45,7 +45,7 @@ impl PostFilter for Throttle {
 
     fn wakes_on(&self, tasks: &Tasks<'_>, all: Events) -> Events {
         match tasks.job.preemption {
-            // A task that gained optional resources can be shrunk.
+            // A less important task may have got optional resources, which can be taken away.
             Preemption::LowerPrecedence => all | Events::ROOM_FREED | Events::ROOM_TAKEN,
             Preemption::Never => Events::NONE,
         }
@@ -86,7 +86,7 @@ impl PostFilter for Throttle {
     }
 }
 
-/// Its cost: the precedence of the most important task, then the number of tasks.
+/// Cost of throttling: the precedence of the most important task, then the number of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cost(Option<Precedence>, usize);
 
@@ -96,7 +96,7 @@ impl Cost {
     }
 }
 
-/// Tasks in a row below a precedence with more than their request, the most important first.
+/// Tasks in a row that are below a precedence and have more than their request, the most important first.
 fn surplus_below(view: &View, row: usize, bound: Precedence) -> Vec<PlacedTask> {
     let tasks = view.tasks_on(row).iter();
     let has = |task: &&PlacedTask| {
@@ -105,8 +105,8 @@ fn surplus_below(view: &View, row: usize, bound: Precedence) -> Vec<PlacedTask> 
     tasks.filter(has).copied().collect()
 }
 
-/// Tasks to throttle for the task to fit in a row, if all of these could: the most important are spared
-/// first. The view is as before when this returns.
+/// Fewest tasks to throttle in a row so that the task fits there; `None` if it does not fit even if all of `lower` are
+/// throttled. The most important tasks are spared first. The view is unchanged when this returns.
 fn fewest(
     view: &mut View,
     preemptor: &Preemptor<'_>,

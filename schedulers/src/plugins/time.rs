@@ -2,24 +2,24 @@
 //!
 //! The queue does not re-sort jobs, so the keys of both orders must not change with time.
 //!
-//! **Least slack** (least laxity, Mok 1983; with equal run times earliest deadline first): the
-//! slack of a job is the time until its deadline, less its run time. As time passes, every job
-//! loses the same slack, so the key is `due - run`, the latest possible start.
+//! **Least slack** (least laxity, Mok 1983; with equal run times, earliest deadline first): the slack of a job is the
+//! time until its deadline, less its run time. As time passes, every job loses the same slack, so the key is `due -
+//! run`, the latest possible start.
 //!
-//! **Shortest first, with aging.** The response ratio (Brinch Hansen's HRRN, 1971) prefers short
-//! jobs without starvation, but its order changes with time. Linear aging has a fixed key: the
-//! job's number, plus one for each `step_ms` of its run time. So at most that many younger jobs can
-//! overtake it.
+//! **Shortest first, with aging.** The response ratio (Brinch Hansen's HRRN, 1971) prefers short jobs without
+//! starvation, but its order changes with time. Linear aging has a fixed key: the job's number, plus one for each
+//! `step_ms` of its run time. So the number of younger jobs that can overtake a job is at most its run time divided by
+//! `step_ms`.
 
 use crate::points::{Order, Queued};
 use omega_core::Job;
 use std::cmp::{Ordering, Reverse};
 
-/// Precedence, then the job with the least slack; jobs without a deadline come last, by age.
+/// Order by precedence, then by slack, the least first. Jobs without a deadline come last, the oldest first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastSlack;
 
-/// Latest start of a job by its deadline; a missing run time counts as zero.
+/// Latest start with which a job meets its deadline. A job without a run time counts as taking no time.
 fn latest_start(job: &Job) -> Option<i128> {
     let due = i128::from(job.deadline_ms?);
     Some(due - i128::from(job.runtime_estimate_ms.unwrap_or(0)))
@@ -39,7 +39,8 @@ impl Order for LeastSlack {
     }
 }
 
-/// Precedence, then the shortest, but no job is overtaken by more younger ones than its run has steps.
+/// Order by precedence, then by run time, the shortest first. The number of younger jobs that may overtake a job is
+/// bounded by its run time in steps.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortestFirst {
     step_ms: u64,
@@ -47,16 +48,16 @@ pub struct ShortestFirst {
 }
 
 impl Default for ShortestFirst {
-    /// With the defaults a one-hour job lets sixty younger ones pass; a job without a run time
-    /// counts as one hour.
+    /// By default, sixty younger jobs may overtake a one-hour job, and a job without a run time counts as taking one
+    /// hour.
     fn default() -> ShortestFirst {
         ShortestFirst::new(60_000, 3_600_000)
     }
 }
 
 impl ShortestFirst {
-    /// An order in which one younger job may overtake for each `step_ms` of a job's run time; a job
-    /// without an estimate counts as `unknown_ms`.
+    /// Creates an order in which one younger job may overtake a job for each `step_ms` of the latter's run time. A job
+    /// without an estimate counts as taking `unknown_ms`.
     #[must_use]
     pub fn new(step_ms: u64, unknown_ms: u64) -> ShortestFirst {
         ShortestFirst { step_ms: step_ms.max(1), unknown_ms }
@@ -98,7 +99,7 @@ mod tests {
         })
     }
 
-    /// Turns of jobs in this order of arrival.
+    /// Order in which jobs have their turns, if they arrive in the given order.
     fn turns(order: impl Order + 'static, jobs: &[Times]) -> Vec<u64> {
         let mut turns = Turns::new(Some(Arc::new(order)));
         let jobs: Vec<_> = (0..).map(JobId).zip(jobs.iter().map(|times| job(*times))).collect();
@@ -135,8 +136,8 @@ mod tests {
     }
 
     proptest! {
-        /// A job is overtaken by at most as many younger jobs of equal precedence as its run time
-        /// has steps; and the order by slack does not change with time.
+        /// The number of younger jobs of equal precedence that overtake a job is at most its run time in steps. The
+        /// order by slack does not change with time.
         #[test]
         fn nobody_is_overtaken_without_end(
             jobs in prop::collection::vec(

@@ -1,46 +1,46 @@
 //! Usage of a kind, and exact shares of it.
 //!
-//! Kubernetes' scores are integer quotients, rounded down, and equal scores need the same
-//! quotients. Vector units cannot divide integers, so a quotient of doubles, which is off by at
-//! most one, is corrected by its remainder.
+//! Kubernetes' scores are integer quotients, rounded down, and equal scores need the same quotients. Vector units
+//! cannot divide integers. So a quotient of doubles is computed, which is off by at most one, and corrected by its
+//! remainder.
 
 use crate::plugin::Tasks;
 use omega_cellstate::{BLOCK, Block, View};
 use omega_core::{KindId, Kinds};
 
-/// Suffix of the kind with a task's nominal request for scores, if that is above its request:
-/// Kubernetes assumes 100 thousandths of a core and 200 MiB for a container without requests.
-/// Machines have enough of it for any task.
+/// Suffix of the kind whose request is a task's nominal request for scores, if that is above its real request.
+/// Kubernetes assumes 100 thousandths of a core and 200 MiB for a container without requests. Machines have so much of
+/// this kind that it never excludes a task.
 const NOMINAL: &str = " (nominal)";
 
 /// Kinds by which a machine is scored even for a task that requests none.
 const ALWAYS: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "disk"];
 
-/// The kind that counts tasks; it is no matter of scores.
+/// The kind that counts tasks. Scores do not consider it.
 const COUNTED: &str = "pods";
 
-/// Amounts by which a task counts in scores.
+/// Amounts by which a task is counted in scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
     /// Its claim.
     Claimed,
-    /// Nominal use if the cell has such a kind, else the claim.
+    /// Nominal amounts of kinds for which the cell has a nominal kind, else the claim.
     Nominal,
 }
 
-/// A kind that counts in a score.
+/// A kind that a score considers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resource {
-    /// The kind whose capacity counts.
+    /// Kind whose capacity is used for shares.
     kind: KindId,
-    /// The kind that is in use.
+    /// Kind whose requests are counted as usage.
     used: KindId,
-    /// Whether it counts for tasks that request none of it.
+    /// Whether the kind is considered even for tasks that request none of it.
     always: bool,
 }
 
 impl Resource {
-    /// The kind of this name; `None` if the cell has none that counts in scores.
+    /// The kind with this name; `None` if the cell has none, or scores do not consider it.
     pub(super) fn named(name: &str, amount: Amount, kinds: &Kinds) -> Option<Resource> {
         let kind = kinds.by_name(name).filter(|_| name != COUNTED)?;
         let nominal = match amount {
@@ -50,18 +50,18 @@ impl Resource {
         Some(Resource { kind, used: nominal.unwrap_or(kind), always: ALWAYS.contains(&name) })
     }
 
-    /// Has the view keep the data that [`Resource::usage`] reads.
+    /// Enables the columns of the view that [`Resource::usage`] reads.
     pub(super) fn keep(self, view: &mut View) {
         view.keep_capacity(self.kind);
         view.keep_capacity(self.used);
     }
 
-    /// Counted request of a task.
+    /// Request by which a task is counted.
     pub(super) fn request(self, tasks: &Tasks<'_>) -> i64 {
         tasks.need.request.get(self.used.index()).copied().unwrap_or(0)
     }
 
-    /// The use of the kind on the machines of a block; `None` if it does not count for these tasks.
+    /// The use of the kind on the machines of a block; `None` if the kind is not considered for these tasks.
     pub(super) fn usage<'a>(self, tasks: &Tasks<'_>, block: Block<'a>) -> Option<Usage<'a>> {
         let request = self.request(tasks);
         if request == 0 && !self.always {
@@ -73,7 +73,7 @@ impl Resource {
     }
 }
 
-/// The use of a kind on the machines of a block, and by one task more.
+/// The use of a kind on the machines of a block, without and with one more task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage<'a> {
     pub(super) capacity: &'a [i64; BLOCK],
@@ -82,8 +82,8 @@ pub(super) struct Usage<'a> {
     pub(super) request: i64,
 }
 
-// Not `clamp`, which panics where its bounds are turned round: a loop with a way out is not
-// compiled to vectors.
+// `clamp` is not used, because it panics if its bounds are reversed, and a loop that may panic is not compiled to
+// vector instructions.
 impl Usage<'_> {
     /// Usage on the machine in a lane, without the task: from 0 to its capacity.
     #[inline(always)]
@@ -98,11 +98,11 @@ impl Usage<'_> {
     }
 }
 
-/// 2^52: next to it the low bits of a double are its whole part.
+/// 2^52: if it is added to a smaller number, the low bits of the double are the whole part of that number.
 const TWO_TO_52: f64 = 4_503_599_627_370_496.0;
 
-/// An amount from 0 to below 2^52 as a double, by its bits alone: a conversion of 64-bit integers
-/// is not compiled to vectors on older processors.
+/// An amount from 0 to below 2^52 as a double, composed of bits, because a conversion of 64-bit integers is not
+/// compiled to vector instructions for older processors.
 #[inline(always)]
 pub(super) fn double(amount: i64) -> f64 {
     f64::from_bits(amount as u64 | TWO_TO_52.to_bits()) - TWO_TO_52
@@ -127,7 +127,7 @@ mod tests {
         fn percent_is_the_integer_quotient(whole in 1i64..1 << 52, part in any::<i64>(), k in 0i64..=100) {
             let part = part.rem_euclid(whole + 1);
             prop_assert_eq!(percent(part, whole), part * 100 / whole);
-            // Next to a quotient without a rest.
+            // Test values close to a quotient without remainder.
             let exact = whole / 100 * k;
             for part in [exact - 1, exact, exact + 1] {
                 let part = part.clamp(0, whole);

@@ -1,12 +1,11 @@
-//! Plugins for volumes. (Kubernetes' VolumeBinding, VolumeZone, NodeVolumeLimits and
-//! VolumeRestrictions.)
+//! Plugins for volumes. (Kubernetes' VolumeBinding, VolumeZone, NodeVolumeLimits and VolumeRestrictions.)
 //!
-//! Each filter checks one aspect of the process's [`Volumes`]; a reservation checks all of them
-//! again under one lock, so that only one of two schedulers that choose the same volume gets it. A
-//! profile has all of the filters and the reservation, or none.
+//! Each filter checks one aspect of the process's [`Volumes`]. A reservation checks all aspects again under one lock,
+//! so that only one of two schedulers that choose the same volume gets it. A profile has either all of the filters and
+//! the reservation, or none of them.
 //!
-//! Tasks without volumes cost nothing. Others have a search each, because one task's choice limits
-//! the next. Preemption does not help them, because the view does not have the users of volumes.
+//! Tasks without volumes cost nothing. Tasks with volumes have a search each, because one task's choice limits the
+//! next. Preemption does not help them, because the view does not have the users of volumes.
 
 use crate::events::Events;
 use crate::plugin::{Filter, Reads, Tasks};
@@ -20,7 +19,7 @@ use omega_core::{Job, JobId, TaskId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Filter: nothing is in the way of the tasks' volumes, in one aspect.
+/// Filter: on the machine, one aspect of the tasks' volumes is no obstacle.
 #[derive(Clone, Debug)]
 pub struct VolumeFilter {
     aspect: Aspect,
@@ -28,7 +27,7 @@ pub struct VolumeFilter {
 }
 
 impl VolumeFilter {
-    /// A filter for one aspect of these volumes.
+    /// Creates the filter for one aspect of these volumes.
     #[must_use]
     pub fn new(aspect: Aspect, volumes: &Volumes) -> VolumeFilter {
         VolumeFilter { aspect, volumes: volumes.clone() }
@@ -45,12 +44,12 @@ impl Filter for VolumeFilter {
         }
     }
 
-    /// Facts that it reads: use by other tasks is not visible from the machine.
+    /// The result also depends on other tasks' use of volumes, which the machine's data does not show.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_MACHINES
     }
 
-    /// A task that ends is an event of the volumes that it used.
+    /// The end of a task causes an event about the volumes that it used.
     fn wakes_on(&self) -> Events {
         let labels = match self.aspect {
             Aspect::Binding | Aspect::Zone => Events::MACHINE_CHANGED,
@@ -79,20 +78,20 @@ impl Filter for VolumeFilter {
     }
 }
 
-/// Reserves, binds and gives back the volumes of tasks, and notes which tasks use them.
+/// Reserves, binds and returns the volumes of tasks, and records which tasks use them.
 #[derive(Clone, Debug)]
 pub struct VolumeBinding {
     volumes: Volumes,
-    /// Tenant and share of the scheduler's jobs.
+    /// Scheduler name and share by which the scheduler's own jobs are recognised.
     takes: Option<(Text, Share)>,
     /// The scheduler's own jobs that use volumes.
     jobs: BTreeMap<JobId, Arc<Job>>,
-    /// Tasks with volumes, as this scheduler reported them.
+    /// Tasks with volumes that this scheduler has reported to [`Volumes`].
     told: BTreeSet<TaskId>,
 }
 
 impl VolumeBinding {
-    /// The plugin for these volumes.
+    /// Creates the plugin for these volumes.
     #[must_use]
     pub fn new(volumes: &Volumes) -> VolumeBinding {
         let (jobs, told) = (BTreeMap::new(), BTreeSet::new());
@@ -167,7 +166,8 @@ impl Reserve for VolumeBinding {
         }
     }
 
-    /// Reserves; an obstacle is left to the next search, which follows soon.
+    /// Reserves the volumes of a claim. If something is in the way, the job is retried after its backoff, and the next
+    /// search takes the obstacle into account.
     fn reserve(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused> {
         let claims = &claimed.group.volumes;
         if claims.is_empty() {
@@ -217,9 +217,9 @@ impl PostBind for VolumeBinding {
 }
 
 impl Profile {
-    /// Returns `self` with the filters for these volumes and the plugin that reserves them. Both
-    /// are needed: the reservation checks everything that the filters check, and without one of the
-    /// filters the same unusable machine would be chosen again and again.
+    /// Returns `self` with the filters for these volumes and the plugin that reserves volumes. All are needed: the
+    /// reservation checks everything that the filters check, and without one of the filters an unusable machine would
+    /// be chosen again and again.
     #[must_use]
     pub fn with_volumes(self, volumes: &Volumes) -> Profile {
         let filters = Aspect::ALL.map(|aspect| VolumeFilter::new(aspect, volumes));

@@ -1,4 +1,4 @@
-//! Knowledge of the queue of one job and its tasks.
+//! The queue's state of one job and its tasks.
 
 use super::Nanos;
 use crate::events::Events;
@@ -11,9 +11,9 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TaskMark {
     Waiting,
-    /// In an unanswered transaction. It still counts as pending.
+    /// The task is in an unanswered transaction. It still counts as pending.
     Taken,
-    /// Its claim waits for a permit. It counts as pending.
+    /// The task's claim waits for a permit. It counts as pending.
     Held,
     Placed,
     Ended,
@@ -36,16 +36,16 @@ pub(super) struct TaskNote {
 /// State of a job in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// No pending tasks, or all of them wait for a permit.
+    /// Nothing to try: no task is pending, or all pending tasks wait for a permit.
     None,
     Active,
-    /// Some of its tasks are in a transaction.
+    /// Some tasks of the job are in a transaction.
     Deciding,
-    /// Waits until this time.
+    /// Waits after a conflict or a gang timeout until this time.
     Waiting(Nanos),
-    /// In backoff until this time, with the event count at its rejection.
+    /// In backoff until this time. The number is the event count at its rejection.
     Cooling(Nanos, u64),
-    /// Sleeps until one of these events, or this time at the latest.
+    /// Sleeps until one of these events, or at the latest until this time.
     Sleeping(Nanos, Events),
 }
 
@@ -57,22 +57,22 @@ impl Turn {
     }
 }
 
-/// Number of tasks all jobs have.
+/// Number of tasks of all jobs, by state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) pending: usize,
     pub(super) held: usize,
 }
 
-/// A job in the queue. There may be very many, so the state of rejected jobs is kept elsewhere, and
-/// counts are short.
+/// A job in the queue. There may be very many jobs, so the state of rejected jobs is kept elsewhere, and counts have
+/// few bits.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The job as submitted.
     pub(super) job: Arc<Job>,
-    /// State by task number, without an allocation for one group of few tasks.
+    /// State by task number. Few tasks need no allocation.
     pub(super) tasks: SmallVec<[TaskNote; 4]>,
-    /// Pending tasks by group, the next one last. May contain tasks that are no longer pending.
+    /// Pending tasks of each group, with the next one at the end. May contain tasks that are no longer pending.
     pub(super) pending: SmallVec<[SmallVec<[u32; 4]>; 1]>,
     pub(super) waiting: u32,
     /// Number of tasks that wait for a permit.
@@ -87,7 +87,7 @@ pub(super) struct Entry {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Refused {
     pub(super) by: Refusers,
-    /// Whether a plugin did not let it in.
+    /// Whether the rejecting plugin is an Admit plugin.
     pub(super) gated: bool,
 }
 
@@ -124,19 +124,19 @@ impl Entry {
         self.pending[group].push(index);
     }
 
-    /// Whether it has tasks to try.
+    /// Whether the job has tasks to try.
     #[inline]
     pub(super) fn may_be_tried(&self) -> bool {
         self.waiting > self.held
     }
 
-    /// The mark of one of its tasks.
+    /// The mark of one of the job's tasks.
     #[inline]
     pub(super) fn mark_of(&self, task: TaskId) -> Option<TaskMark> {
         self.tasks.get(task.index as usize).map(|note| note.mark)
     }
 
-    /// Sets the mark of a task, and counts.
+    /// Sets the mark of a task, and updates the counts.
     #[inline]
     pub(super) fn mark(&mut self, index: usize, mark: TaskMark, totals: &mut Totals) {
         let before = std::mem::replace(&mut self.tasks[index].mark, mark);

@@ -5,7 +5,7 @@ use super::Nanos;
 /// Delays of jobs whose tasks could not be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// The first wait after a failure; it doubles with each further one.
+    /// Wait after the first failure. It doubles with each further failure.
     pub backoff_min: Nanos,
     /// Maximum backoff.
     pub backoff_max: Nanos,
@@ -14,8 +14,8 @@ pub struct Patience {
 }
 
 impl Default for Patience {
-    /// Backoff from a millisecond (about a thousand decisions) to a second; five minutes of sleep,
-    /// as in kube-scheduler.
+    /// By default, the backoff is from a millisecond (about a thousand decisions) to a second, and a job sleeps at most
+    /// five minutes, as in kube-scheduler.
     fn default() -> Patience {
         const SECOND: Nanos = 1_000_000_000;
         Patience { backoff_min: SECOND / 1000, backoff_max: SECOND, sleep_max: 300 * SECOND }
@@ -28,8 +28,8 @@ impl Patience {
         self.backoff_min.saturating_mul(1 << failures.min(20)).min(self.backoff_max)
     }
 
-    /// Backoff of a gang after a number of timeouts: twice the longest backoff of other jobs, so
-    /// that these can use the room; doubling up to 32 times that.
+    /// Backoff of a gang after a number of timeouts: twice the longest backoff of other jobs, so that these can use the
+    /// room. It doubles with each timeout, up to 32 times that.
     pub(super) fn after_release(self, times: u32) -> Nanos {
         self.backoff_max.saturating_mul(2 << times.min(5))
     }

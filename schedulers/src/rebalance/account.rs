@@ -1,8 +1,8 @@
 //! The value of the objective, updated with each move.
 //!
-//! A move changes two machines, the pairs of its job in two domains, and the costs of moving. The search computes the
-//! change of some ten million possible moves in a pass without making them; a move that is made updates the sums term
-//! by term. [`Account::new`] computes the sums from scratch, and `tests/it/rebalance.rs` compares both with an
+//! A move changes two machines, the pairs of its job in two domains, and the costs of moving. In a pass, the search
+//! computes the change of some ten million possible moves without making them. A move that is made updates the sums
+//! term by term. [`Account::new`] computes the sums from scratch, and `tests/it/rebalance.rs` compares both with an
 //! independent reference.
 
 use super::objective::{Costs, MACHINE, MOVE, Objective, Objectives, PAIR, Spot};
@@ -22,12 +22,13 @@ pub(super) struct Account {
     pub(super) objective: Objective,
     /// The claimable amount of each kind, row by row.
     capacity: Vec<i64>,
-    /// Rows whose machines accept tasks; the others have no cost of their own.
+    /// Rows of machines that accept tasks. Other rows have no cost of their own.
     counts: Vec<bool>,
     /// The weighted cost of each row.
     values: Vec<i64>,
     domains: Vec<u32>,
-    /// The number of tasks of each job in each domain. It is only looked up, never iterated.
+    /// The number of tasks of each job in each domain. The map is only looked up, never iterated, so its order does not
+    /// matter.
     crowds: HashMap<(JobId, u32), u32, FixedState>,
     costs: Costs,
 }
@@ -36,7 +37,7 @@ pub(super) struct Account {
 type Amounts = [i64; KINDS_MAX];
 
 impl Account {
-    /// Computes all sums from a view, except for misplaced tasks, which the caller counts.
+    /// Computes all sums from a view. The number of misplaced tasks is left to the caller.
     pub(super) fn new(objectives: &Objectives, view: &mut View) -> Account {
         let kinds = view.kinds().count();
         let capacity = capacities(view, kinds);
@@ -79,7 +80,7 @@ impl Account {
         self.values[row]
     }
 
-    /// The weighted cost of a row if it had `more` free of each kind.
+    /// The weighted cost of a row if `more` of each kind were free.
     pub(super) fn value_with(&self, view: &View, row: usize, more: impl Fn(usize) -> i64) -> i64 {
         if !self.counts[row] {
             return 0;
@@ -92,13 +93,13 @@ impl Account {
         self.objective.value(Spot { capacity: self.capacity(row), free: &free[..kinds] })
     }
 
-    /// The decrease of the cost of a row if a task of a job leaves it.
+    /// Decrease of the cost of a row if a task of a job left it.
     pub(super) fn leaving(&self, view: &View, row: usize, (job, need): (JobId, &Need)) -> i64 {
         let value = self.value_with(view, row, |kind| view.freed(row, need, KindId(kind as u8)));
         self.values[row] - value + self.pairs(job, row, -1)
     }
 
-    /// The increase of the cost of a row if a task of a job arrives from another row. The task has been taken off the
+    /// Increase of the cost of a row if a task of a job arrives from another row. The task has been removed from the
     /// view, but is still counted in the domain of its old row.
     pub(super) fn arriving(
         &self,
@@ -111,8 +112,8 @@ impl Account {
         value - self.values[row] + self.pairs(job, row, if here { -1 } else { 0 })
     }
 
-    /// The weighted cost of the pairs that one more task of a job would form in a row's domain, if the domain had
-    /// `more` other tasks of the job.
+    /// The weighted cost of the pairs that one more task of a job would form in a row's domain. The domain is taken to
+    /// have `more` other tasks of the job than counted.
     pub(super) fn pairs(&self, job: JobId, row: usize, more: i64) -> i64 {
         let weight = self.objective.objectives.crowding;
         if weight == 0 || self.domains[row] == NOWHERE {
@@ -122,7 +123,8 @@ impl Account {
         (i64::from(others) + more).max(0) * PAIR * i64::from(weight)
     }
 
-    /// The weighted cost of one move: its own, and that of its job if `moved` tasks of the job have moved before.
+    /// The weighted cost of one move and its effect on the cost of its job, if `moved` tasks of the job have moved
+    /// before.
     pub(super) fn of_move(&self, request: &[i64], moved: u32) -> i64 {
         let objectives = &self.objective.objectives;
         let more = (i128::from(moved) + 1) * i128::from(MOVE) - self.costs.job_moves;
@@ -136,7 +138,7 @@ impl Account {
         MACHINE * i64::from(self.objective.objectives.misplaced)
     }
 
-    /// Statistics of the cell that do not depend on weights.
+    /// Statistics of the machines that do not depend on weights.
     pub(super) fn picture(&self, view: &View) -> Picture {
         let kinds = self.objective.kinds;
         let mut picture =
@@ -203,12 +205,12 @@ impl Account {
         self.costs.crowding -= i128::from(*crowd) * i128::from(PAIR);
     }
 
-    /// Counts a misplaced task, or with `sign` -1 removes it from the count.
+    /// Counts a misplaced task, or removes it from the count if `sign` is -1.
     pub(super) fn misplaced(&mut self, sign: i128) {
         self.costs.misplaced += i128::from(MACHINE) * sign;
     }
 
-    /// Counts the cost of a move, or with `sign` -1 removes it. The cost for its job is in [`Account::job_moves`].
+    /// Adds the cost of a move, or subtracts it if `sign` is -1. The cost for its job is in [`Account::job_moves`].
     pub(super) fn moved(&mut self, request: &[i64], sign: i128) {
         self.costs.moves += i128::from(self.objective.of_move(request)) * sign;
     }
@@ -218,7 +220,7 @@ impl Account {
         std::mem::replace(&mut self.costs.job_moves, most)
     }
 
-    /// The claimed part of a row above the safety level.
+    /// The claimed amount of a row above the safety level.
     pub(super) fn unsafe_part(&self, row: usize, kind: usize) -> i64 {
         self.objective.unsafe_part(kind, self.capacity(row)[kind])
     }
@@ -228,7 +230,7 @@ impl Account {
         &self.capacity[row * kinds..][..kinds]
     }
 
-    /// The mean gain per task if all tasks left a row, by which the search orders rows.
+    /// The mean gain per task if all tasks left a row. The search orders rows by it.
     pub(super) fn pressure(&self, tasks: &[PlacedTask], row: usize) -> i64 {
         if tasks.is_empty() {
             return 0;

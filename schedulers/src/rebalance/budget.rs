@@ -1,7 +1,7 @@
 //! Bounds of a pass: total moves, moves of each job, and disruption budgets.
 //!
-//! The first two hold for the whole pass. A disruption budget limits how many of its tasks may be down at the same
-//! time, so it holds for each wave: the next wave begins when the moved tasks run again.
+//! The bounds on moves hold for the whole pass. A disruption budget limits how many of its tasks may be down at the
+//! same time, so it holds for each wave: the next wave begins when the moved tasks run again.
 
 use crate::preemption::Budget as Disruption;
 use foldhash::fast::FixedState;
@@ -18,8 +18,8 @@ pub struct Bounds {
     pub moves_per_job: u32,
     /// Maximum number of waves.
     pub waves: usize,
-    /// Maximum number of examined pairs of a task and a machine. Unlike a time limit, it gives the same plan in each
-    /// run.
+    /// Maximum number of examined pairs of a task and a machine. Unlike a time limit, this bound gives the same plan in
+    /// each run.
     pub steps: u64,
 }
 
@@ -39,16 +39,16 @@ pub(super) struct Left {
     per_job: u32,
     jobs: HashMap<JobId, u32, FixedState>,
     disruptions: Vec<Disruption>,
-    /// Number of tasks of each budget that move in this wave.
+    /// For each disruption budget, the number of its tasks that move in this wave.
     down: Vec<u32>,
 }
 
-/// The exhausted bound that forbids a move.
+/// The bound that forbids a move because it is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spent {
     Moves,
     OfJob,
-    /// Allows more moves in the next wave.
+    /// A disruption budget, which allows more moves in the next wave.
     Disruption,
 }
 

@@ -1,9 +1,9 @@
 //! Applies a plan to the cell: one transaction for each step.
 //!
 //! The plan was made on a view, and the cell has changed since then. So before each wave the view is synced, and steps
-//! whose tasks have left the planned machine are skipped. The others are checked, first by the view and then by the
-//! cell. A served cell pre-checks a transaction before earlier ones are applied, so it may reject a step whose room is
-//! still occupied. Rejected and unanswered steps are retried as long as others succeed.
+//! whose tasks have left the expected machine are skipped. The other steps are checked, first by the view and then by
+//! the cell. A served cell pre-checks a transaction before it has applied earlier ones, so it may reject a step whose
+//! room is still occupied. Rejected and unanswered steps are retried as long as other steps succeed.
 
 use super::Rebalancer;
 use super::plan::{Move, Plan, Step};
@@ -17,9 +17,9 @@ use smallvec::SmallVec;
 pub enum Fate {
     /// The tasks have moved.
     Moved,
-    /// A task had left the machine where the plan expected it.
+    /// A task was no longer on the machine where the plan expected it.
     Stale,
-    /// The view or the cell rejected the new machine.
+    /// The view or the cell rejected the move for this reason.
     Refused(Reason),
 }
 
@@ -38,23 +38,23 @@ impl Done {
     }
 }
 
-/// A submitted step: its position in the wave, its transaction, and the tasks that were taken off the view for it.
+/// A submitted step: its position in the wave, its transaction, and the tasks that were removed from the view for it.
 struct Sent {
     step: usize,
     txn: Transaction,
 }
 
-/// Maximum number of steps in flight: a quarter of the results that the cell keeps for each scheduler, so that a resent
-/// transaction still finds its result.
+/// Maximum number of unanswered steps. It is a quarter of the results that the cell keeps for each scheduler, so a
+/// resent transaction still finds its result.
 const TOGETHER: usize = ANSWERS_PER_SCHEDULER / 4;
 
-/// Consecutive attempts without any success after which an unanswered step is an error.
+/// Number of consecutive attempts without any success after which unanswered steps are an error.
 const ATTEMPTS: usize = 3;
 
 /// Outcome of one attempt at a step; `None` if the cell did not answer.
 type Attempt = Option<Fate>;
 
-/// Applies one wave, some steps at a time.
+/// Applies the steps of one wave, a limited number at a time.
 pub(super) fn wave(
     rebalancer: &mut Rebalancer,
     cell: &(impl CellHandle + ?Sized),
@@ -68,7 +68,7 @@ pub(super) fn wave(
     Ok(fates)
 }
 
-/// Attempts steps until all are settled, or none of the rest succeeds. Steps that an earlier, unanswered attempt
+/// Attempts steps until all are settled, or no remaining step succeeds. Steps that an earlier, unanswered attempt
 /// committed are not sent again.
 fn persist(
     rebalancer: &mut Rebalancer,
@@ -113,7 +113,7 @@ fn is_done(view: &View, step: &Step) -> bool {
     })
 }
 
-/// Sends each step once, on a synced view. Returns the result of each, and the last failure.
+/// Sends each step once, on a synced view. Returns the result of each step, and the last failure.
 fn attempt(
     view: &mut View,
     cell: &(impl CellHandle + ?Sized),
@@ -158,7 +158,7 @@ fn attempt(
     (fates, failed)
 }
 
-/// The tasks of a step, if all of them are on the machines where the plan expects them.
+/// The tasks of a step; `None` unless all of them are on the machines where the plan expects them.
 fn placed(view: &View, step: &Step) -> Option<SmallVec<[PlacedTask; 2]>> {
     let find = |m: &Move| {
         let row = m.from.row();
@@ -169,8 +169,8 @@ fn placed(view: &View, step: &Step) -> Option<SmallVec<[PlacedTask; 2]>> {
     step.moves.iter().map(find).collect()
 }
 
-/// Takes the tasks of a step off the view, and claims their new machines. Returns the transaction; if the view's check
-/// rejects it, the view is unchanged.
+/// Removes the tasks of a step from the view, and claims their new machines. Returns the transaction. If the view's
+/// check rejects a claim, the view is unchanged.
 fn prepare(view: &mut View, step: &Step, tasks: &[PlacedTask]) -> Result<Transaction, Reason> {
     let moves = || step.moves.iter().zip(tasks);
     moves().for_each(|(m, task)| view.lift(m.from.row(), *task));
@@ -201,7 +201,7 @@ fn forget(view: &mut View, mut jobs: Vec<JobId>) {
 }
 
 impl Plan {
-    /// The applied steps of this plan; `done` has the fates of all steps.
+    /// The steps of this plan that were applied; `done` has the fates of all steps.
     pub fn taken<'a>(&'a self, done: &'a Done) -> impl Iterator<Item = &'a Step> {
         let both = self.steps().zip(&done.fates);
         both.filter(|(_, fate)| **fate == Fate::Moved).map(|(step, _)| step)

@@ -1,4 +1,4 @@
-//! Conversion of a cell to an instance of machine reassignment, which annealing solves; and moves towards that
+//! Conversion of a cell to an instance of machine reassignment, which annealing solves, and moves towards that
 //! solution, each checked like any other move.
 //!
 //! The instance has the cell's load, balance and move costs, capacities, the machines that each task may use, limits on
@@ -14,13 +14,13 @@ use omega_core::{KindId, TaskGroup, TaskRule, TaskSelector, TopologyLevel};
 use omega_reassign as reassign;
 use std::collections::{BTreeMap, HashMap};
 
-/// Binary digits of a mean machine's amount, in units of the instance.
+/// Base-2 logarithm of a mean machine's amount in the instance, for each kind.
 const UNIT_BITS: u32 = 20;
 
-/// Cost in the instance of a millionth of a mean machine: large enough that ratios of units are nearly exact.
+/// Cost in the instance for a millionth of a mean machine. It is large enough that ratios of units are nearly exact.
 const SCALE: f64 = 1600.0;
 
-/// Parts of [`SCALE`] in a balance weight: the rest is in its two ratios.
+/// Factor of [`SCALE`] that goes into the numbers of a balance's ratio; the other factor goes into its weight.
 const RATIO: f64 = 16.0;
 
 /// A cell as an instance of machine reassignment, and the task of each row of it.
@@ -58,7 +58,8 @@ impl Dense {
         Some(Dense { instance, tasks })
     }
 
-    /// Searches for an assignment. Returns the moves to the best one, and the number of changes that the search tried.
+    /// Searches for an assignment. Returns the moves to the best assignment, and the number of changes that the search
+    /// tried.
     pub(super) fn solve(
         self,
         settings: reassign::Settings,
@@ -72,7 +73,7 @@ impl Dense {
     }
 }
 
-/// Makes those moves that are possible and gain, alone or together with another one that leaves their machine.
+/// Makes the moves that are possible and gain, each alone or together with another move off its target machine.
 pub(super) fn follow(search: &mut Search<'_>, mut left: Vec<Proposed>) {
     loop {
         let before = left.len();
@@ -106,7 +107,7 @@ fn once(search: &mut Search<'_>, moves: Vec<Proposed>) -> Vec<Proposed> {
 /// Maximum number of other moves with which a move is tried.
 const PARTNERS: usize = 8;
 
-/// Makes moves together, if they are possible and gain.
+/// Makes moves together if they are possible and gain. Returns whether they were made.
 fn is_made(search: &mut Search<'_>, moves: &[Proposed]) -> bool {
     let mut known = Vec::with_capacity(moves.len());
     for m in moves {
@@ -163,7 +164,7 @@ fn is_said(search: &Search<'_>, task: PlacedTask, known: usize) -> bool {
         })
 }
 
-/// Whether the only rule about other tasks is that no two tasks of the job share a machine.
+/// Whether the group's only rule about other tasks is that no two tasks of the job share a machine.
 fn is_apart(group: &TaskGroup) -> bool {
     matches!(
         &group.rules.tasks[..],
@@ -171,7 +172,7 @@ fn is_apart(group: &TaskGroup) -> bool {
     )
 }
 
-/// The unit of each kind in the instance, and its size in millionths of a mean machine.
+/// The unit of each kind in the instance, and the size of that unit in millionths of a mean machine.
 struct Units {
     unit: Vec<i64>,
     millionths: Vec<f64>,
@@ -231,7 +232,8 @@ impl Units {
     }
 }
 
-/// The machines, without the amounts of tasks that stay. Machines that accept no tasks have no room.
+/// The machines, with the capacities that are left beside tasks that stay. Machines that accept no tasks have no
+/// capacity.
 fn machines(
     search: &mut Search<'_>,
     units: &Units,
@@ -267,7 +269,8 @@ fn machines(
     (0..search.view.rows()).map(machine).collect()
 }
 
-/// Key of a set of machines: those named, those of the affinity, and those whose taints are tolerated.
+/// Key of a set of machines: the machine that a task names, the machines of its affinity, and those whose taints it
+/// tolerates.
 type SetKey = (Option<SetId>, Option<SetId>, SetId);
 
 /// Adds the tasks, their jobs, and the machines that they may use.
@@ -287,8 +290,8 @@ fn add_tasks(
                 .get(usize::from(task.group))
                 .is_some_and(|group| !group.rules.tasks.is_empty())
         });
-        // Groups with anti-affinity become a separate job of the instance. The cell's limit per job counts all its
-        // groups when moves are made.
+        // The groups with anti-affinity become a separate job of the instance. The cell's limit on moves per job still
+        // counts all groups, because it is checked when moves are made.
         let next = jobs.len() as u32;
         let job = *jobs.entry((task.id.job, apart)).or_insert_with(|| {
             let sharing =

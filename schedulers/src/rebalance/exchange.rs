@@ -1,7 +1,7 @@
 //! Moves of two tasks that depend on each other: an exchange of machines, and a move that makes room for another.
 //!
 //! Each is one transaction, which the cell applies completely or not at all. If a kind is transient, an exchange needs
-//! room on both machines at once, and a task that needs another one's room follows in the next wave.
+//! room on both machines at once. A task that needs another task's room then follows in the next wave.
 
 use super::plan::Why;
 use super::search::{Look, Proposed, Search};
@@ -11,19 +11,19 @@ use omega_core::{KindId, Reason};
 use rand::RngExt;
 use smallvec::SmallVec;
 
-/// Maximum number of tasks of a machine that are offered for an exchange: those whose departure gains most.
+/// Maximum number of a machine's tasks for which an exchange is tried. Tasks whose departure gains most come first.
 const OFFERED: usize = 8;
 
 /// Maximum number of machines that are examined for an exchange with one machine.
 const PARTNERS: usize = 16;
 
-/// Maximum number of tasks examined on each of these machines.
+/// Maximum number of tasks that are examined on each of these other machines.
 const THEIRS: usize = 8;
 
-/// Maximum number of tasks that are tried to make room for one.
+/// Maximum number of tasks whose move is tried to make room for one task.
 const ROOM_TRIES: usize = 64;
 
-/// Exchanges a task of a row with one of random other rows, if some exchange gains.
+/// Exchanges a task of a row with a task of random other rows, if some exchange gains.
 pub(super) fn swap(search: &mut Search<'_>, row: usize, leavers: &[(i64, PlacedTask)]) -> bool {
     let rows = search.view.rows();
     if !search.settings.exchanges || rows < 2 || search.account.value(row) == 0 {
@@ -49,8 +49,8 @@ pub(super) fn swap(search: &mut Search<'_>, row: usize, leavers: &[(i64, PlacedT
     best.is_some_and(|(_, moves)| step(search, &moves))
 }
 
-/// The gain of an exchange, if the amounts allow it. Crowding, the costs of jobs and demand profiles are checked only
-/// when it is tried.
+/// The gain of an exchange, if the amounts allow it. Crowding, the costs of jobs and demand profiles are not considered
+/// before the exchange is tried.
 fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
     let [mine, theirs] = [search.know(moves[0].task)?, search.know(moves[1].task)?];
     search.considered += 1;
@@ -82,12 +82,12 @@ fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
     allowed.then_some(gain)
 }
 
-/// Whether free amounts alone decide where a task fits: it has no demand profile, devices or exclusive cores.
+/// Whether free amounts alone decide where a task fits, because it has no demand profile, devices or exclusive cores.
 fn is_plain(need: &Need) -> bool {
     need.devices.is_none() && need.cores.is_none() && need.demand_profiles.is_none()
 }
 
-/// Moves another task away to make room for one that no machine has room for.
+/// Moves another task away to make room for a task that no machine has room for.
 pub(super) fn make_room(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> bool {
     let Some(known) = search.know(task) else { return false };
     let look = Look::UntilFeasible(search.settings.machines_each);
@@ -117,19 +117,19 @@ fn in_two_waves(search: &mut Search<'_>, goes: Proposed, comes: Proposed) -> boo
     }
     let known = search.know(goes.task);
     if known.is_some_and(|known| search.view.may_be_runtime_affinity(search.need(known))) {
-        // The first move alone might break another task's runtime affinity, and the cell would reject it.
+        // The cell would reject the first move alone, because it might break another task's runtime affinity.
         return false;
     }
     let Some((gain, term)) = search.try_moves(&[goes, comes]) else { return false };
     search.note(&[goes], 0, Why::MakesRoom);
     search.next_wave();
     search.note(&[comes], gain, Why::Gain(term));
-    // Room that was held in the last wave is free now.
+    // In the next wave, the room that tasks left in this one is free.
     search.awaits = true;
     true
 }
 
-/// Tasks whose departure would make enough room, the cheapest to move first, each with its row.
+/// Tasks whose departure would make enough room, each with its row, the cheapest to move first.
 fn room_makers(
     search: &mut Search<'_>,
     (row, task): (usize, PlacedTask),

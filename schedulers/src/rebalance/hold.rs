@@ -1,18 +1,18 @@
 //! Room that is still occupied: a task has its amounts of *transient* kinds on both machines until its move is done.
 //!
-//! The view shows a moved task's old room as free. For transient kinds it is free only in the next wave, so the amounts
-//! recorded here are subtracted. Then all moves of a wave fit while every source is still occupied, and two tasks
-//! cannot move through each other's room at once. Devices and cores are not recorded one by one: if any kind is
-//! transient, devices and cores that tasks left in a wave accept no task before the next wave.
+//! The view shows a moved task's old room as free. For transient kinds it becomes free only in the next wave, so the
+//! amounts recorded here are subtracted. Then all moves of a wave fit while every old machine is still occupied, and
+//! two tasks cannot move into each other's room at once. Devices and cores are not recorded one by one. If any kind is
+//! transient, devices and cores that tasks left in a wave are not given to other tasks before the next wave.
 
 use omega_cellstate::{Need, View};
 use omega_core::KindId;
 
-/// The room of this wave's moved tasks on their old machines.
+/// The room that this wave's moved tasks still occupy on their old machines.
 #[derive(Debug)]
 pub(super) struct Hold {
     transient: Vec<bool>,
-    /// The amounts of each kind, row by row.
+    /// The occupied amounts of each kind, row by row.
     amounts: Vec<i64>,
     devices: Vec<bool>,
     cores: Vec<bool>,
@@ -36,7 +36,7 @@ impl Hold {
         }
     }
 
-    /// Whether some kind is transient.
+    /// Whether any kind is transient.
     pub(super) fn any(&self) -> bool {
         !self.devices.is_empty()
     }
@@ -46,7 +46,7 @@ impl Hold {
         self.transient[kind]
     }
 
-    /// Whether a task that fits in a row of the view also fits beside the occupied room.
+    /// Whether a task that fits in a row of the view also fits in addition to the occupied room.
     pub(super) fn fits(&self, view: &View, row: usize, need: &Need) -> bool {
         if self.rows.is_empty() {
             return true;
@@ -66,7 +66,7 @@ impl Hold {
         if self.rows.is_empty() { 0 } else { self.amounts[row * self.transient.len() + kind] }
     }
 
-    /// Records the old room of a task that leaves a row: its maximum over the day, if it varies.
+    /// Records the old room of a task that leaves a row. If its request varies over the day, the maximum is recorded.
     pub(super) fn leave(&mut self, row: usize, need: &Need) {
         if !self.any() {
             return;

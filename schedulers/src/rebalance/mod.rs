@@ -55,28 +55,29 @@ use sweep::Sweep;
 pub struct Settings {
     /// The scheduler name under which it commits.
     pub name: Text,
-    /// Objectives to improve.
+    /// Objectives by which placements are compared.
     pub objectives: Objectives,
     /// Limits on disturbance and on the search.
     pub bounds: Bounds,
     /// Disruption budgets to respect.
     pub disruptions: Vec<DisruptionBudget>,
-    /// Kinds that a moving task occupies on both machines until the move is done.
+    /// Transient kinds: a moving task occupies them on both machines until the move is done.
     pub transient: Vec<KindId>,
     /// The kind of jobs whose tasks may move; `None` for all.
     pub only: Option<JobKind>,
-    /// Its filters must accept a machine, in addition to the cell's check. Its scores are not used.
+    /// Profile whose filters must accept a machine, in addition to the cell's check. Its scores are not used.
     pub profile: Profile,
-    /// Number of feasible machines that are compared for a task. For misplaced tasks, all are.
+    /// Number of feasible machines that are compared for a task. For misplaced tasks, all are compared.
     pub machines_each: usize,
-    /// Whether two tasks may be exchanged where no single move gains.
+    /// Whether two tasks may exchange their machines if no single move gains.
     pub exchanges: bool,
     /// Seed of the search. Equal seeds and equal cells give equal plans.
     pub seed: u64,
 }
 
 impl Settings {
-    /// The cell's own filters, no transient kinds, all jobs, 64 machines for each task, and the default bounds.
+    /// Settings with the cell's own filters, no transient kinds, all jobs, 64 machines for each task, and the default
+    /// bounds.
     #[must_use]
     pub fn new(objectives: Objectives) -> Settings {
         Settings {
@@ -96,16 +97,16 @@ impl Settings {
 
 /// Parameters of annealing, with its clock.
 pub struct Annealing<'a> {
-    /// Seed, walks and budget.
+    /// Seed, number of walks and budget.
     pub settings: omega_reassign::Settings,
     /// Clock and observer.
     pub watch: &'a dyn omega_reassign::Watch,
 }
 
-/// Moves tasks towards the best assignment of an instance, if the cell can be expressed as one.
+/// Moves tasks towards the best assignment of an instance, if an instance can express the cell.
 fn anneal(search: &mut Search<'_>, annealing: Annealing<'_>) {
     let Some(dense) = Dense::new(search) else { return };
-    // If costs are too large for an instance, only the other search is used.
+    // If costs are too large for an instance, annealing is skipped, and only the search of the pass is used.
     if let Ok((moves, tried)) = dense.solve(annealing.settings, annealing.watch) {
         search.annealed = tried;
         dense::follow(search, moves);
@@ -134,7 +135,7 @@ impl Rebalancer {
         Ok(Rebalancer { view, settings })
     }
 
-    /// Its view of the cell, as of the last plan or the last applied wave.
+    /// The rebalancer's view of the cell, as of the last plan or the last applied wave.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
@@ -146,8 +147,8 @@ impl Rebalancer {
         &self.settings
     }
 
-    /// Syncs the view, and plans moves. Nothing is changed in the cell. `go_on` is asked before each machine whether to
-    /// continue; if it says no, the moves found so far are the plan.
+    /// Syncs the view, and plans moves. Nothing is changed in the cell. `go_on` is called before each machine and
+    /// returns whether to continue; if it returns false, the moves found so far are the plan.
     ///
     /// # Errors
     /// If the cell cannot be reached.
@@ -159,8 +160,8 @@ impl Rebalancer {
         self.plan_with(cell, None, go_on)
     }
 
-    /// Anneals first, if the cell's rules and objectives can be expressed as an instance of machine reassignment, and
-    /// plans moves towards the best assignment found; then searches on like [`Rebalancer::plan`].
+    /// Plans like [`Rebalancer::plan`], but anneals first, if an instance of machine reassignment can express the
+    /// cell's rules and objectives: the plan then begins with moves towards the best assignment found.
     ///
     /// # Errors
     /// If the cell cannot be reached.
@@ -233,7 +234,7 @@ impl Rebalancer {
         Ok(done)
     }
 
-    /// Applies the steps of one wave, and returns one fate for each.
+    /// Applies the steps of one wave, and returns one fate for each step.
     ///
     /// # Errors
     /// As [`Rebalancer::apply_plan`].
@@ -245,7 +246,7 @@ impl Rebalancer {
         carry::wave(self, cell, steps)
     }
 
-    /// The present cost of each term, without those of moves.
+    /// The present cost of each term, without the terms of moves.
     ///
     /// # Errors
     /// If the cell cannot be reached.
@@ -258,7 +259,7 @@ impl Rebalancer {
     }
 
     /// Explains why no machine accepts a task that stays, by the view: the reasons of the check and of the filters,
-    /// each with the number of machines that it excludes. `None` if the task no longer runs there.
+    /// each with the number of machines that it excludes. `None` if the task no longer runs on its machine.
     #[must_use]
     pub fn explain(&mut self, stuck: &Stuck) -> Option<Explanation> {
         let row = stuck.machine.row();

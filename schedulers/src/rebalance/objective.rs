@@ -1,4 +1,4 @@
-//! Objectives of a pass: weighted costs of where tasks run, in integers.
+//! Objectives of a pass: weighted costs, in integers, which depend on the machines on which tasks run.
 //!
 //! Amounts of different kinds are compared in parts of a *mean machine*: a million parts are the mean amount of the
 //! kind, over the machines that have any. So a cost of one million means "one machine" for every kind, weights have the
@@ -6,16 +6,16 @@
 //!
 //! | term | cost |
 //! |---|---|
-//! | misplaced | a million for each task on a machine that would not accept it now, apart from room |
+//! | misplaced | a million for each task on a machine that would not accept it now, even with enough room |
 //! | load, of each kind | the claimed amount of a machine above its safety level |
-//! | balance | the free amount of one kind without an equal part of another beside it |
-//! | fragments | machines that are neither full nor empty: a million for one that is half full, 4 f (1 - f) |
+//! | balance | the free amount of one kind without an equal part of another on the same machine |
+//! | fragments | machines that are neither full nor empty: 4 f (1 - f) million for a claimed part f, a million if it is half |
 //! | crowding | ten thousand for each pair of tasks of one job in one domain |
 //! | moves | ten thousand for each moved task, and its largest part of a mean machine |
 //! | job moves | ten thousand for each moved task of the job with the most |
 //!
 //! Load, balance and the two costs of moves are those of the machine reassignment problem (ROADEF/EURO challenge 2012).
-//! All but the last three are sums over machines whose summands depend on one machine alone, so a move changes two
+//! All but the last three are sums over machines, and each summand depends on one machine alone, so a move changes two
 //! summands. For a machine that is draining or removed, only misplaced tasks are counted.
 
 use omega_core::limits::KINDS_MAX;
@@ -23,19 +23,20 @@ use omega_core::{KindId, Kinds, TopologyLevel};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Parts of a mean machine.
+/// Number of parts of a mean machine.
 pub const MACHINE: i64 = 1_000_000;
 
 /// Cost of each pair of tasks of one job in one domain.
 pub const PAIR: i64 = 10_000;
 
-/// Cost of each moved task, added to its part of a mean machine; and of each moved task of the job with the most moves.
+/// Cost of each moved task, added to its part of a mean machine. Also the cost of each moved task of the job with the
+/// most moves.
 pub const MOVE: i64 = 10_000;
 
 /// The largest weight. With it, the cost of a machine stays below 2^60.
 pub const WEIGHT_MAX: u32 = 10_000;
 
-/// Upper bound of parts, at which they are cut off: a million machines.
+/// Upper bound of an amount in parts, a million machines; larger amounts count as this.
 pub const PARTS_MAX: u64 = 1 << 40;
 
 /// A summand of the objective.
@@ -59,7 +60,7 @@ pub enum Term {
 }
 
 impl Term {
-    /// Its name, for users and programs.
+    /// Name of the term, for users and programs.
     #[must_use]
     pub fn name(self, kinds: &Kinds) -> String {
         match self {
@@ -82,22 +83,23 @@ impl Term {
 pub struct Safety {
     /// Percentage of the claimable amount up to which use costs nothing.
     pub percent: u32,
-    /// Weight of use above it.
+    /// Weight of use above the safety level.
     pub weight: u32,
 }
 
-/// A balance between two kinds: for a free amount of one, some amount of the other should be free.
+/// A balance between two kinds: for a free amount of one kind, some amount of the other should be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The kind that is free.
+    /// The kind of which an amount is free.
     pub free: KindId,
-    /// The kind that is to be free beside it.
+    /// The kind of which a matching amount should be free on the same machine.
     pub beside: KindId,
-    /// The desired amount, in parts of a mean machine: 100 percent is an equal part.
+    /// Desired free amount of the second kind, as a percentage of the free amount of the first. Both are measured in
+    /// parts of a mean machine.
     pub percent: u32,
 }
 
-/// Objectives of a pass: a weight for each term; 0 ignores the term.
+/// Objectives of a pass: a weight for each term. The weight 0 ignores the term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Objectives {
     /// Weight of tasks on machines that would not accept them now.
@@ -114,7 +116,7 @@ pub struct Objectives {
     pub fragments: u32,
     /// Weight of tasks of one job in one domain.
     pub crowding: u32,
-    /// Domains of crowding: machines, or those that a label defines.
+    /// Domains of crowding: machines, or the values of a label.
     pub level: TopologyLevel,
     /// Weight of each move.
     pub moves: u32,
@@ -123,7 +125,8 @@ pub struct Objectives {
 }
 
 impl Objectives {
-    /// Moves tasks off machines that are draining, or whose labels or taints have changed, and nothing else.
+    /// Objectives that move tasks off machines that are draining, or whose labels or taints have changed, and move no
+    /// other tasks.
     #[must_use]
     pub fn drain() -> Objectives {
         let none = Safety { percent: 80, weight: 0 };
@@ -143,19 +146,20 @@ impl Objectives {
         }
     }
 
-    /// Reduces load above 80 % of any kind, and balances free amounts.
+    /// Objectives that reduce load above 80 % of any kind, and balance free amounts.
     #[must_use]
     pub fn balance() -> Objectives {
         Objectives { load: Safety { percent: 80, weight: 10 }, balance: 1, ..Objectives::drain() }
     }
 
-    /// Makes machines either full or empty.
+    /// Objectives that make machines either full or empty.
     #[must_use]
     pub fn defragment() -> Objectives {
         Objectives { fragments: 10, ..Objectives::drain() }
     }
 
-    /// Separates tasks of one job, by machines unless another level is named, without filling machines above 80 %.
+    /// Objectives that separate tasks of one job, by machine unless another level is named, without filling machines
+    /// above 80 %.
     #[must_use]
     pub fn spread() -> Objectives {
         Objectives {
@@ -195,7 +199,7 @@ pub struct Costs {
     pub misplaced: i128,
     /// Unbalanced free amounts.
     pub balance: i128,
-    /// Neither full nor empty.
+    /// Machines that are neither full nor empty.
     pub fragments: i128,
     /// Pairs of tasks of a job in one domain.
     pub crowding: i128,
@@ -206,7 +210,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// No costs.
+    /// Costs of zero, for this number of kinds.
     #[must_use]
     pub fn none(kinds: usize) -> Costs {
         Costs { load: vec![0; kinds], ..Costs::default() }
@@ -231,7 +235,7 @@ impl Costs {
         self.terms().map(|(term, cost)| cost * i128::from(objectives.weight(term))).sum()
     }
 
-    /// Adds the cost of a machine, or with `sign` -1 subtracts it.
+    /// Adds the cost of a machine, or subtracts it if `sign` is -1.
     pub(super) fn count(&mut self, objective: &Objective, spot: Spot<'_>, sign: i128) {
         objective.each(spot, |term, cost| {
             let cost = i128::from(cost) * sign;
@@ -261,7 +265,7 @@ pub(super) struct Objective {
     pub(super) kinds: usize,
 }
 
-/// An amount in parts of `of`.
+/// An amount in parts of the amount `of`.
 fn parts(amount: i64, of: u64) -> i64 {
     let amount = amount.max(0).unsigned_abs();
     let parts = match amount.checked_mul(MACHINE.unsigned_abs()) {
@@ -275,7 +279,8 @@ fn parts(amount: i64, of: u64) -> i64 {
 }
 
 impl Objective {
-    /// Prepares objectives for machines with these claimable amounts, all kinds of a machine side by side.
+    /// Prepares objectives for machines with these claimable amounts. `capacity` has all kinds of the first machine,
+    /// then those of the next.
     pub(super) fn new(objectives: &Objectives, capacity: &[i64], kinds: usize) -> Objective {
         let mut sums = [(0u128, 0u128); KINDS_MAX];
         for machine in capacity.chunks(kinds) {
@@ -330,7 +335,7 @@ impl Objective {
         &self.means
     }
 
-    /// The part of a capacity above the safety level.
+    /// The part of a capacity that is above the safety level.
     pub(super) fn unsafe_part(&self, kind: usize, capacity: i64) -> i64 {
         capacity - safe(capacity, self.safety[kind])
     }
@@ -361,14 +366,14 @@ impl Objective {
         MOVE + parts.max().unwrap_or(0)
     }
 
-    /// Upper bound of the weighted decrease of a machine's cost by the arrival of a task with this request: it takes at
+    /// Upper bound of the weighted decrease of a machine's cost when a task with this request arrives. The task uses at
     /// most its request of an unbalanced free kind, and may fill a half-empty machine.
     pub(super) fn arrival_gain_max(&self, request: &[i64]) -> i64 {
         let mut most = MACHINE * i64::from(self.objectives.fragments);
         if self.objectives.balance > 0 {
             for pair in self.objectives.pairs.iter().filter(|pair| pair.free.index() < self.kinds) {
                 let kind = pair.free.index();
-                // Parts are rounded, so one more may be taken.
+                // Parts are rounded, so the task may use one part more.
                 let taken = (self.parts(kind, request[kind]) + 1) * i64::from(pair.percent) / 100;
                 most += (taken + 1) * i64::from(self.objectives.balance);
             }
@@ -377,13 +382,13 @@ impl Objective {
     }
 }
 
-/// The part of a capacity up to the safety level.
+/// The part of a capacity that is within the safety level.
 fn safe(capacity: i64, safety: Safety) -> i64 {
     // A capacity is at most 2^50 x 10, so the product does not overflow.
     (i128::from(capacity) * i128::from(safety.percent) / 100) as i64
 }
 
-/// Distance of a machine from full and from empty, by the kind with the largest claimed part.
+/// Cost of a machine for being neither full nor empty, by the kind with the largest claimed part.
 fn fragments(spot: Spot<'_>) -> i64 {
     let kinds = spot.capacity.iter().zip(spot.free).filter(|(capacity, _)| **capacity > 0);
     let used = kinds.map(|(capacity, free)| parts(capacity - free, capacity.unsigned_abs()));

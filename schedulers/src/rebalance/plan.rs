@@ -1,8 +1,8 @@
 //! The plan of a pass: moves in an order in which each is possible.
 //!
-//! A *step* is one transaction: one move, or two that need each other's room. A *wave* is a list of steps whose moves
-//! may all be in progress at once; the next wave begins when the moved tasks run again. Each step reduces the
-//! objective, so every prefix of a plan does, too. The only exception is a step that makes room for a task of the next
+//! A *step* is one transaction: one move, or two moves that need each other's room. A *wave* is a list of steps whose
+//! moves may all be in progress at once; the next wave begins when the moved tasks run again. Each step reduces the
+//! objective, and so does every prefix of a plan. The only exception is a step that makes room for a task of the next
 //! wave.
 
 use super::objective::{Costs, Objectives, Term};
@@ -15,11 +15,11 @@ use smallvec::SmallVec;
 pub struct Move {
     /// The task.
     pub task: TaskId,
-    /// The position of its group in its job.
+    /// The position of the task's group in its job.
     pub group: u16,
-    /// Its present machine.
+    /// Machine on which the task runs.
     pub from: MachineId,
-    /// Its new machine.
+    /// Machine to which the task moves.
     pub to: MachineId,
 }
 
@@ -29,7 +29,7 @@ pub struct Move {
 pub enum Why {
     /// The move reduces the objective; this term gains most.
     Gain(Term),
-    /// A task of the next step needs the room.
+    /// The step makes room for a task of the next step.
     MakesRoom,
 }
 
@@ -48,25 +48,26 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hindrance {
-    /// None of the examined machines would accept it.
+    /// No examined machine would accept the task.
     NoMachine,
-    /// All machines that would accept it have no room until another move is done.
+    /// All machines that would accept the task have no room until another move is done.
     RoomHeld,
-    /// All machines that would accept it are outside of the domain in which other tasks need it (runtime affinity).
+    /// All machines that would accept the task are outside of the domain in which other tasks need it (runtime
+    /// affinity).
     RuntimeAffinity,
     /// No move gains more than moving costs.
     NotWorth,
-    /// The moves of the pass are used up.
+    /// The pass has no moves left.
     Moves,
-    /// The moves of its job are used up.
+    /// The pass has no moves left for the task's job.
     MovesOfJob,
-    /// A disruption budget forbids its move in every wave.
+    /// A disruption budget forbids the move in every wave.
     Disruption,
     /// The task uses volumes, which are not in the cell.
     Volumes,
-    /// Its kind of job is excluded by the settings.
+    /// The settings exclude the task's kind of job.
     LeftAlone,
-    /// The pass ended before it was examined.
+    /// The pass ended before the task was examined.
     NotReached,
 }
 
@@ -94,11 +95,11 @@ impl Hindrance {
 pub struct Stuck {
     /// The task.
     pub task: TaskId,
-    /// The position of its group in its job.
+    /// The position of the task's group in its job.
     pub group: u16,
-    /// Its machine.
+    /// Machine on which the task stays.
     pub machine: MachineId,
-    /// The reason.
+    /// The reason for which the task stays.
     pub why: Hindrance,
 }
 
@@ -108,13 +109,13 @@ pub struct Stuck {
 pub enum Ended {
     /// The search found nothing better.
     NothingBetter,
-    /// The moves are used up.
+    /// No moves were left.
     Moves,
-    /// The waves are used up.
+    /// No waves were left.
     Waves,
     /// The limit on examined moves was reached.
     Steps,
-    /// The caller ended it, for example because its time is over.
+    /// The caller ended the pass, for example because its time was over.
     Told,
 }
 
@@ -131,7 +132,7 @@ pub struct Picture {
     pub fullest: Vec<u32>,
 }
 
-/// A plan, and what the pass found out.
+/// A plan, and other results of the pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Objectives of the pass.
@@ -144,12 +145,12 @@ pub struct Plan {
     pub pictures: [Picture; 2],
     /// The steps of each wave. No wave is empty.
     pub waves: Vec<Vec<Step>>,
-    /// Misplaced tasks that stay.
+    /// Misplaced tasks that stay on their machines.
     pub stuck: Vec<Stuck>,
-    /// Number of other tasks whose departure would gain, but which stay, by reason. Each machine counts as of the last
-    /// time it was examined.
+    /// Number of other tasks that stay although their departure would gain, by reason. Each machine counts as of its
+    /// last examination.
     pub hindered: Vec<(Hindrance, usize)>,
-    /// Number of tasks that were running.
+    /// Number of running tasks at the start of the pass.
     pub tasks: usize,
     /// Number of running tasks that were misplaced.
     pub misplaced: usize,

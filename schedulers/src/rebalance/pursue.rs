@@ -1,6 +1,6 @@
-//! Applies a plan to its end, through broken connections and conflicts with other schedulers.
+//! Applies a plan to its end, despite broken connections and conflicts with other schedulers.
 //!
-//! A wave without an answer is sent again; steps that were committed are then found done. After all waves, the
+//! A wave without an answer is sent again; steps that were committed are then found to be done. After all waves, the
 //! conflicting steps are dropped, and a new plan is made for the changed cell.
 
 use super::Rebalancer;
@@ -8,27 +8,27 @@ use super::carry::Fate;
 use super::plan::{Plan, Step};
 use omega_cellstate::{CellHandle, HandleError};
 
-/// Lower bound of the moves that a new plan may examine, even if the first plan examined fewer.
+/// Lower bound of the number of moves that a new plan may examine, even if the first plan examined fewer.
 const STEPS_LEAST: u64 = 100_000;
 
 /// Limits of the application of a plan.
 pub struct Pursuit<'a> {
-    /// Maximum number of new plans, each for the conflicts of the one before. They do not anneal, and none examines
-    /// more moves than the first, beyond a lower bound.
+    /// Maximum number of new plans, each made because of the conflicts of the plan before. New plans do not anneal, and
+    /// examine no more moves than the first plan, or than a lower bound if that is larger.
     pub replans: usize,
-    /// Called after the cell did not answer, with the number of failures since the last committed step. It waits, and
+    /// Called when the cell did not answer, with the number of failures since the last committed step. Waits, and
     /// returns whether to try again.
     pub wait: &'a mut dyn FnMut(usize) -> bool,
 }
 
-/// Result of a plan that was applied to its end.
+/// Result of applying a plan to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pursued {
-    /// Committed steps of all plans.
+    /// Number of committed steps of all plans.
     pub moved: usize,
-    /// Fates of the other steps of the last plan.
+    /// Fates of the last plan's steps that were not committed.
     pub left: Vec<Fate>,
-    /// Steps of the last plan that were not sent, because the cell did not answer.
+    /// Number of the last plan's steps that were not sent, because the cell did not answer.
     pub untried: usize,
     /// Number of new plans.
     pub replans: usize,
@@ -37,8 +37,8 @@ pub struct Pursued {
 }
 
 impl Rebalancer {
-    /// Applies a plan, and new plans for what conflicts, until nothing is left or a limit is reached. If the cell
-    /// fails, the result has the error beside the steps that were committed before.
+    /// Applies a plan, and new plans for conflicts, until nothing is left or a limit is reached. If the cell fails, the
+    /// result has the error and the steps that were committed before.
     pub fn pursue(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -96,7 +96,7 @@ impl Rebalancer {
     }
 }
 
-/// The way to go on after the waves of a plan.
+/// Whether to make a new plan after the waves of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Replan,

@@ -27,16 +27,16 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A task group as the search sees it.
+/// A task group in the search.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) group: GroupRef,
     protectors: Protectors,
-    /// The reason for which none of its tasks may move, if any.
+    /// The reason for which no task of the group may move, if there is one.
     stays: Option<Hindrance>,
 }
 
-/// A possible move, by rows.
+/// A possible move of a task between rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proposed {
     pub(super) task: PlacedTask,
@@ -49,24 +49,24 @@ pub(super) struct Proposed {
 pub(super) enum Look {
     /// All machines.
     Everywhere,
-    /// From a random block on, until this number of machines is feasible.
+    /// From a random block on, until this number of feasible machines is found.
     UntilFeasible(usize),
 }
 
 /// Result of a search for one task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
-    /// The row where the task costs least, and that cost.
+    /// The row where the task costs least, and its cost there.
     best: Option<(usize, i64)>,
     /// Number of feasible machines.
     feasible: usize,
-    /// Number of feasible machines without room before the next wave.
+    /// Number of feasible machines that have no room before the next wave.
     held: usize,
-    /// Number of further machines that are feasible, except that another task would lose its runtime affinity.
+    /// Number of other machines that only runtime affinity excludes, because another task needs this one where it is.
     apart: usize,
 }
 
-/// The state of a pass: the view with all moves so far, the costs, and the rest of the bounds.
+/// The state of a pass: the view with all moves so far, the costs, and the bounds that are left.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     pub(super) view: &'a mut View,
@@ -81,7 +81,7 @@ pub(super) struct Search<'a> {
     pub(super) moved: HashSet<TaskId, FixedState>,
     /// Rows that tasks have left or entered since the rows were last examined.
     pub(super) changed: Vec<bool>,
-    /// Tasks taken off the view, in order.
+    /// Tasks removed from the view, in the order of removal.
     lifted: Vec<(usize, PlacedTask)>,
     pub(super) done: Vec<Vec<Step>>,
     pub(super) wave: Vec<Step>,
@@ -122,7 +122,8 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Records the tasks whose machines would not accept them now, apart from room and other tasks.
+    /// Records the tasks whose machines would not accept them now, even with enough room and without rules about other
+    /// tasks.
     fn find_misplaced(&mut self) {
         for row in 0..self.view.rows() {
             for index in 0..self.view.tasks_on(row).len() {
@@ -137,7 +138,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The position of a task's group in the list of known ones; `None` if its job has ended.
+    /// The position of a task's group in the list of known groups; `None` if its job has ended.
     pub(super) fn know(&mut self, task: PlacedTask) -> Option<usize> {
         if let Some(number) = self.numbers.get(&(task.id.job, task.group)) {
             return Some(*number as usize);
@@ -178,8 +179,8 @@ impl<'a> Search<'a> {
         self.view.need(self.known[known].group)
     }
 
-    /// The tasks on a row that may move and have not moved, the most important first. Tasks with an allocation other
-    /// than their group's request would lose it, so they are left out.
+    /// The tasks on a row that may move and have not moved, the most important first. A task whose allocation differs
+    /// from its group's request would lose it by a move, so such tasks are left out.
     pub(super) fn unmoved(&self, row: usize) -> SmallVec<[PlacedTask; 32]> {
         let tasks = self.view.tasks_on(row).iter();
         let stays =
@@ -203,7 +204,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The weighted gain of taking a task off its row, less the cost of the move.
+    /// The weighted gain of removing a task from its row, less the cost of the move.
     pub(super) fn gain_of_leaving(&self, row: usize, task: PlacedTask, known: usize) -> i64 {
         let request = &self.need(known).request;
         let misplaced =
@@ -212,8 +213,8 @@ impl<'a> Search<'a> {
             - self.account.of_move(request, self.left.moved_of(task.id.job))
     }
 
-    /// The best move of a task off its row and its gain, if that is at least `least`; `off` is the gain of its
-    /// departure.
+    /// The best move of a task off its row, and the gain of the move, if that is at least `least`. `off` is the gain of
+    /// the task's departure.
     pub(super) fn best_move(
         &mut self,
         (row, task): (usize, PlacedTask),
@@ -234,7 +235,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The row where a task costs least, and that cost.
+    /// The row where a task costs least, and its cost there.
     pub(super) fn cheapest(
         &mut self,
         (row, task): (usize, PlacedTask),
@@ -326,7 +327,7 @@ impl<'a> Search<'a> {
         self.view.claim(m.task.id, machine, self.known[known].group).is_ok()
     }
 
-    /// Counts the costs and places of moves, or with `sign` -1 removes them. Returns the former cost of the job with
+    /// Adds the costs and positions of moves, or removes them if `sign` is -1. Returns the former cost of the job with
     /// the most moves.
     fn count_moves(&mut self, moves: &[Proposed], sign: i128) -> i128 {
         let mut most = self.account.costs().job_moves;
@@ -356,7 +357,7 @@ impl<'a> Search<'a> {
         let gains = before.terms().zip(after.terms());
         let gains =
             gains.map(|((term, b), (_, a))| ((b - a) * i128::from(objectives.weight(term)), term));
-        // The first of equal terms.
+        // If terms are equal, the first of them is used.
         let best = gains.reduce(|best, next| if next.0 > best.0 { next } else { best });
         best.map_or(Term::Moves, |(_, term)| term)
     }
@@ -382,7 +383,7 @@ impl<'a> Search<'a> {
         self.wave.push(Step { moves: moves.iter().map(step).collect(), why, gain });
     }
 
-    /// Begins a wave, in which the moves of the last one are done. Returns whether another wave is allowed.
+    /// Begins a wave: the moves of the previous wave are done. Returns whether another wave is allowed.
     pub(super) fn next_wave(&mut self) -> bool {
         if self.wave.is_empty() || self.done.len() + 1 >= self.settings.bounds.waves {
             return false;
@@ -408,7 +409,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The rows that moves change, each once.
+/// The rows that moves change, without duplicates.
 fn rows_of(moves: &[Proposed]) -> SmallVec<[usize; 4]> {
     let mut rows: SmallVec<[usize; 4]> = moves.iter().flat_map(|m| [m.from, m.to]).collect();
     rows.sort_unstable();
@@ -416,7 +417,8 @@ fn rows_of(moves: &[Proposed]) -> SmallVec<[usize; 4]> {
     rows
 }
 
-/// Whether the machine in a row would accept tasks like these, apart from room and other tasks.
+/// Whether the machine in a row would accept such tasks if it had enough room and there were no rules about other
+/// tasks.
 pub(super) fn suits(view: &View, row: usize, need: &Need) -> bool {
     let block = view.block(row / BLOCK);
     let is_in = |word: u64| word >> (row % BLOCK) & 1 == 1;

@@ -1,10 +1,10 @@
 //! The order of a pass: first the misplaced tasks, then machine by machine.
 //!
 //! A pass is a descent. It begins with the machine whose tasks would gain most by leaving, makes the best move of one
-//! of its tasks as long as one gains, and goes on with the next machine. It repeats that over all machines until a
-//! whole sweep finds no move. The first sweep makes only moves with a large gain, and each later one those that gain at
-//! least a quarter of that; so if the number of moves is limited, they are the best ones. Where no single move gains,
-//! two tasks may be exchanged. A task moves at most once, so a pass ends.
+//! of its tasks as long as some move gains, and continues with the next machine. A sweep does this for all machines,
+//! and sweeps are repeated until one finds no move. The first sweep makes only moves with a large gain, and each later
+//! sweep accepts a quarter of the gain that the previous one required. So if the number of moves is limited, the best
+//! moves are made. If no single move gains, two tasks may be exchanged. A task moves at most once, so a pass ends.
 
 use super::plan::{Ended, Hindrance, Stuck, Why};
 use super::search::{Look, Proposed, Search, suits};
@@ -13,23 +13,23 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Maximum number of tasks examined on one machine: those whose departure gains most.
+/// Maximum number of tasks examined on one machine. Tasks whose departure gains most come first.
 const TRIES: usize = 32;
 
-/// Divisor of the least gain from one sweep to the next.
+/// Divisor of the required gain from one sweep to the next.
 const QUARTER: i64 = 4;
 
-/// Number of sweeps with a least gain; the last one accepts a 256th of the largest. With a smaller one, each sweep
-/// would examine nearly all tasks.
+/// Number of sweeps with a required gain. The last of them accepts a 256th of the largest gain. With a smaller required
+/// gain, each sweep would examine nearly all tasks.
 const SWEEPS: usize = 5;
 
-/// Number of tasks of a row whose departure would gain, but which stay, by reason.
+/// Number of a row's tasks that stay although their departure would gain, by reason.
 type Reasons = SmallVec<[(Hindrance, usize); 4]>;
 
-/// Asked before each machine whether to continue.
+/// Called before each machine; returns whether to continue.
 pub(super) type GoOn<'a> = &'a mut dyn FnMut() -> bool;
 
-/// The order of a pass.
+/// The state of a pass's order: misplaced tasks first, then machines.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     reasons: BTreeMap<usize, Reasons>,
@@ -83,8 +83,8 @@ impl Sweep {
         }
     }
 
-    /// One sweep over the machines, for steps that gain at least `least`; if that is 0, only over machines that have
-    /// changed. Returns the number of steps.
+    /// Makes one sweep over the machines, for steps that gain at least `least`. If that is 0, only machines that have
+    /// changed are visited. Returns the number of steps.
     fn sweep(
         &mut self,
         search: &mut Search<'_>,
@@ -106,7 +106,7 @@ impl Sweep {
         Ok(found)
     }
 
-    /// Makes the best move of a task off a row if it gains at least `least`; if that is 0, also tries exchanges.
+    /// Makes the best move of a task off a row if it gains at least `least`. If that is 0, exchanges are tried too.
     fn best_of(&mut self, search: &mut Search<'_>, row: usize, least: i64) -> bool {
         let leavers = leavers(search, row);
         let look = Look::UntilFeasible(search.settings.machines_each);
@@ -156,7 +156,7 @@ fn count(reasons: &mut Reasons, why: Hindrance) {
     }
 }
 
-/// The reason to end the pass now, if any.
+/// The reason to end the pass now, if there is one.
 fn over(search: &Search<'_>, go_on: GoOn<'_>) -> Option<Ended> {
     if search.left.is_spent() {
         return Some(Ended::Moves);
@@ -174,7 +174,7 @@ pub(super) fn step(search: &mut Search<'_>, moves: &[Proposed]) -> bool {
     true
 }
 
-/// The misplaced tasks, the largest first, because small ones find room more easily.
+/// The misplaced tasks, the largest first, because small tasks find room more easily.
 fn must_leave(search: &mut Search<'_>) -> Vec<(usize, PlacedTask, Option<Hindrance>)> {
     let mut found = Vec::new();
     for row in 0..search.view.rows() {
@@ -191,7 +191,7 @@ fn must_leave(search: &mut Search<'_>) -> Vec<(usize, PlacedTask, Option<Hindran
     found.into_iter().map(|(_, task)| task).collect()
 }
 
-/// Moves a misplaced task to the cheapest of all other machines, or to one where another task makes room.
+/// Moves a misplaced task to the cheapest of all other machines, or to a machine where another task makes room.
 fn leave(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> Result<(), Hindrance> {
     let known = search.know(task).ok_or(Hindrance::NoMachine)?;
     let off = search.gain_of_leaving(row, task, known);
@@ -203,7 +203,7 @@ fn leave(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> Result<()
     }
 }
 
-/// The most that any task would gain by leaving its row.
+/// The largest gain of any task by leaving its row.
 fn most_to_gain(search: &mut Search<'_>) -> i64 {
     let mut most = 0;
     for row in 0..search.view.rows() {
@@ -213,7 +213,7 @@ fn most_to_gain(search: &mut Search<'_>) -> i64 {
     most
 }
 
-/// The rows that tasks could leave with a gain, the largest gain per task first.
+/// The rows that tasks could leave with a gain, by the gain per task, the largest first.
 fn by_pressure(search: &Search<'_>) -> Vec<usize> {
     let pressure = |row| search.account.pressure(search.view.tasks_on(row), row);
     let rows = (0..search.view.rows()).map(|row| (Reverse(pressure(row)), row));
@@ -222,7 +222,7 @@ fn by_pressure(search: &Search<'_>) -> Vec<usize> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// The tasks of a row whose leaving gains most, each with its gain.
+/// The tasks of a row whose departure gains most, each with its gain.
 fn leavers(search: &mut Search<'_>, row: usize) -> SmallVec<[(i64, PlacedTask); 32]> {
     let mut leavers = SmallVec::new();
     for task in search.unmoved(row) {

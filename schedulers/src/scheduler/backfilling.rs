@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Scheduler {
-    /// The jobs for which machines are planned, in the order of the queue, and when each is to begin by the cell's
-    /// time. None unless the profile has [`Backfill`].
+    /// The jobs with planned machines, in the order of the queue, each with its start by the cell's time. Empty unless
+    /// the profile has [`Backfill`].
     #[must_use]
     pub fn planned(&self) -> Vec<(JobId, u64)> {
         let backfill = self.profile.backfill.as_ref();
         backfill.map_or_else(Vec::new, |backfill| backfill.plans().read().starts().collect())
     }
 
-    /// After a sync: drops plans of jobs that no longer wait, and updates the others.
+    /// Updates the plans after a sync, and drops those of jobs that no longer wait.
     pub(super) fn sync_plans(&mut self, now: Nanos) {
         let Some(backfill) = self.profile.backfill.clone() else { return };
         if backfill.plans().read().is_empty() {
@@ -28,7 +28,7 @@ impl Scheduler {
         self.renew_plans(&backfill, now);
     }
 
-    /// Drops the jobs that have all their machines, or ended.
+    /// Drops the plans of jobs that have all their machines, or have ended.
     fn drop_placed(&self, backfill: &Backfill) {
         let mut plans = backfill.plans().write();
         let delta = self.view.delta();
@@ -51,16 +51,16 @@ impl Scheduler {
         }
     }
 
-    /// Notifies the plans of the job to be decided next.
+    /// Tells the plans which job is decided next.
     pub(super) fn begin_turn(&mut self, id: JobId, job: &Arc<Job>) {
         if let Some(backfill) = &self.profile.backfill {
             backfill.plans().write().begin_turn(id, job);
         }
     }
 
-    /// After a decision: plans a job without room if it is among the first, before any other
-    /// decision, and drops the plan of a job that is in the transaction now. A job that waits for a
-    /// quota or a cluster resource has no plan.
+    /// Updates the plans after a decision. A job without room gets a plan before any other decision, if it is among the
+    /// first jobs. The plan of a job that is now in the transaction is dropped. A job that waits for a quota or a
+    /// cluster resource has no plan.
     pub(super) fn end_turn(&mut self, decided: &Decided, job: &Arc<Job>, now: Nanos) {
         let Some(backfill) = self.profile.backfill.clone() else { return };
         let concerns = {
@@ -91,8 +91,8 @@ impl Scheduler {
         }
     }
 
-    /// Missing resources of a job, without its claims in a transaction, and within its tenant's
-    /// limits and the cluster resources. A gang that is not allowed enough lacks nothing.
+    /// Missing resources of a job, not counting tasks in a transaction, and within its tenant's limits and the cluster
+    /// resources. A gang that is not allowed enough lacks nothing.
     fn lack(&mut self, id: JobId, job: &Arc<Job>) -> Lack {
         let waiting = self.queue.waiting_tasks(id);
         let all: u32 = waiting.iter().map(|(_, tasks)| tasks).sum();
@@ -115,7 +115,7 @@ impl Scheduler {
         Lack { groups, tasks, run_ms: job.runtime_estimate_ms.unwrap_or(u64::MAX) }
     }
 
-    /// Counts tasks placed while other jobs had plans.
+    /// Counts the tasks that were placed while other jobs had plans.
     pub(super) fn count_backfilled(&mut self, txn: &Transaction, commit: &Commit) {
         let Some(backfill) = &self.profile.backfill else { return };
         let mut plans = backfill.plans().write();

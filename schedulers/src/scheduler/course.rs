@@ -6,32 +6,31 @@ use crate::queue::Nanos;
 use omega_core::Transaction;
 use std::collections::VecDeque;
 
-/// Number of claims after which a scheduler syncs, in rounds without a pause: see [`Scheduler::go_on`]. They are few
-/// compared with the machines of a cell, so claims of several schedulers seldom conflict.
+/// Number of claims after which a scheduler syncs, in rounds without a pause: see [`Scheduler::go_on`]. It is small
+/// compared with the number of machines in a cell, so claims of several schedulers seldom conflict.
 ///
 /// [`Scheduler::go_on`]: super::Scheduler::go_on
 pub(super) const CLAIMS_PER_SYNC: usize = 32;
 
-/// A transaction with the decisions in it.
+/// A transaction, and the parts of jobs in it.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) txn: Transaction,
     pub(super) turns: Turns,
 }
 
-/// See the head of the file.
+/// The course; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Course {
-    /// Transactions with unknown outcome, to be resent first, in order.
+    /// Transactions with unknown outcomes, in the order in which they are resent.
     unknown: VecDeque<Flight>,
     /// Number of transactions of this step that wait for their answers.
     flying: usize,
-    /// Whether claims of this step were rejected, so that later decisions did not see the freed
-    /// room.
+    /// Whether claims of this step were rejected. Later decisions of the step could not use the room that this freed.
     returned: bool,
-    /// Whether the result being settled arrived after those of later transactions.
+    /// Whether the result being settled arrived after the results of later transactions.
     late: bool,
-    /// Number of claims until the next sync, in rounds without a pause.
+    /// Number of claims left until the next sync, in rounds without a pause.
     claims_left: usize,
     /// Time until which the open transaction is held back, if any.
     held_until: Option<Nanos>,
@@ -53,12 +52,12 @@ impl Course {
         self.unknown.push_back(flight);
     }
 
-    /// Returns a transaction whose outcome is unknown even after it was resent.
+    /// Returns a transaction whose outcome is still unknown after it was resent.
     pub(super) fn return_unknown(&mut self, flight: Flight) {
         self.unknown.push_front(flight);
     }
 
-    /// Records that a transaction is decided after this many that wait for their answers.
+    /// Records that the next transaction is decided while `flying` earlier ones wait for their answers.
     pub(super) fn decides_after(&mut self, flying: usize) {
         self.flying = flying;
     }
@@ -68,18 +67,18 @@ impl Course {
         self.flying > 0
     }
 
-    /// Begins to settle answers: of this step's transactions in order, or of one that was resent.
+    /// Begins to settle the answers of this step's transactions, or of one that was resent.
     pub(super) fn begin_answers(&mut self, late: Late) {
         self.returned = false;
         self.late = late == Late::Yes;
     }
 
-    /// Ends that.
+    /// Ends the settling of answers.
     pub(super) fn end_answers(&mut self) {
         self.late = false;
     }
 
-    /// Whether jobs decided later that lacked the room of this transaction have ended their turns.
+    /// Whether an answer is settled so late that the turns of jobs that lacked the transaction's room have ended.
     pub(super) fn is_late(&self) -> bool {
         self.late
     }
@@ -94,7 +93,7 @@ impl Course {
         self.returned
     }
 
-    /// Starts the claims until the next sync, after a sync.
+    /// Restarts the count of claims after a sync.
     pub(super) fn synced(&mut self) {
         self.claims_left = CLAIMS_PER_SYNC;
     }
@@ -114,8 +113,8 @@ impl Course {
         self.claims_left
     }
 
-    /// Holds the open transaction back, from its first claim on for this long. Returns until when;
-    /// `None` once that time has come.
+    /// Holds the open transaction back for this long from its first claim. Returns the end of this time, or `None` once
+    /// it is reached.
     pub(super) fn hold(&mut self, now: Nanos, hold: Nanos) -> Option<Nanos> {
         let until = *self.held_until.get_or_insert(now.saturating_add(hold));
         (now < until).then_some(until)
@@ -126,7 +125,7 @@ impl Course {
         self.held_until.is_some()
     }
 
-    /// Ends the holding back: the open transaction was submitted or dropped.
+    /// Ends the hold, because the open transaction was submitted or dropped.
     pub(super) fn end_hold(&mut self) {
         self.held_until = None;
     }

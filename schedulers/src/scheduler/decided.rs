@@ -1,4 +1,4 @@
-//! Parts of jobs in the transaction that is being decided, and the ends of their turns.
+//! Parts of jobs in the transaction that is being decided. The jobs' turns end with its answer.
 
 use crate::queue::Verdict;
 use crate::refusals::Refusers;
@@ -12,8 +12,8 @@ pub(super) struct Decided {
     pub(super) asked: usize,
     /// Number of tasks in the transaction.
     pub(super) placed: usize,
-    /// Whether tasks found no machine. False if the transaction was full: then the cell may have
-    /// room for the remaining tasks.
+    /// Whether tasks found no machine. False if the transaction was full, because the cell may then have room for the
+    /// remaining tasks.
     pub(super) short: bool,
     /// Number of tasks that wait for a permit.
     pub(super) held: usize,
@@ -39,7 +39,7 @@ impl Decided {
         }
     }
 
-    /// The verdict of the decision alone.
+    /// Result of the turn by the decision alone, as if the cell accepted all claims.
     pub(super) fn verdict(&self) -> Verdict {
         if self.turned_away || self.short {
             Verdict::Refused { by: self.by, news: self.news }
@@ -59,12 +59,12 @@ impl Decided {
 
 /// The jobs whose turns end with the answer to the open transaction.
 ///
-/// Empty between transactions; its memory is used again.
+/// Empty between transactions; its memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// A small transaction has one, without an allocation.
+    /// Parts of jobs. A small transaction has one part, which needs no allocation.
     decided: SmallVec<[Decided; 1]>,
-    /// Jobs without room because of claims of open and in-flight transactions.
+    /// Jobs that lacked room because of claims in open or unanswered transactions.
     missed: Vec<JobId>,
     /// Whether the transaction has claims that waited for permits.
     resumed: bool,
@@ -73,7 +73,7 @@ pub(super) struct Turns {
 impl Turns {
     /// Adds a job's part.
     pub(super) fn add(&mut self, decided: Decided) {
-        // A job has one turn in a transaction, plus claims that have waited for a permit.
+        // A job has one turn in a transaction, and may also have claims that waited for a permit.
         let part = if self.resumed { self.of(decided.job) } else { None };
         match part {
             Some(part) => part.add(decided),
@@ -81,7 +81,7 @@ impl Turns {
         }
     }
 
-    /// Adds a job's part of claims that waited for permits.
+    /// Adds a job's part with claims that waited for permits.
     pub(super) fn resume(&mut self, decided: Decided) {
         self.resumed = true;
         self.add(decided);
@@ -102,12 +102,12 @@ impl Turns {
         self.decided.iter().any(|part| part.job == job)
     }
 
-    /// Adds a job without room because of claims without an answer.
+    /// Adds a job that lacked room because of claims without an answer.
     pub(super) fn miss(&mut self, job: JobId) {
         self.missed.push(job);
     }
 
-    /// The parts, and the jobs without room.
+    /// The parts of jobs, and the jobs that lacked room.
     pub(super) fn parts(&self) -> (&[Decided], &[JobId]) {
         (&self.decided, &self.missed)
     }

@@ -1,7 +1,7 @@
-//! Rejected claims by job, and the events that their jobs wait for.
+//! Rejected claims by job, and the events for which their jobs wait.
 //!
-//! Most were rejected because of concurrent commits, and are retried after a backoff. A job over
-//! its quota waits for an event.
+//! Most claims are rejected because of concurrent commits, and retried after a backoff. A job over its quota waits for
+//! an event instead.
 
 use super::Decided;
 use crate::events::Events;
@@ -14,13 +14,13 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     pub(super) job: JobId,
-    /// Whether all rejections were for its tenant's quota, and the effect on its gang.
+    /// Whether all rejections were because of its tenant's quota, or because its gang became incomplete.
     only_quota: bool,
     quota: bool,
 }
 
 impl Fault {
-    /// Records a rejected claim; claims of one job are adjacent.
+    /// Records a rejected claim. Claims of one job must be recorded one after the other.
     pub(super) fn note(faults: &mut SmallVec<[Fault; 8]>, job: JobId, reason: Reason) {
         let quota = matches!(reason, Reason::QuotaExceeded(_));
         let only_quota = quota || reason == Reason::GangIncomplete;
@@ -33,7 +33,8 @@ impl Fault {
         }
     }
 
-    /// A job over its quota is not retried after a delay: it waits until its tenant uses less.
+    /// Result of the job's turn. A job over its quota is not retried after a delay, but waits until its tenant uses
+    /// less.
     pub(super) fn verdict(self, part: &Decided) -> Verdict {
         match self.quota && self.only_quota {
             true => {

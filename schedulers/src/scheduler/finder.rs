@@ -1,4 +1,4 @@
-//! The search of a scheduler for machines, with results of earlier searches and conflicts.
+//! A scheduler's search for machines, which uses results of earlier searches and recent conflicts.
 
 use super::settings::Settings;
 use crate::crowding::Crowding;
@@ -19,14 +19,14 @@ pub(super) struct Finder {
     rng: Pcg64,
     /// The placement of the settings.
     placement: Placement,
-    /// Task groups that found no machine, if the settings have it remembered.
+    /// Task groups that found no machine. Empty if the settings disable the unschedulable cache.
     failures: Failures,
     remembers: bool,
     crowding: Crowding,
 }
 
 impl Finder {
-    /// A finder by a scheduler's settings.
+    /// Creates a finder with a scheduler's settings.
     pub(super) fn new(settings: &Settings) -> Finder {
         Finder {
             placer: Placer::default(),
@@ -38,15 +38,15 @@ impl Finder {
         }
     }
 
-    /// Forgets everything about a view that is replaced.
+    /// Drops all results, because the view is replaced.
     pub(super) fn reset(&mut self) {
         self.placer = Placer::default();
         self.failures = Failures::default();
         self.crowding = Crowding::default();
     }
 
-    /// Claims machines in the view for tasks of a group, as far as there is room. Returns how many
-    /// of the tasks, from the first, have a machine.
+    /// Claims machines in the view for tasks of a group, as far as there is room. Returns the number of tasks with a
+    /// machine, which are the first ones.
     pub(super) fn place(
         &mut self,
         view: &mut View,
@@ -58,7 +58,7 @@ impl Finder {
             return 0;
         }
         let placed = self.try_to_place(view, profile, group, tasks);
-        // Claims of a gang may be undone immediately.
+        // Claims of a gang may be undone immediately, so the cache is not used.
         let is_gang = view.job(group).0.is_placed_at_once();
         if self.remembers && placed < tasks.len() && !is_gang {
             self.failures.note(view, profile, group);
@@ -78,7 +78,7 @@ impl Finder {
         self.placer.place(view, how, (group, tasks), &mut self.rng)
     }
 
-    /// Whether there is room for a task anywhere.
+    /// Whether there is room for a task on any machine.
     pub(super) fn has_room(
         &mut self,
         view: &mut View,
@@ -93,12 +93,12 @@ impl Finder {
         self.placer.has_room(view, how, (group, task), &mut self.rng)
     }
 
-    /// Whether tasks like those of a group found no machine, and nothing has changed for them since.
+    /// Whether such tasks found no machine, and nothing has changed for them since.
     fn has_failed(&mut self, view: &View, profile: &Profile, group: GroupRef) -> bool {
         self.remembers && self.failures.has(view, profile, group)
     }
 
-    /// The placement of the settings, wider while many claims conflict.
+    /// The placement of the settings, with more candidates while many claims conflict.
     fn placement(&self) -> Placement {
         let near_best = self.placement.near_best.max(1);
         let near_best = near_best.saturating_mul(1 << self.crowding.level());
@@ -111,7 +111,7 @@ impl Finder {
         known.unwrap_or_else(|| Refusers::of(view, profile, group))
     }
 
-    /// Whether events change what it remembers.
+    /// Whether events affect cached results.
     pub(super) fn listens(&self) -> bool {
         !self.failures.is_empty()
     }
@@ -121,7 +121,7 @@ impl Finder {
         self.failures.hear(events, rows);
     }
 
-    /// Forgets failures, because room was returned to the view.
+    /// Drops the cached failures, because the view has more room.
     pub(super) fn forget_failures(&mut self) {
         self.failures.forget();
     }

@@ -10,12 +10,12 @@
 //! others would wait for it.
 //!
 //! Each is decided with the earlier claims on the view, so no two of them claim the same room. All
-//! answers are settled before the next sync, whose changes are later than the answers. If one is
-//! rejected, its room returns to the view. Later decisions may have lacked that room, so their jobs
-//! are retried as if rejected, too.
+//! answers are settled before the next sync, whose changes are later than the answers. If a transaction
+//! is rejected, its room is free again on the view. Later decisions may have lacked that room, so their
+//! jobs are retried as if they had been rejected, too.
 //!
 //! If plugins evict or reserve, there is only one in-flight transaction, because a rejection would
-//! invalidate what the plugins did for later ones.
+//! invalidate the plugins' results for later transactions.
 
 use super::course::{Flight, Late};
 use super::{Observer, Scheduler, Step};
@@ -25,7 +25,7 @@ use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Commit, Transaction};
 use smallvec::{SmallVec, smallvec};
 
-/// Flights of one step. Most cells have one at a time, which needs no allocation.
+/// In-flight transactions of a step. Usually there is one, which needs no allocation.
 type Flights = SmallVec<[Flight; 1]>;
 
 /// Submits the transactions, and waits for the answers.
@@ -43,7 +43,8 @@ fn submit(
 }
 
 impl Scheduler {
-    /// Number of transactions of a step: one where a rejection would invalidate what plugins did for later ones.
+    /// Maximum number of in-flight transactions of a step. It is one if a rejection would invalidate plugins' results
+    /// for later transactions.
     pub(super) fn in_flight(&self) -> usize {
         let chain = &self.profile.chain;
         let alone = chain.guards() || !chain.post_filter.is_empty();
@@ -87,8 +88,8 @@ impl Scheduler {
         self.land(flights.into_iter().zip(answers), now, observer)
     }
 
-    /// Time until which the open transaction is held back; `None` submits it. Called when it has a
-    /// claim and either no job has a turn or the transaction is full.
+    /// Time until which the open transaction is held back; `None` if it is to be submitted. Called when the transaction
+    /// has a claim, and no job has a turn or the transaction is full.
     fn hold_back(&mut self, now: Nanos) -> Option<Nanos> {
         let chain = &self.profile.chain;
         let is_full = self.open_items() >= self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
@@ -103,14 +104,14 @@ impl Scheduler {
         self.course.hold(now, self.settings.hold)
     }
 
-    /// Releases the open transaction before a new queue gives its jobs their turn again.
+    /// Drops the held-back transaction, because a new queue gives its jobs their turns again.
     pub(super) fn drop_held(&mut self) {
         self.view.drop_claims(self.view.open_claims());
         self.turns.clear();
         self.course.end_hold();
     }
 
-    /// Makes the open claims a transaction.
+    /// Turns the open claims into a transaction.
     fn take_off(&mut self) -> Flight {
         self.course.end_hold();
         let mut txn = self.view.take_transaction();
@@ -119,7 +120,7 @@ impl Scheduler {
         Flight { txn, turns: std::mem::take(&mut self.turns) }
     }
 
-    /// Settles the answers in order.
+    /// Settles the answers in the order of the transactions.
     fn land(
         &mut self,
         flights: impl Iterator<Item = (Flight, Result<Commit, HandleError>)>,
@@ -159,7 +160,7 @@ impl Scheduler {
             answer,
             Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown)
         ) {
-            // A retry without an effect says nothing about the first attempt.
+            // If the retry did not reach the cell, the outcome of the first attempt is still unknown.
             self.course.return_unknown(flight);
             return answer.map(|_| Step::default());
         }
@@ -188,7 +189,7 @@ impl Scheduler {
                 Ok(self.settle(&txn, &commit, now))
             }
             Err(error) => {
-                // Nothing was placed, or the next sync shows it.
+                // Either nothing was placed, or the next sync shows what was.
                 self.view.abandon(&txn);
                 self.finder.forget_failures();
                 self.follow(&txn, |_| false);

@@ -1,4 +1,4 @@
-//! Sync events of a scheduler, and the jobs that they wake.
+//! Events of a sync, and the jobs that they wake.
 
 use super::{Observer, Scheduler};
 use crate::events::Events;
@@ -39,7 +39,7 @@ impl Scheduler {
         self.drop_lost(now, observer);
         let stale = std::mem::take(&mut self.stale);
         for job in stale {
-            // The compiled data of a waiting claim stays as long as the claim.
+            // The compiled data of a claim that waits is needed as long as the claim waits.
             if self.permits.includes(job) || self.turns.includes(job) {
                 self.stale.push(job);
             } else {
@@ -63,7 +63,8 @@ impl Scheduler {
     fn update_queue(&mut self, now: Nanos) {
         let delta = self.view.delta();
         if delta.full {
-            // A full delta does not list ended jobs: the remaining jobs are compiled again.
+            // A full delta does not list ended jobs. All known jobs are marked as outdated, so the remaining ones are
+            // compiled again.
             self.stale.extend(self.queue.ids());
             self.stale.sort_unstable();
             self.queue.clear();
@@ -91,7 +92,7 @@ impl Scheduler {
         thinned.into_iter().for_each(|job| self.queue.rest_if_released(job, now));
     }
 
-    /// Wakes the jobs that events may help; `rows` are the machines that they are about.
+    /// Wakes the jobs that events may help. `rows` are the machines that the events are about.
     pub(super) fn hear(&mut self, events: Events, rows: &[u32], now: Nanos) {
         self.finder.hear(events, rows);
         let news = News { events, rows };
@@ -104,14 +105,15 @@ impl Scheduler {
         }
     }
 
-    /// Records that own claims were undone; other decisions may have depended on them.
+    /// Handles the undoing of the scheduler's own claims like an event, because other decisions may have depended on
+    /// these claims.
     pub(super) fn hear_of_own(&mut self, rows: impl Iterator<Item = u32>, now: Nanos) {
         let rows: Vec<u32> = rows.collect();
         let of_rows = Events::ROOM_FREED | Events::ROOM_TAKEN | Events::RULES_CHANGED;
         self.hear(of_rows | Events::CELL_FREED | Events::QUOTA_CHANGED, &rows, now);
     }
 
-    /// Whether news may help a job, by the plugins that rejected it.
+    /// Whether news may help a job, according to the plugins that rejected it.
     fn may_help(&mut self, id: JobId, by: Refusers, news: &News<'_>) -> bool {
         let Some(job) = self.queue.job(id).cloned() else { return false };
         (0..job.groups.len()).any(|index| {

@@ -1,4 +1,4 @@
-//! The observer: reports on a step for measurements.
+//! The observer, which is called during a step so that it can be measured.
 
 use crate::backfill::BackfillFigures;
 use crate::delay::WaitFigures;
@@ -6,9 +6,9 @@ use crate::queue::Queue;
 use omega_cellstate::View;
 use omega_core::{Commit, JobId, TaskId, Transaction, Version};
 
-/// Callbacks of a step, for measurements. Every method does nothing by default.
+/// Callbacks during a step, for measurements. By default every method does nothing.
 pub trait Observer {
-    /// View and queue are synced.
+    /// The view and the queue have been synced.
     fn synced(&mut self, _view: &View, _queue: &Queue) {}
 
     /// A decision begins.
@@ -20,13 +20,13 @@ pub trait Observer {
     /// A transaction was answered.
     fn committed(&mut self, _txn: &Transaction, _commit: &Commit) {}
 
-    /// A plugin rejected a claim after the decision, or a wait for its permit timed out.
+    /// A plugin rejected a claim after the decision, or the claim's wait for a permit timed out.
     fn refused(&mut self, _task: TaskId, _by: &'static str) {}
 
-    /// Counters of delay scheduling, at each step of a scheduler whose profile has it.
+    /// Counters of delay scheduling. Called at each step of a scheduler whose profile has a delay.
     fn waits(&mut self, _figures: WaitFigures) {}
 
-    /// Counters of backfill, at each step of a scheduler whose profile has it.
+    /// Counters of backfill. Called at each step of a scheduler whose profile has backfill.
     fn backfill(&mut self, _figures: BackfillFigures) {}
 
     /// A decision panicked with this message. Its job is set aside, and the scheduler continues.
@@ -36,7 +36,7 @@ pub trait Observer {
     fn idle(&mut self, _version: Version, _queue: &Queue) {}
 }
 
-/// An observer that looks away.
+/// An observer that ignores all calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unobserved;
 

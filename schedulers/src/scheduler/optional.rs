@@ -1,15 +1,15 @@
 //! Placement of tasks with optional resources.
 //!
-//! The tasks of a group are placed with their optional resources as far as these fit, and then the
-//! others without: two searches for many tasks, as for any group. Optional resources cause no
-//! evictions, and no task of the group stays pending because another one took them.
+//! Tasks of a group are placed with their optional resources as far as these fit, and then the remaining tasks without
+//! them: two searches for many tasks, as for any group. Optional resources cause no evictions, and no task of the group
+//! stays pending because another one got optional resources.
 
 use super::Scheduler;
 use omega_cellstate::GroupRef;
 use omega_core::{MachineId, TaskId};
 
 impl Scheduler {
-    /// Returns the group with its optional resources requested; `None` if it has none.
+    /// Returns the group with its optional resources added to the request; `None` if it has none.
     pub(super) fn with_optional(&mut self, group: GroupRef) -> Option<GroupRef> {
         let (job, index) = self.view.job(group);
         job.groups[index].optional.as_ref()?;
@@ -20,8 +20,8 @@ impl Scheduler {
         Some(with)
     }
 
-    /// Claims machines for tasks with optional resources where there is room for them. Returns the
-    /// number of placed tasks, counted from the first.
+    /// Claims machines for tasks with their optional resources, if there is room for these. Returns the number of
+    /// placed tasks, which are the first ones.
     pub(super) fn place_with_optional(
         &mut self,
         group: GroupRef,
@@ -33,7 +33,7 @@ impl Scheduler {
         if placed == tasks.len() || wanting == 0 {
             return placed;
         }
-        // Some tasks found no machine, perhaps because of the optional resources of others.
+        // Some tasks found no machine, perhaps because other tasks got optional resources.
         let claims = self.last_claims(placed);
         self.take_back(placed);
         let without = self.place_alike(group, tasks);
@@ -54,7 +54,7 @@ impl Scheduler {
         (open - count..open).filter_map(|index| self.view.open_claim(index)).collect()
     }
 
-    /// Undoes the last claims, and results that depend on them.
+    /// Undoes the last claims, and drops results that depend on them.
     fn take_back(&mut self, count: usize) {
         self.view.drop_claims(count);
         self.finder.forget_failures();

@@ -24,20 +24,21 @@ use omega_core::{Job, JobId, MachineId, TaskId, Transaction};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Plugin name for claims rejected because their gang became too small.
+/// Name reported instead of a plugin's for claims that were rejected because their gang became too small.
 const GANG: &str = "gang";
 
-/// Plugin name for claims rejected because their machine was removed or their task ended.
+/// Name reported instead of a plugin's for claims that were rejected because their machine was removed or their task
+/// ended.
 const CELL: &str = "cell";
 
-/// A claim on its way.
+/// A claim between decision and commit.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     task: TaskId,
     machine: MachineId,
-    /// The position of its group in its job.
+    /// The position of the task's group in its job.
     group: usize,
-    /// Events that may help its job if the wait times out.
+    /// Events that may help the job if the wait times out.
     then: Refused,
 }
 
@@ -47,7 +48,7 @@ impl Bound {
         Claimed { view, task: self.task, machine: self.machine, job, group }
     }
 
-    /// The claim's entry in the permit wait, before any plugin and without a timeout.
+    /// An entry of the claim in the permit wait, without plugins and without a timeout.
     fn waits(&self) -> WaitingTask {
         let plugins = SmallVec::new();
         WaitingTask { task: self.task, machine: self.machine, until: Nanos::MAX, plugins }
@@ -72,13 +73,14 @@ pub(super) struct Permits {
 }
 
 impl Permits {
-    /// Waiting tasks with a handle, of which the plugins of this chain may have others.
+    /// Permits with a handle to the waiting tasks. If the chain has plugins that may keep a handle, it counts as
+    /// shared.
     pub(super) fn new(waiting: Waiting, chain: &Chain) -> Permits {
         let shared = !chain.permit.is_empty() || !chain.reserve.is_empty();
         Permits { waiting, shared, parts: Vec::new() }
     }
 
-    /// Another handle to the waiting tasks.
+    /// Returns another handle to the waiting tasks.
     pub(super) fn share(&mut self) -> Waiting {
         self.shared = true;
         self.waiting.clone()
@@ -94,18 +96,18 @@ impl Permits {
         if self.shared { self.waiting.take_raised() } else { Events::NONE }
     }
 
-    /// Whether claims of a job wait.
+    /// Whether claims of a job wait for permits.
     pub(super) fn includes(&self, job: JobId) -> bool {
         self.parts.iter().any(|part| part.job == job)
     }
 
-    /// Whether there is a result of a claim that waits.
+    /// Whether the wait of some claim has ended.
     fn any_answer(&self, now: Nanos) -> bool {
         !self.parts.is_empty() && self.waiting.any_answer(now)
     }
 }
 
-/// A rejection, and the name of its plugin.
+/// A rejection, and the name of the plugin that rejected.
 type No = (Refused, &'static str);
 
 /// The claims of one decision, sorted by the plugins' answers.
@@ -134,7 +136,7 @@ impl Way {
 }
 
 impl Scheduler {
-    /// Calls the plugins for the open claims of a job from `first` on.
+    /// Calls the plugins for the open claims of a job, from the claim `first` on.
     #[inline(never)]
     pub(super) fn pass(
         &mut self,
@@ -161,7 +163,7 @@ impl Scheduler {
         self.hold(decided.job, spec, way.held);
     }
 
-    /// Calls the plugins of one point for each remaining claim. A gang that becomes too small is
+    /// Calls the plugins of one point for each remaining claim. If this makes a gang too small, the whole gang is
     /// rejected.
     fn stage(
         &mut self,
@@ -215,8 +217,8 @@ impl Scheduler {
         }
     }
 
-    /// Calls all permit plugins for a claim. Returns the plugins that wait, and the events that may
-    /// help after a timeout.
+    /// Calls all permit plugins for a claim. Returns the plugins that let it wait, and the events that may help after a
+    /// timeout.
     fn permit(
         &mut self,
         spec: &Arc<Job>,
@@ -241,13 +243,13 @@ impl Scheduler {
         Ok((Refused(events), waits))
     }
 
-    /// Sets claims aside until their permits come.
+    /// Sets claims aside until they are permitted.
     fn hold(&mut self, job: JobId, spec: &Arc<Job>, held: Vec<(Bound, WaitingTask)>) {
         if held.is_empty() {
             return;
         }
         let mut claims = Vec::with_capacity(held.len());
-        // The newest first, which the view finds first.
+        // The newest claims come first, because the view finds these first.
         for (claim, waits) in held.into_iter().rev() {
             self.view.hold_claim(claim.task);
             self.queue.hold(claim.task);
@@ -258,7 +260,7 @@ impl Scheduler {
         self.permits.parts.push(Part { job, spec: spec.clone(), claims });
     }
 
-    /// Returns rejected claims to the view, open or waiting.
+    /// Undoes rejected claims, open or waiting, on the view.
     fn give_back(
         &mut self,
         spec: &Arc<Job>,
@@ -279,7 +281,7 @@ impl Scheduler {
 
     // --- Waiting claims ------------------------------------------------------------------------
 
-    /// Continues with the allowed claims, and returns those that were rejected or timed out.
+    /// Continues with the allowed claims, and undoes those that were rejected or timed out.
     pub(super) fn let_go(&mut self, now: Nanos, observer: &mut impl Observer) {
         if self.permits.any_answer(now) {
             self.let_go_all(now, observer);
@@ -333,7 +335,7 @@ impl Scheduler {
         (!rest.is_empty()).then_some(Part { job, spec, claims: rest })
     }
 
-    /// Records that waiting claims of a job were undone.
+    /// Records that waiting claims of a job were undone, and retries the job later.
     fn refuse_held(&mut self, job: JobId, way: &Way, now: Nanos) {
         self.hear_of_own(way.refused.iter().map(|(claim, _)| claim.machine.slot), now);
         let by = way.refusers();
@@ -346,8 +348,7 @@ impl Scheduler {
         }
     }
 
-    /// After a sync: undoes waiting claims whose machine was removed or whose task is no longer
-    /// pending.
+    /// Undoes waiting claims, after a sync, if their machine was removed or their task is no longer pending.
     pub(super) fn drop_lost(&mut self, now: Nanos, observer: &mut impl Observer) {
         if !self.permits.parts.is_empty() {
             self.drop_lost_of_parts(now, observer);
@@ -362,7 +363,7 @@ impl Scheduler {
                 let row = claim.machine.row();
                 let is_there =
                     self.view.machine(row).is_some() && self.view.machine_id(row) == claim.machine;
-                // A rebuilt queue records the held task again.
+                // If the queue was rebuilt, it does not know yet that the task is held.
                 let kept = self.queue.hold(claim.task) && is_there;
                 if !kept {
                     lost.push((*claim, (Refused(Events::NONE), CELL)));
@@ -373,7 +374,7 @@ impl Scheduler {
                 self.give_back(&part.spec, &lost, observer);
                 self.hear_of_own(lost.iter().map(|(claim, _)| claim.machine.slot), now);
                 self.queue.wake(part.job);
-                // The remaining claims of a gang may now suffice.
+                // The gang may have become smaller, so that its remaining claims suffice now.
                 self.permits.waiting.look_again();
             }
             if !part.claims.is_empty() {

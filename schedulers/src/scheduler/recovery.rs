@@ -1,8 +1,8 @@
-//! A scheduler after a panic in a decision.
+//! Recovery of a scheduler after a panic in a decision.
 //!
-//! A panic is a bug, in a plugin or in the library, and the same decision would repeat it. So the
-//! job is set aside, and view and queue are rebuilt, because the panic may have corrupted them.
-//! Transactions with an unknown outcome are dropped, because the first sync shows their results.
+//! A panic is a bug, in a plugin or in the library, and the same decision would panic again. So the job is set aside.
+//! View and queue are rebuilt, because the panic may have corrupted them. Transactions with an unknown outcome are
+//! dropped, because the first sync shows their results.
 
 use super::course::Course;
 use super::{Scheduler, Settings};
@@ -13,7 +13,7 @@ use omega_cellstate::{Interest, View};
 use omega_core::JobId;
 use std::collections::BTreeSet;
 
-/// The job that is being decided, and those whose decision panicked.
+/// The job that is being decided, and the jobs whose decisions panicked.
 #[derive(Debug, Default)]
 pub(super) struct SetAside {
     deciding: Option<JobId>,
@@ -21,7 +21,7 @@ pub(super) struct SetAside {
 }
 
 impl SetAside {
-    /// Records the decision on a job.
+    /// Records that the decision on a job begins.
     pub(super) fn begin(&mut self, job: JobId) {
         self.deciding = Some(job);
     }
@@ -36,7 +36,7 @@ impl SetAside {
         self.jobs.contains(&job)
     }
 
-    /// The job whose decision did not end. A second call returns none.
+    /// The job whose decision did not end. A second call returns `None`.
     fn interrupted(&mut self) -> Option<JobId> {
         self.deciding.take()
     }
@@ -50,7 +50,7 @@ impl SetAside {
     }
 }
 
-/// Prepares an empty view for what a profile reads.
+/// Prepares an empty view with everything that a profile reads.
 pub(super) fn first_view(view: View, profile: &Profile, settings: &Settings) -> View {
     let interest = Interest::JobsOf(settings.takes.clone(), settings.share);
     let mut view = view.with_interest(interest);
@@ -66,11 +66,11 @@ pub(super) fn first_view(view: View, profile: &Profile, settings: &Settings) -> 
 }
 
 impl Scheduler {
-    /// Sets aside the job whose decision panicked, rebuilds view and queue, and returns the job. It
-    /// gets no further turn in this scheduler's lifetime.
+    /// Sets aside the job whose decision panicked, rebuilds view and queue, and returns the job. The job gets no
+    /// further turn in this scheduler's lifetime.
     ///
-    /// `None` if the scheduler cannot continue: no decision was in progress, or plugins have
-    /// reservations that could not be released.
+    /// `None` if the scheduler cannot continue, because no decision was in progress, or plugins have reservations that
+    /// could not be released.
     pub fn recover(&mut self) -> Option<JobId> {
         let job = self.set_aside.interrupted()?;
         if self.profile.chain.guards() {

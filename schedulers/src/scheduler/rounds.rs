@@ -1,23 +1,23 @@
-//! Rounds of a scheduler: complete, in two halves, or read-only.
+//! Rounds of a scheduler: complete rounds, rounds in two halves, and rounds that place nothing.
 
 use super::course::CLAIMS_PER_SYNC;
 use super::{Observer, Scheduler, Step, Unobserved};
 use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, HandleError, Wake};
 
-/// Number of small transactions that are submitted together, in rounds without a pause: they take the cell's lock once. They
-/// are few, because other schedulers see none of their claims before the last is decided.
+/// Number of small transactions that are submitted together in rounds without a pause, so that they take the cell's
+/// lock once. It is small because other schedulers see none of the claims before the last transaction is decided.
 const SMALL_TOGETHER: usize = 8;
 
 impl Scheduler {
-    /// Has a cell wake this scheduler when a round may have something to do. Returns whether that
-    /// and [`Step::until`] suffice. They do not if the handle cannot wake schedulers, or if permits
-    /// come from other threads.
+    /// Asks a cell to wake this scheduler when a round may have something to do. Returns whether this and
+    /// [`Step::until`] are enough to know when to step. They are not if the handle cannot wake schedulers, or if
+    /// permits come from other threads.
     pub fn watch(&self, cell: &(impl CellHandle + ?Sized), wake: Wake) -> bool {
         !self.permits.is_shared() && cell.watch(self.view.interest(), wake)
     }
 
-    /// Syncs the view and the queue, and places nothing: diagnoses then refer to the cell's present
+    /// Syncs the view and the queue, and places nothing, so that diagnoses refer to the cell's present
     /// state.
     ///
     /// # Errors
@@ -30,10 +30,10 @@ impl Scheduler {
         self.sync(cell, now, &mut Unobserved)
     }
 
-    /// One round. `now` is the time in nanoseconds since any fixed moment; it must not go back.
+    /// Runs one round. `now` is the time in nanoseconds since any fixed moment, and must not decrease.
     ///
     /// # Errors
-    /// If the cell cannot be reached. The scheduler stays whole: step again later.
+    /// If the cell cannot be reached. The scheduler stays consistent: step again later.
     pub fn step(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -44,16 +44,16 @@ impl Scheduler {
         self.act(cell, now, observer)
     }
 
-    /// One of several rounds without a pause between them. In contrast to [`Scheduler::step`], it submits up to eight small
-    /// transactions together, and syncs the view only after 32 claims, a conflict, or a round without work. So a scheduler
-    /// with small transactions takes the cell's lock seldom, and reads several changes at once.
+    /// Runs one of several rounds without a pause between them. In contrast to [`Scheduler::step`], it submits up to
+    /// eight small transactions together, and syncs the view only after 32 claims, a conflict, or a round without work.
+    /// So a scheduler with small transactions takes the cell's lock seldom, and reads several changes at once.
     ///
-    /// Where a plugin evicts, reserves or permits, and under fair shares, delay scheduling and backfill, each round is a
+    /// If a plugin evicts, reserves or permits, and under fair shares, delay scheduling and backfill, each round is a
     /// [`Scheduler::step`], because decisions depend on the latest claims of others.
     ///
     /// # Errors
     ///
-    /// As of [`Scheduler::step`].
+    /// As [`Scheduler::step`].
     pub fn go_on(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -74,7 +74,7 @@ impl Scheduler {
         self.act_on(self.together(CLAIMS_PER_SYNC), cell, now, observer)
     }
 
-    /// Number of transactions that are submitted together in rounds without a pause, with about `claims` claims.
+    /// Number of transactions to submit together in rounds without a pause, so that they have about `claims` claims.
     fn together(&self, claims: usize) -> usize {
         let small = claims.div_ceil(self.settings.claims_max.max(1)).min(SMALL_TOGETHER);
         small.max(self.in_flight())
@@ -92,7 +92,7 @@ impl Scheduler {
     }
 
     /// First half of [`Scheduler::step`]: syncs the view and the queue. If there is a transaction
-    /// with an unknown outcome, it is resent first, and nothing is read until its outcome is known.
+    /// with an unknown outcome, it is resent first, and the view is not synced until its outcome is known.
     ///
     /// # Errors
     /// If the cell cannot be reached.
@@ -119,7 +119,7 @@ impl Scheduler {
     /// Second half of [`Scheduler::step`]: decides on the present view, and commits.
     ///
     /// # Errors
-    /// As of [`Scheduler::step`].
+    /// As [`Scheduler::step`].
     pub fn act(
         &mut self,
         cell: &(impl CellHandle + ?Sized),

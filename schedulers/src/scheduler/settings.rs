@@ -9,9 +9,9 @@ use omega_core::{ConflictCheck, Granularity, Text};
 /// Settings of a scheduler.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Name under which it registers, unique for each running scheduler.
+    /// Name under which the scheduler registers, unique for each running scheduler.
     pub name: Text,
-    /// Scheduler name of the jobs to place.
+    /// Scheduler name of the jobs that this scheduler places.
     pub takes: Text,
     /// This worker's share of the jobs, if several workers divide them.
     pub share: Share,
@@ -19,32 +19,32 @@ pub struct Settings {
     pub placement: Placement,
     /// Whether a rejection applies to all tasks of a class, until an event that may help them.
     pub failures: bool,
-    /// Number of claims it puts into one transaction.
+    /// Maximum number of claims in one transaction.
     pub claims_max: usize,
-    /// Number of transactions between two syncs, submitted without waiting for earlier answers.
-    /// More than one helps if a commit takes long because the cell is on disks: they share one
-    /// wait. It is 1 if the profile evicts, reserves or permits.
+    /// Number of transactions between two syncs, which are submitted without waiting for earlier answers. More than one
+    /// helps if a commit takes long because the cell is stored on disks, as the transactions then share one wait. The
+    /// number is 1 if the profile evicts, reserves or permits.
     pub commits_in_flight: usize,
-    /// Time for which it keeps a transaction with room open while no job has its turn, so that jobs
-    /// that arrive soon share it. A job waits longer by this time; it saves commits, which cost a
-    /// disk write each. 0 by default, and in profiles that evict, reserve or permit.
+    /// Time for which a transaction that is not full is kept open while no job has a turn, so that jobs that arrive
+    /// soon share it. This saves commits, which cost a disk write each, but may delay a job by this time. It is 0 by
+    /// default, and in profiles that evict, reserve or permit.
     pub hold: Nanos,
-    /// Whether the other items of a transaction are committed when some conflict.
+    /// Whether the other items of a transaction are committed if some of them conflict.
     pub granularity: Granularity,
     /// Changes that count as conflicts.
     pub check: ConflictCheck,
     /// Delays of jobs whose tasks could not be placed.
     pub patience: Patience,
-    /// The seed of its choices.
+    /// Seed of the scheduler's random choices.
     pub seed: u64,
 }
 
-/// Default number of claims of a transaction: enough to amortize sync and commit, few enough to
-/// keep conflicts small.
+/// Default number of claims in a transaction. It is large enough that sync and commit cost little per claim, and small
+/// enough to keep conflicts rare.
 const CLAIMS_DEFAULT: usize = 100;
 
 impl Settings {
-    /// The settings of the only scheduler of this name.
+    /// Settings of a scheduler that places all jobs of this scheduler name alone.
     pub fn new(name: impl Into<Text>) -> Settings {
         let name = name.into();
         Settings {
@@ -63,8 +63,8 @@ impl Settings {
         }
     }
 
-    /// The settings of worker `index` of `of`, which divide the jobs of this name. Each has a
-    /// home in the cell, so that they seldom meet.
+    /// Settings of worker `index` of `of` workers, which divide the jobs of this name. Each worker starts its searches
+    /// in its own part of the cell, so that their claims seldom conflict.
     #[must_use]
     pub fn worker(name: &str, index: u32, of: u32) -> Settings {
         let placement = Placement { home: Home { index, of }, reuse: true, ..Placement::default() };
@@ -85,7 +85,7 @@ impl Settings {
         self
     }
 
-    /// Returns `self` with another seed; workers of one seed still choose differently.
+    /// Returns `self` with another seed. Workers with the same seed still make different choices.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Settings {
         self.seed = self.seed.wrapping_add(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));

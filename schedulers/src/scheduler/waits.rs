@@ -8,8 +8,8 @@ use omega_core::{Commit, Job, JobId, TaskId, Transaction};
 use std::sync::Arc;
 
 impl Scheduler {
-    /// Claims machines for tasks of a group within its present locality level. Returns the number
-    /// of placed tasks, and whether the others wait.
+    /// Claims machines for tasks of a group within its present locality level. Returns the number of placed tasks, and
+    /// whether the other tasks wait.
     pub(super) fn place_within_reach(
         &mut self,
         id: JobId,
@@ -24,7 +24,7 @@ impl Scheduler {
         let Some(next) = tasks.get(placed) else { return (placed, true) };
         self.view.set_reach(group, Reach::Anywhere);
         if !self.has_room(*next, group) {
-            // Nothing is let pass: the job waits for room, as all do.
+            // No room is skipped: the job waits for room like any other.
             return (placed, false);
         }
         self.waits.begin(id, now);
@@ -32,7 +32,7 @@ impl Scheduler {
         (placed, true)
     }
 
-    /// Limits the locality level of a group to the one accepted now. Returns whether it is limited.
+    /// Limits a group to the locality level that it accepts now. Returns whether this is a limit.
     fn bound_reach(&mut self, id: JobId, group: GroupRef, now: Nanos) -> bool {
         let Some(delay) = &self.profile.delay else { return false };
         let reach = delay.reach(&self.view, group, self.waits.waited(id, now));
@@ -41,18 +41,18 @@ impl Scheduler {
         bounded
     }
 
-    /// Whether there is room for a task anywhere.
+    /// Whether there is room for a task on any machine.
     fn has_room(&mut self, task: TaskId, group: GroupRef) -> bool {
         self.finder.has_room(&mut self.view, &self.profile, group, task)
     }
 
-    /// End of a group's wait, if it waits.
+    /// End of the wait of a group that waits.
     pub(super) fn waits_until(&self, id: JobId, group: GroupRef, now: Nanos) -> Option<Nanos> {
         let left = self.view.reach(group).left()?;
         self.waits.has(id).then(|| now.saturating_add(left))
     }
 
-    /// Counts the preferences that a transaction met.
+    /// Counts the tasks of a transaction that were placed on preferred machines, and those placed elsewhere.
     pub(super) fn count_preferences(&mut self, txn: &Transaction, commit: &Commit) {
         if self.profile.delay.is_none() {
             return;

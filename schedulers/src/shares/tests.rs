@@ -1,5 +1,4 @@
-//! Turns against a naive model, which sorts all pending jobs by the shares of each tenant's
-//! ancestors.
+//! Turns compared with a naive model, which sorts all pending jobs by the shares of each tenant's ancestors.
 
 use super::*;
 use crate::plugins::FairShare;
@@ -37,7 +36,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..80)
 }
 
-/// Usage of a tenant in the cell.
+/// Configuration and usage of a tenant in the cell.
 #[derive(Clone, Debug, Default)]
 struct Said {
     parent: Option<usize>,
@@ -71,7 +70,7 @@ impl Naive {
         let place = |tenant: usize| -> Vec<(u64, usize)> {
             let share = |tenant: usize| {
                 let said = self.tenants.get(&tenant).cloned().unwrap_or_default();
-                // Weights are 1, 2 and 3.
+                // 6 is a multiple of all weights, which are 1, 2 and 3, so the quotient is exact.
                 (said.used + said.claimed) * 6 / u64::from(said.weight.max(1))
             };
             self.line(tenant).into_iter().map(|tenant| (share(tenant), tenant)).collect()
@@ -111,7 +110,7 @@ proptest! {
         let mut shares = Shares::new(Arc::new(FairShare));
         shares.totals = Totals::new([WHOLE]);
         let mut naive = Naive::default();
-        // Before the cell reports tenants, turns do not depend on them.
+        // All tenants are reported first, because turns do not depend on tenants before.
         let all = (0..6).map(|tenant| (tenant, Said { weight: 1, ..Said::default() }));
         naive.tenants = all.collect();
         shares.tell(true, &naive.delta(0..6));
@@ -143,7 +142,7 @@ proptest! {
                 }
                 Event::ToldAll => {
                     naive.tenants.values_mut().for_each(|said| said.claimed = 0);
-                    // Swaps ancestors and descendants where allowed.
+                    // Swaps parents and children where the tree allows it.
                     let upside_down = naive.tenants.clone();
                     naive.tenants.values_mut().for_each(|said| said.parent = None);
                     for (tenant, said) in &upside_down {
@@ -163,7 +162,7 @@ proptest! {
     }
 }
 
-/// Whether a report of all comes as a full delta: every second one does.
+/// Whether a report of all tenants comes as a full delta, which depends on the number of jobs.
 fn said_full(naive: &Naive) -> bool {
     naive.jobs.len().is_multiple_of(2)
 }

@@ -1,8 +1,8 @@
 //! The list of volumes, claims and classes, and its changes.
 //!
-//! Invariants: a volume is bound to at most one claim, and a claim to at most one volume; a class's
-//! free volumes are its unbound ones; a machine's volumes are those of the claims that its tasks
-//! use, with use counts, and those of attachments ([`mirror`](super::mirror)).
+//! Invariants: a volume is bound to at most one claim, and a claim to at most one volume. A class's free volumes are
+//! its unbound volumes. A machine's volumes are those of the claims that its tasks use, with use counts, and those of
+//! attachments ([`mirror`](super::mirror)).
 
 use super::ClaimState;
 use super::free::Free;
@@ -13,11 +13,11 @@ use crate::waiting::Waiting;
 use omega_core::{TaskId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Error of a change of the list.
+/// Error in a change of the list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VolumeError {
-    /// Release the volume from that claim first, or choose another volume.
+    /// The volume belongs to another claim. Release it from that claim first, or choose another volume.
     #[error("the volume {volume:?} is of the claim {claim:?}")]
     OfAnotherClaim {
         /// The volume.
@@ -25,23 +25,23 @@ pub enum VolumeError {
         /// Claim of the volume.
         claim: Text,
     },
-    /// A claim keeps its volume: remove the claim and add another one.
+    /// The claim has a volume already, which it keeps. Remove the claim and add another one.
     #[error("the claim {claim:?} has the volume {volume:?}")]
     HasAnotherVolume {
         /// The claim.
         claim: Text,
-        /// Its contents.
+        /// Volume that the claim has.
         volume: Text,
     },
-    /// Remedy: wait until the tasks that use the claim have ended.
+    /// Tasks use the claim. Wait until they have ended.
     #[error("{tasks} tasks use the claim {claim:?}")]
     InUse {
         /// The claim.
         claim: Text,
-        /// Number of tasks that use it.
+        /// Number of tasks that use the claim.
         tasks: usize,
     },
-    /// There is none of this name: it was removed already, or never added.
+    /// There is no object of this name. It was removed already, or never added; check the name.
     #[error("there is no {name:?}")]
     Unknown {
         /// The unknown name.
@@ -53,11 +53,11 @@ pub enum VolumeError {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) volume: Volume,
-    /// Whether it was provisioned for its claim, and is removed with it.
+    /// Whether the volume was provisioned for its claim. If so, it is removed with the claim.
     pub(super) made: bool,
 }
 
-/// A claim, its volume and its users. A missing claim with users has no `spec`.
+/// A claim, its volume and its users. A claim that does not exist, but has users, has no `spec`.
 #[derive(Debug, Default)]
 pub(super) struct Claim {
     pub(super) spec: Option<VolumeClaim>,
@@ -74,20 +74,20 @@ pub(super) struct Claim {
 pub(super) struct Catalog {
     pub(super) classes: BTreeMap<Text, StorageClass>,
     pub(super) volumes: BTreeMap<Text, Held>,
-    /// Claim of each volume, which may be unknown yet.
+    /// Claim that has each volume. The volume may be unknown yet.
     pub(super) whose: BTreeMap<Text, Text>,
-    /// Volumes reserved for each claim, which may be unknown yet.
+    /// Volumes reserved for each claim. The claim may be unknown yet.
     kept_for: BTreeMap<Text, BTreeSet<Text>>,
     pub(super) claims: BTreeMap<Text, Claim>,
     /// Free volumes by class.
     pub(super) free: BTreeMap<Text, Free>,
     /// Maximum number of attached volumes, by machine and driver.
     pub(super) limits: BTreeMap<Text, BTreeMap<Text, u32>>,
-    /// Attached volumes by machine, each with the number of its tasks.
+    /// Attached volumes by machine, each with the number of the machine's tasks that use it.
     pub(super) on: BTreeMap<Text, BTreeMap<Text, u32>>,
     pub(super) uses: BTreeMap<TaskId, Use>,
     pub(super) listeners: Vec<Waiting>,
-    /// State of a mirror; `None` if this list itself decides which claim has which volume.
+    /// State of a mirror; `None` if this list itself binds volumes to claims.
     pub(super) mirrored: Option<Box<Mirrored>>,
 }
 
@@ -143,14 +143,14 @@ impl Catalog {
         }
     }
 
-    /// The volumes that are kept for a claim.
+    /// The volumes that are reserved for a claim.
     pub(super) fn kept(&self, claim: &str) -> &BTreeSet<Text> {
         static NONE: BTreeSet<Text> = BTreeSet::new();
         self.kept_for.get(claim).unwrap_or(&NONE)
     }
 
-    /// Binds a claim without a volume to the volume reserved for it. If there are several and the
-    /// class binds late, the claim waits for the one that its task can reach.
+    /// Binds a claim without a volume to the volume reserved for it. If several are reserved and the class binds late,
+    /// the claim stays unbound until a task shows which of them it can reach.
     pub(super) fn take_kept(&mut self, name: &Text) {
         let Some(Claim { spec: Some(spec), volume: None, .. }) = self.claims.get(name) else {
             return;
@@ -238,7 +238,7 @@ impl Catalog {
         self.on.get(machine).into_iter().flat_map(|volumes| volumes.keys().cloned()).collect()
     }
 
-    /// Gives a claim its volume, or removes it.
+    /// Sets the volume of a claim, or removes it.
     pub(super) fn set_volume(&mut self, name: &str, volume: Option<Text>) {
         let Some(claim) = self.claims.get_mut(name) else { return };
         if claim.volume == volume {
@@ -271,7 +271,7 @@ impl Catalog {
         self.whose.get(volume).or_else(kept)
     }
 
-    /// Releases a volume from its claim; a provisioned one is removed.
+    /// Releases a volume from its claim. A provisioned volume is removed.
     fn give_up(&mut self, volume: &Text) {
         self.whose.remove(volume);
         match self.volumes.get(volume).is_some_and(|held| held.made) {
@@ -280,7 +280,7 @@ impl Catalog {
         }
     }
 
-    /// Adds a volume to the free ones of its class, or removes it, by its state.
+    /// Adds a volume to the free volumes of its class, or removes it from them, depending on its state.
     fn set_free(&mut self, name: &str) {
         let is_free = self.owner(name).is_none();
         let Some(Held { volume, .. }) = self.volumes.get(name) else { return };
@@ -298,7 +298,7 @@ impl Catalog {
         }
     }
 
-    /// Counts tasks that use a volume on a machine.
+    /// Changes the number of tasks that use a volume on a machine.
     pub(super) fn attach(&mut self, machine: &Text, volume: &Text, tasks: i32) {
         let on = self.on.entry(machine.clone()).or_default();
         let count = on.entry(volume.clone()).or_default();

@@ -1,7 +1,7 @@
-//! The free volumes of one class, indexed by reachable machines.
+//! The free volumes of one class, indexed by the machines that reach them.
 //!
-//! A class of local disks has a volume for each machine: scanning all of them for each machine
-//! would be quadratic. Most reachabilities name a label and its values, and are indexed by it; the
+//! A class of local disks has a volume for each machine, so scanning all volumes for each machine would be quadratic.
+//! The reachability of most volumes names a label and its values; these volumes are indexed by the label, and the
 //! others are scanned.
 
 use super::objects::{Reach, VolumeClaim};
@@ -11,15 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Names of volumes by their bytes.
 type BySize = BTreeMap<u64, BTreeSet<Text>>;
 
-/// The free volumes of each class; see the head of the file.
+/// The free volumes of a class; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Free {
-    /// By a label of all reachable machines, and its value.
+    /// Volumes by a label that all machines that reach them have, and by its value.
     by_label: BTreeMap<Text, BTreeMap<Text, BySize>>,
     others: BySize,
 }
 
-/// A label and values, one of which all reachable machines have.
+/// A label that all machines in `reach` have, and its possible values.
 fn anchor(reach: &Reach) -> Option<(&Text, &[Text])> {
     let Reach::Matching(any) = reach else { return None };
     let [only] = &any[..] else { return None };
@@ -69,7 +69,7 @@ impl Free {
         }
     }
 
-    /// The smallest that is large enough for a claim and that `suits`; of equals, the first by name.
+    /// The smallest volume that is large enough for a claim and that `suits`; among equals, the first by name.
     pub(super) fn smallest<'a>(
         &'a self,
         claim: &VolumeClaim,

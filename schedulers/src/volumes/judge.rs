@@ -1,6 +1,6 @@
-//! The check of a task's claims on a machine, used by the filters and by the reservation.
+//! The check of a task's volume claims on a machine, used by the filters and by the reservation.
 //!
-//! The claims are looked up once; each machine then costs a comparison of labels.
+//! The claims are looked up once. After that, each machine costs a comparison of labels.
 
 use super::catalog::{Catalog, Claim, Held};
 use super::objects::{BindingTime, StorageClass, VolumeClaim};
@@ -8,12 +8,12 @@ use omega_core::{Machine, TaskId, Text};
 use smallvec::SmallVec;
 use std::fmt;
 
-/// A check of a task's volumes on a machine. Each has its own filter.
+/// One of the checks of a task's volumes on a machine. Each has its own filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Aspect {
-    /// Each claim has, or can have, a volume that the machine reaches.
+    /// Each claim has a volume that the machine reaches, or can get one.
     Binding,
-    /// The volumes that claims have are reachable from the machine.
+    /// The machine reaches the volumes that claims have.
     Zone,
     /// The machine stays within each driver's limit of attached volumes.
     Limits,
@@ -31,30 +31,30 @@ impl Aspect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum VolumeReason {
-    /// There is no such claim: add it.
+    /// The claim does not exist. Add it.
     UnknownClaim,
     /// The claim is being deleted, so no task may begin to use it.
     IsEnding,
-    /// There is no class of the claim's class name.
+    /// The claim names a class that does not exist.
     UnknownClass,
-    /// Its class binds early, and it has no volume: the volume controller must bind one.
+    /// The claim has no volume, and its class binds early. The volume controller must bind one.
     NotBound,
     /// The claim's volume does not exist.
     NoSuchVolume,
-    /// The volume that it has is not reachable from the machine.
+    /// The machine cannot reach the claim's volume.
     OutOfReach,
-    /// No free volume of its class is large enough, suits it and is reachable from the machine, and
-    /// its class makes none there.
+    /// No free volume of the class is suitable, large enough and reachable from the machine, and the class provisions
+    /// none there.
     NoVolume,
-    /// The claim is for one task at a time, and another task uses it.
+    /// The claim may be used by one task at a time, and another task uses it.
     UsedByTask,
-    /// The claim is for one machine at a time, and a task on another machine uses it.
+    /// The claim may be used on one machine at a time, and a task on another machine uses it.
     UsedElsewhere,
     /// The machine has the maximum number of volumes of the driver.
     TooMany,
-    /// Its volume is being made for another machine.
+    /// The claim's volume is being provisioned for another machine.
     SelectedElsewhere,
-    /// Its driver has no room for a volume of this size that the machine reaches.
+    /// The driver has no room for a volume of this size that the machine could reach.
     NoSpace,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for VolumeReason {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the claim {claim:?} {reason}")]
 pub struct VolumeObstacle {
-    /// The claim that is in the way.
+    /// The claim that excludes the machine.
     pub claim: Text,
     /// The reason.
     pub reason: VolumeReason,
@@ -90,9 +90,9 @@ pub struct VolumeObstacle {
 /// Source of a claim's volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// This free volume.
+    /// The free volume of this name.
     Free(Text),
-    /// A new one.
+    /// A new volume.
     Made,
 }
 
@@ -112,19 +112,19 @@ pub(super) struct Resolved<'a> {
     /// Unbound claims, the smallest first, so that a small claim does not take a volume that a
     /// larger one needs.
     late: SmallVec<[Late<'a>; 2]>,
-    /// Claims without a final volume, and the machine for which a controller makes it.
+    /// Claims without a final volume, each with the machine for which a controller provisions its volume.
     selected: SmallVec<[(&'a Text, &'a Text); 2]>,
     /// The first claim that no machine can satisfy.
     hopeless: Option<(&'a Text, VolumeReason)>,
 }
 
 impl Catalog {
-    /// Looks up the claims of a task. The task's own use does not count.
+    /// Looks up the claims of a task. The task's own use of them is not counted.
     pub(super) fn resolve<'a>(&'a self, claims: &'a [Text], task: Option<TaskId>) -> Resolved<'a> {
         let (bound, late, selected, hopeless) = Default::default();
         let mut resolved = Resolved { catalog: self, task, bound, late, selected, hopeless };
         for (i, name) in claims.iter().enumerate() {
-            // Named twice is used once.
+            // A claim that is named twice is used once.
             if !claims[..i].contains(name)
                 && let Err(reason) = resolved.add(name)
             {
@@ -219,7 +219,7 @@ impl<'a> Resolved<'a> {
         Ok(choices)
     }
 
-    /// A volume that is on the machine already is not attached again.
+    /// Whether all volumes can be attached. A volume that is on the machine already is not attached again.
     fn fits(&self, machine: &Machine) -> Result<(), VolumeObstacle> {
         let Some(limits) = self.catalog.limits.get(&machine.name) else { return Ok(()) };
         let on = self.catalog.on.get(&machine.name);
@@ -250,7 +250,7 @@ impl<'a> Resolved<'a> {
                 return refuse(name, VolumeReason::UsedByTask);
             }
             let elsewhere = claim.machines.keys().any(|used_on| used_on != machine);
-            // Of mirrored volumes, the controller that attaches them waits for the other machine.
+            // In a mirror, the controller that attaches volumes waits until the other machine has released the volume.
             let waits = self.catalog.mirrored.is_some();
             if others && elsewhere && modes.is_for_one_machine() && !waits {
                 return refuse(name, VolumeReason::UsedElsewhere);
@@ -261,8 +261,8 @@ impl<'a> Resolved<'a> {
 }
 
 impl<'a> Late<'a> {
-    /// The volume that the claim would get on a machine: one reserved for it, or else a free one
-    /// not in `taken`.
+    /// The existing volume that the claim would get on a machine: a volume reserved for it, or else a free volume that
+    /// is not `taken`.
     fn existing(
         &self,
         catalog: &'a Catalog,

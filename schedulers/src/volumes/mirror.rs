@@ -22,16 +22,16 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct SelectedClaim {
     /// The claim, with the volume that a controller bound to it.
     pub claim: VolumeClaim,
-    /// The machine for which a controller makes its volume.
+    /// The machine for which a controller provisions its volume.
     pub selected: Option<Text>,
 }
 
-/// Room of a driver for volumes of a class.
+/// Free space of a driver for volumes of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
     /// The class.
     pub class: Text,
-    /// Size of the largest volume that can be made.
+    /// Size of the largest volume that can be provisioned.
     pub bytes: u64,
     /// Machines that reach the volumes.
     pub reach: Reach,
@@ -40,12 +40,12 @@ pub struct Space {
 /// State that only a mirror has.
 #[derive(Debug, Default)]
 pub(super) struct Mirrored {
-    /// Machines for which claims get their volumes.
+    /// Machine for which the volume of each claim is provisioned.
     selected: BTreeMap<Text, Text>,
-    /// Drivers that report their room.
+    /// Drivers that report their free space.
     measured: BTreeSet<Text>,
     spaces: BTreeMap<Text, Space>,
-    /// The spaces of each class.
+    /// The reported free space of each class.
     of_class: BTreeMap<Text, Free>,
     /// Machine and volume of each attachment.
     attachments: BTreeMap<Text, (Text, Text)>,
@@ -60,12 +60,12 @@ impl Volumes {
         volumes
     }
 
-    /// Takes in a reported volume.
+    /// Records a reported volume.
     pub fn mirror_volume(&self, volume: Volume) {
         self.change(|catalog| catalog.mirror_volume(volume));
     }
 
-    /// Takes in the removal of a volume.
+    /// Records the removal of a volume.
     pub fn mirror_volume_gone(&self, name: &str) {
         self.change(|catalog| {
             if let Some(of) = catalog.whose.get(name).cloned()
@@ -77,12 +77,12 @@ impl Volumes {
         });
     }
 
-    /// Takes in a reported claim.
+    /// Records a reported claim.
     pub fn mirror_claim(&self, claim: SelectedClaim) {
         self.change(|catalog| catalog.mirror_claim(claim));
     }
 
-    /// Takes in the removal of a claim. The tasks that use it are still counted.
+    /// Records the removal of a claim. The tasks that use it are still counted.
     pub fn mirror_claim_gone(&self, name: &str) {
         self.change(|catalog| {
             catalog.select(name, None);
@@ -96,12 +96,12 @@ impl Volumes {
         });
     }
 
-    /// Takes in the removal of a class.
+    /// Records the removal of a class.
     pub fn mirror_class_gone(&self, name: &str) {
         self.change(|catalog| drop(catalog.classes.remove(name)));
     }
 
-    /// Takes in whether a driver reports its room.
+    /// Records whether a driver reports its free space.
     pub fn mirror_measured(&self, driver: &str, measured: Measured) {
         self.change(|catalog| {
             let Some(mirrored) = &mut catalog.mirrored else { return };
@@ -112,7 +112,7 @@ impl Volumes {
         });
     }
 
-    /// Takes in reported room, by the name of its report; `None` if the report is gone.
+    /// Records reported free space under the name of its report; `None` if the report was removed.
     pub fn mirror_space(&self, name: impl Into<Text>, space: Option<Space>) {
         let name = name.into();
         self.change(|catalog| {
@@ -122,7 +122,7 @@ impl Volumes {
         });
     }
 
-    /// Takes in an attachment of a volume to a machine, by its own name; `None` if it is gone.
+    /// Records an attachment of a volume to a machine under the attachment's name; `None` if it was removed.
     pub fn mirror_attachment(&self, name: impl Into<Text>, of: Option<Attached>) {
         let name = name.into();
         self.change(|catalog| {
@@ -142,7 +142,7 @@ impl Volumes {
     }
 }
 
-/// Whether a driver reports its room.
+/// Whether a driver reports its free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
     /// The driver reports capacity: volumes are made only where there is room.
@@ -151,7 +151,7 @@ pub enum Measured {
     No,
 }
 
-/// A volume on a machine.
+/// A volume that is attached to a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// Name of the machine.
@@ -178,7 +178,7 @@ impl Mirrored {
 }
 
 impl Catalog {
-    /// Machine for which a controller makes the volume of a claim.
+    /// Machine for which a controller provisions the volume of a claim.
     pub(super) fn selected(&self, claim: &str) -> Option<&Text> {
         self.mirrored.as_ref()?.selected.get(claim)
     }
@@ -191,7 +191,7 @@ impl Catalog {
         };
     }
 
-    /// Whether a driver has room for a claim's volume that a machine reaches.
+    /// Whether a driver has free space for a volume of a claim that a machine could reach.
     pub(super) fn has_space(
         &self,
         claim: &VolumeClaim,
@@ -213,12 +213,12 @@ impl Catalog {
         let (name, claim) = (volume.name.clone(), volume.claim.clone());
         if let Some(of) = self.whose.get(&name).filter(|of| Some(*of) != claim.as_ref()).cloned() {
             if self.names(&of, &name) {
-                // The claim names the volume, which names another or none: it is not free.
+                // The claim names the volume, but the volume names another claim or none. It is not free.
                 self.forget_volume(&name);
                 self.volumes.insert(name, Held { volume, made: false });
                 return;
             }
-            // A choice of ours stands while nobody else has the volume.
+            // A volume chosen by this list stays with its claim until another claim has it.
             if claim.is_some() || self.claims.get(&of).is_some_and(|claim| claim.is_final) {
                 self.set_volume(&of, None);
             }
@@ -232,7 +232,7 @@ impl Catalog {
                 self.set_volume(claim, None);
             }
         }
-        // It is of no other claim by now.
+        // No other claim has the volume now, so this cannot fail.
         let _ = self.put_volume(volume);
     }
 

@@ -45,39 +45,39 @@ use omega_core::{Machine, TaskId, Text};
 use parking_lot::RwLock;
 use std::sync::Arc;
 
-/// A process's list of volumes. Clones share it. See the head of the file.
+/// A process's list of volumes, which its clones share. See the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
-    /// Locked for one query or one change. Listeners are notified under it, so it is taken before
-    /// the lock of a [`Waiting`].
+    /// Locked for one query or one change at a time. Listeners are notified under this lock, so it is taken before the
+    /// lock of a [`Waiting`].
     catalog: Arc<RwLock<Catalog>>,
 }
 
 /// Present state of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimState {
-    /// Request; `None` if tasks use a claim that does not exist.
+    /// The claim as requested; `None` if tasks use a claim that does not exist.
     pub claim: Option<VolumeClaim>,
-    /// The volume that it has.
+    /// Volume that the claim has.
     pub volume: Option<Text>,
     /// Whether the volume stays bound if the task is not placed.
     pub is_final: bool,
-    /// The tasks that use it, ascending.
+    /// The tasks that use the claim, ascending.
     pub users: Vec<TaskId>,
 }
 
 impl Volumes {
     // --- Volumes and claims ----------------------------------------------------------------------
 
-    /// Adds a class, or replaces the one with its name.
+    /// Adds a class, or replaces the class with the same name.
     pub fn put_class(&self, class: StorageClass) {
         self.change(|catalog| catalog.put_class(class));
     }
 
-    /// Adds a volume, or replaces the one with its name, which keeps its claim.
+    /// Adds a volume, or replaces the volume with the same name, which then stays with its claim.
     ///
     /// # Errors
-    /// If it is reserved for another claim than its current one.
+    /// If the volume is reserved for another claim than the one that has it.
     pub fn put_volume(&self, volume: Volume) -> Result<(), VolumeError> {
         self.try_change(|catalog| catalog.put_volume(volume))
     }
@@ -85,29 +85,28 @@ impl Volumes {
     /// Removes a volume.
     ///
     /// # Errors
-    /// If there is none of this name, or a claim has it.
+    /// If there is no volume of this name, or a claim has it.
     pub fn remove_volume(&self, name: &str) -> Result<(), VolumeError> {
         self.try_change(|catalog| catalog.remove_volume(name))
     }
 
-    /// Adds a claim, or replaces the one of its name, which keeps its volume.
+    /// Adds a claim, or replaces the claim with the same name, which then keeps its volume.
     ///
     /// # Errors
-    /// If it names a volume that another claim has, or another than its own.
+    /// If the claim names a volume that another claim has, or names another volume than it already has.
     pub fn put_claim(&self, claim: VolumeClaim) -> Result<(), VolumeError> {
         self.try_change(|catalog| catalog.put_claim(claim))
     }
 
-    /// Removes a claim. Its volume is free again, or removed if it was provisioned for it.
+    /// Removes a claim. Its volume is free again, or is removed if it was provisioned for the claim.
     ///
     /// # Errors
-    /// If there is none of this name, or tasks use it.
+    /// If there is no claim of this name, or tasks use it.
     pub fn remove_claim(&self, name: &str) -> Result<(), VolumeError> {
         self.try_change(|catalog| catalog.remove_claim(name))
     }
 
-    /// Number of volumes of a driver that can be attached to the machine of this name; `None` is any
-    /// number.
+    /// Sets the number of volumes of a driver that can be attached to the machine of this name; `None` is any number.
     pub fn set_limit(&self, machine: impl Into<Text>, driver: impl Into<Text>, limit: Option<u32>) {
         let (machine, driver) = (machine.into(), driver.into());
         self.change(|catalog| catalog.set_limit(machine, driver, limit));
@@ -131,14 +130,14 @@ impl Volumes {
         self.catalog.read().attached(machine)
     }
 
-    /// Registers a scheduler for changes that may help a job: [`Events::VOLUMES_CHANGED`].
+    /// Registers a scheduler to be notified of changes that may help a job: [`Events::VOLUMES_CHANGED`].
     pub fn tell(&self, waiting: &Waiting) {
         self.catalog.write().listeners.push(waiting.clone());
     }
 
     // --- Queries of filters ----------------------------------------------------------------------
 
-    /// Obstacle of a task with these claims on a machine, if any.
+    /// First obstacle of a task with these claims on a machine, if there is one.
     #[must_use]
     pub fn obstacle(&self, claims: &[Text], machine: &Machine) -> Option<VolumeObstacle> {
         let catalog = self.catalog.read();
@@ -146,7 +145,7 @@ impl Volumes {
         Aspect::ALL.into_iter().find_map(|aspect| use_of.judge(aspect, machine).err())
     }
 
-    /// Obstacle of one aspect.
+    /// First obstacle of one aspect, if there is one.
     #[must_use]
     pub fn obstacle_of(
         &self,
@@ -157,13 +156,13 @@ impl Volumes {
         self.catalog.read().resolve(claims, None).judge(aspect, machine).err()
     }
 
-    /// Obstacle of a task with these claims on every machine, if there is one.
+    /// An obstacle of a task with these claims on every machine, if there is one.
     #[must_use]
     pub fn obstacle_everywhere(&self, claims: &[Text]) -> Option<VolumeObstacle> {
         self.catalog.read().resolve(claims, None).obstacle_everywhere()
     }
 
-    /// Machines of `among` without an obstacle of one aspect, as a word
+    /// Machines of `among` without an obstacle of one aspect, as a word.
     pub(crate) fn allows<'a>(
         &self,
         (claims, aspect): (&[Text], Aspect),
@@ -181,10 +180,10 @@ impl Volumes {
     // --- Use of claims by tasks ------------------------------------------------------------------
 
     /// Reserves the claims of a task on a machine, and chooses a volume for each unbound claim.
-    /// Everything is checked again. It reserves all of the claims or none.
+    /// Everything is checked again. Either all claims are reserved, or none.
     ///
     /// # Errors
-    /// The obstacles.
+    /// The first obstacle.
     pub fn reserve(
         &self,
         task: TaskId,
@@ -194,13 +193,13 @@ impl Volumes {
         self.catalog.write().reserve(task, claims, machine)
     }
 
-    /// Makes final which volumes the claims of a reserved task have.
+    /// Makes the volumes of a reserved task's claims final.
     pub fn bind(&self, task: TaskId) {
         self.catalog.write().bind(task);
     }
 
-    /// Releases the reservation of a task that will not run. Volumes that are not final, and that
-    /// no other task has reserved, are free again.
+    /// Releases the reservation of a task that will not run. Volumes that are neither final nor reserved by another
+    /// task are free again.
     pub fn unreserve(&self, task: TaskId) {
         self.change_if(|catalog| catalog.unreserve(task));
     }
@@ -210,7 +209,7 @@ impl Volumes {
         self.change_if(|catalog| catalog.runs(task, claims, machine));
     }
 
-    /// Records that a task no longer runs. A newer reservation stays.
+    /// Records that a task no longer runs. A newer reservation of the task is not affected.
     pub fn left(&self, task: TaskId) {
         self.change_if(|catalog| catalog.left(task));
     }

@@ -3,13 +3,13 @@
 use omega_core::{LabelSelector, Labels, Machine, MachineSelector, Text};
 use std::ops::BitOr;
 
-/// Machines from which something is reachable.
+/// Machines that can reach a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// All machines.
     #[default]
     Everywhere,
-    /// Machines that match one of these.
+    /// Machines that match one of these selectors.
     Matching(Vec<MachineSelector>),
 }
 
@@ -29,27 +29,27 @@ impl Reach {
 pub struct AccessModes(u8);
 
 impl AccessModes {
-    /// Tasks of one machine read and write. (Kubernetes' `ReadWriteOnce`.)
+    /// Tasks on one machine read and write. (Kubernetes' `ReadWriteOnce`.)
     pub const ONE_MACHINE: AccessModes = AccessModes(1);
-    /// Tasks of many machines read. (`ReadOnlyMany`.)
+    /// Tasks on many machines read. (`ReadOnlyMany`.)
     pub const MANY_READERS: AccessModes = AccessModes(2);
-    /// Tasks of many machines read and write. (`ReadWriteMany`.)
+    /// Tasks on many machines read and write. (`ReadWriteMany`.)
     pub const MANY_WRITERS: AccessModes = AccessModes(4);
     /// One task reads and writes. (`ReadWriteOncePod`.)
     pub const ONE_TASK: AccessModes = AccessModes(8);
 
-    /// Whether all of `other` is in it.
+    /// Whether the set includes all of `other`.
     #[must_use]
     pub fn includes(self, other: AccessModes) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether a claim with these modes is used by one task at a time.
+    /// Whether a claim with these modes may be used by only one task at a time.
     pub(super) fn is_for_one_task(self) -> bool {
         self.includes(AccessModes::ONE_TASK)
     }
 
-    /// Whether a claim with these modes is used on one machine at a time.
+    /// Whether a claim with these modes may be used on only one machine at a time.
     pub(super) fn is_for_one_machine(self) -> bool {
         self.0 & (AccessModes::MANY_READERS | AccessModes::MANY_WRITERS).0 == 0
     }
@@ -76,24 +76,24 @@ pub enum VolumeMode {
 /// Time at which a claim of a class is bound to a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingTime {
-    /// At once, by the volume controller: no scheduler chooses.
+    /// At once, by the volume controller, so that no scheduler chooses the volume.
     Early,
-    /// When a task that uses it is placed. (Kubernetes' `WaitForFirstConsumer`.)
+    /// When a task that uses the claim is placed. (Kubernetes' `WaitForFirstConsumer`.)
     Late,
 }
 
-/// Volumes that a class makes.
+/// Volumes that a class provisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provisioning {
-    /// Machines for whose tasks it provisions volumes.
+    /// Machines for whose tasks the class provisions volumes.
     pub within: Reach,
-    /// Keys of labels. A provisioned volume is reachable from machines whose values equal those of
-    /// the machine it was provisioned for. Without keys, the reachability of the class applies.
+    /// Keys of labels. A provisioned volume can be reached from machines that have the same values of these labels as
+    /// the machine it was provisioned for. Without keys, the volume can be reached from all machines in `within`.
     pub by: Vec<Text>,
 }
 
 impl Provisioning {
-    /// Reachability of a volume provisioned for a machine.
+    /// Machines that can reach a volume provisioned for a machine.
     pub(super) fn reach_from(&self, machine: &Machine) -> Reach {
         let value = |key: &Text| Some((key.clone(), machine.labels.get(key)?.clone()));
         let labels: Vec<_> = self.by.iter().filter_map(value).collect();
@@ -108,16 +108,16 @@ impl Provisioning {
     }
 }
 
-/// Common properties of volumes of one sort.
+/// Common properties of a class of volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageClass {
     /// Its name.
     pub name: Text,
-    /// The driver of the volumes that it makes.
+    /// Driver of the volumes that the class provisions.
     pub driver: Text,
     /// Binding time of claims.
     pub binding: BindingTime,
-    /// Volumes that it makes; `None` if it makes none.
+    /// Volumes that the class provisions; `None` if it provisions none.
     pub provisions: Option<Provisioning>,
 }
 
@@ -128,7 +128,7 @@ pub struct Volume {
     pub name: Text,
     /// Labels by which claims may select it.
     pub labels: Labels,
-    /// The class that it is of; empty if it is of none.
+    /// Class of the volume; empty if it has none.
     pub class: Text,
     /// Driver that attaches it to machines.
     pub driver: Text,
@@ -140,8 +140,8 @@ pub struct Volume {
     pub mode: VolumeMode,
     /// Reachability.
     pub reach: Reach,
-    /// The only claim that may use it, if it is reserved. If several volumes are reserved for one
-    /// claim, any suitable one may be used.
+    /// The only claim that may use the volume, if it is reserved. If several volumes are reserved for one claim, the
+    /// claim may use any suitable one of them.
     pub claim: Option<Text>,
 }
 
@@ -152,16 +152,16 @@ pub struct VolumeClaim {
     pub name: Text,
     /// Class of its volume.
     pub class: Text,
-    /// Minimum size.
+    /// Minimum size of the volume in bytes.
     pub bytes: u64,
     /// Access modes that the claim requests.
     pub modes: AccessModes,
     /// Required content: a file system or a block device.
     pub mode: VolumeMode,
-    /// Labels that its volume must have, unless the volume is provisioned or kept for it.
+    /// Labels that the volume must have, unless it is provisioned or reserved for the claim.
     pub selector: LabelSelector,
-    /// The volume that it has.
+    /// Volume that the claim has.
     pub volume: Option<Text>,
-    /// Whether it is being deleted: tasks that run use it to their end, and no other may.
+    /// Whether the claim is being deleted. Tasks that run use it to their end, but no other task may begin to use it.
     pub is_ending: bool,
 }

@@ -14,14 +14,14 @@ use super::objects::{Provisioning, Volume};
 use super::{Aspect, Reach};
 use omega_core::{Labels, Machine, TaskId, Text};
 
-/// Stage of a task.
+/// Stage of a task's use of its claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Reserved,
     Runs,
 }
 
-/// Resources that a task uses, and where.
+/// Claims that a task uses, the machine, and the stage.
 #[derive(Debug)]
 pub(super) struct Use {
     machine: Text,
@@ -30,14 +30,14 @@ pub(super) struct Use {
 }
 
 impl Catalog {
-    /// See [`super::Volumes::reserve`].
+    /// Reserves claims: see [`super::Volumes::reserve`].
     pub(super) fn reserve(
         &mut self,
         task: TaskId,
         claims: &[Text],
         machine: &Machine,
     ) -> Result<(), VolumeObstacle> {
-        // Its use on the lost machine has ended.
+        // If the task lost its machine, its use there has ended.
         self.end(task);
         for (claim, choice) in self.choices(task, claims, machine)? {
             let volume = match choice {
@@ -50,7 +50,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Sources of volumes for the unbound claims, if nothing prevents the placement.
+    /// Sources of volumes for the unbound claims. If something prevents the placement, returns the obstacle.
     fn choices(
         &self,
         task: TaskId,
@@ -91,7 +91,7 @@ impl Catalog {
         name
     }
 
-    /// See [`super::Volumes::bind`].
+    /// Makes volumes final: see [`super::Volumes::bind`].
     pub(super) fn bind(&mut self, task: TaskId) {
         let Some(used) = self.uses.get(&task).filter(|_| self.mirrored.is_none()) else { return };
         for name in &used.claims {
@@ -101,12 +101,12 @@ impl Catalog {
         }
     }
 
-    /// See [`super::Volumes::unreserve`]. Returns whether it may help another task.
+    /// Releases a reservation: see [`super::Volumes::unreserve`]. Returns whether this may help another task.
     pub(super) fn unreserve(&mut self, task: TaskId) -> bool {
         self.uses.get(&task).is_some_and(|used| used.stage == Stage::Reserved) && self.end(task)
     }
 
-    /// See [`super::Volumes::runs`].
+    /// Records a running task: see [`super::Volumes::runs`].
     pub(super) fn runs(&mut self, task: TaskId, claims: &[Text], machine: &Text) -> bool {
         match self.uses.get_mut(&task) {
             Some(used) if used.machine == *machine && used.claims == claims => {
@@ -123,7 +123,7 @@ impl Catalog {
         }
     }
 
-    /// See [`super::Volumes::left`].
+    /// Ends the use by a running task: see [`super::Volumes::left`].
     pub(super) fn left(&mut self, task: TaskId) -> bool {
         self.uses.get(&task).is_some_and(|used| used.stage == Stage::Runs) && self.end(task)
     }
@@ -133,7 +133,7 @@ impl Catalog {
         self.uses.insert(task, used);
         for name in claims {
             let claim = self.claims.entry(name.clone()).or_default();
-            // Named twice is used once.
+            // A claim that is named twice is used once.
             if claim.users.insert(task) {
                 *claim.machines.entry(machine.clone()).or_default() += 1;
                 let volume = claim.volume.clone();

@@ -1,12 +1,11 @@
 //! Audit log: one line of JSON for each change and each denial.
 //!
-//! Each line contains the hash of the line before it, so [`verify`] detects changed, removed and
-//! inserted lines. Lines cut off at the end of the newest file cannot be detected here: ship the
-//! lines to another machine. A line has caller, call, object and result, and nothing of the
-//! content, so it never contains a key.
+//! Each line contains the hash of the line before it, so [`verify`] detects changed, removed and inserted lines. Lines
+//! that are cut off at the end of the newest file cannot be detected here, so ship the lines to another machine. A line
+//! has the caller, the call, its object and its result, but no content, so it never contains a key.
 //!
-//! A full file is renamed to `FILE.1`, that to `FILE.2`, and so on; the oldest is removed. The
-//! chain continues from file to file.
+//! A full file is renamed to `FILE.1`, the former `FILE.1` to `FILE.2`, and so on; the oldest file is removed. The
+//! chain of hashes continues from file to file.
 
 use crate::identity::Caller;
 use parking_lot::Mutex;
@@ -20,16 +19,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tonic::Request;
 
-/// Bytes of one file: some hundred thousand lines.
+/// Maximum bytes of one file, enough for some hundred thousand lines.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Number of rotated files.
 const FILES_MAX: u32 = 9;
 
-/// Largest text from a caller in a line.
+/// Maximum bytes of a text from a caller in a line.
 const WORD_BYTES_MAX: usize = 1024;
 
-/// The predecessor's hash in the very first line.
+/// Hash that the very first line has in place of a predecessor's.
 const BEGINNING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// An event to be logged.
@@ -71,7 +70,7 @@ impl AuditLog {
         AuditLog::with_bound(path, FILE_BYTES_MAX)
     }
 
-    /// Opens the log with files of another size.
+    /// Opens the log with a maximum size of its files.
     ///
     /// # Errors
     /// I/O errors of the file.
@@ -81,7 +80,7 @@ impl AuditLog {
         let hash = match last_line(&mut file)? {
             Some(line) => hash_of(&line),
             None => match File::open(rotated(path, 1)) {
-                // Rotated files end with a complete line.
+                // Rotated files always end with a complete line.
                 Ok(mut before) => last_line(&mut before)?.map_or(BEGINNING.into(), |l| hash_of(&l)),
                 Err(_) => BEGINNING.to_owned(),
             },
@@ -139,10 +138,10 @@ fn rotated(path: &Path, number: u32) -> PathBuf {
     }
 }
 
-/// The last complete line of a file. An incomplete one after it, left by a crash, is removed.
+/// The last complete line of a file. An incomplete line after it, left by a crash, is removed.
 fn last_line(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let length = file.metadata()?.len();
-    // Longer than any line plus an incomplete next one.
+    // This is longer than a line and an incomplete line after it.
     let tail = length.min(64 << 10);
     file.seek(SeekFrom::Start(length - tail))?;
     let mut bytes = Vec::new();
@@ -195,7 +194,7 @@ fn quoted(word: &str) -> String {
     text
 }
 
-/// Destination of a call's audit event, and its object. Clones belong to one call.
+/// Audit log of a call, with the call's caller and object. Clones belong to the same call.
 #[derive(Clone, Debug)]
 pub(crate) struct Audited {
     log: Arc<AuditLog>,
@@ -225,15 +224,15 @@ impl Audited {
 /// Records the object of a call, if there is an audit log.
 pub(crate) fn about<T>(request: &Request<T>, of: impl FnOnce(&T) -> String) {
     if let Some(audited) = request.extensions().get::<Audited>() {
-        // A call has one object: the first that was recorded.
+        // A call has one object, so only the first is recorded.
         let _ = audited.of.set(of(request.get_ref()));
     }
 }
 
-/// Error in a log.
+/// Error in the verification of a log.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// It cannot be read.
+    /// A file cannot be read.
     #[error("{}: {why}", file.display())]
     Read {
         /// Path of the file.
@@ -241,7 +240,7 @@ pub enum VerifyError {
         /// Underlying error.
         why: io::Error,
     },
-    /// This line or the one before was changed, or the one before is missing.
+    /// The chain of hashes is broken: this line or the previous one was changed, or a line between them is missing.
     #[error("{}:{line}: does not go on from the line before it", file.display())]
     Broken {
         /// Path of the file.
@@ -251,21 +250,21 @@ pub enum VerifyError {
     },
 }
 
-/// Checks a log with all its older files. Returns the number of lines.
+/// Verifies a log with all its older files. Returns the number of lines.
 ///
 /// The first line of the oldest file is trusted, because the lines before it may have been rotated
 /// away.
 ///
 /// # Errors
-/// If a line cannot be read, or is not the one that followed the line before it.
+/// If a file cannot be read, or a line does not continue the chain of the line before it.
 pub fn verify(path: &Path) -> Result<u64, VerifyError> {
     let older = (1..=FILES_MAX).rev().map(|number| rotated(path, number));
     let there: Vec<PathBuf> = older.filter(|file| file.exists()).chain([path.to_owned()]).collect();
     verify_files(&there)
 }
 
-/// Verifies the named files, the oldest first: copies of a log in another place. An incomplete last line, left by a
-/// crash, is ignored.
+/// Verifies these files, which are given in order, the oldest first; they may be copies of a log. An incomplete last
+/// line, left by a crash, is ignored.
 ///
 /// # Errors
 /// As [`verify`].
@@ -307,7 +306,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
         for i in 0..lines {
-            // Opened again for each line: the chain continues after a restart.
+            // The log is opened again for each line, which shows that the chain continues after a restart.
             let log = AuditLog::with_bound(&path, file_bytes_max).unwrap();
             log.write(at(i), Event { of: &format!("j{i}"), ..EVENT }).unwrap();
         }
@@ -356,7 +355,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any caller's name is written as one line of ASCII, and reads back as the same name.
+        /// Any name of a caller is written as one line of ASCII, and is read back unchanged.
         #[test]
         fn no_word_leaves_its_line(word in any::<String>()) {
             let text = quoted(&word);
@@ -367,7 +366,7 @@ mod tests {
             prop_assert!(read == word || word.len() > WORD_BYTES_MAX);
         }
 
-        /// Each changed byte and each removed line is detected, except at the end.
+        /// Any changed byte and any removed line is detected, except at the end.
         #[test]
         fn what_was_changed_is_noticed(at in 0..1_000_000_usize, to in any::<u8>(), line in 0..7_usize) {
             let (_dir, path) = log_of(8, FILE_BYTES_MAX);

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The file is encoded while it is sent, on a thread of its own. Nothing is written to a disk of this machine, so cells
-//! in memory and cells with a full disk can be backed up, too. A backup costs the memory of one copy of the state, so
+//! in memory and cells with a full disk can be backed up, too. A backup needs memory for one copy of the state, so
 //! each replica makes one at a time, and a caller that does not read is disconnected.
 
 use crate::host::Host;
@@ -25,16 +25,16 @@ use tonic::Status;
 /// The pieces of one backup.
 pub(crate) type Pieces = ReceiverStream<Result<proto::BackupResponse, Status>>;
 
-/// Number of pieces of one MiB that wait to be sent.
+/// Maximum number of pieces of one MiB that wait to be sent.
 const PIECES_MAX: usize = 4;
 
-/// Longest time for which a caller may read nothing.
+/// Time without a read after which a caller is disconnected.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Retry delay for a caller during another backup: the time that a large cell takes.
+/// Retry delay for a caller during another backup: the time that the backup of a large cell takes.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// The slot of the one backup in progress. Clones share it.
+/// The slot for the one backup in progress. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Backups(Arc<Semaphore>);
 
@@ -45,7 +45,7 @@ impl Default for Backups {
 }
 
 impl Backups {
-    /// Starts a backup of this replica's state. It ends when its reader closes it, or at `end`.
+    /// Starts a backup of this replica's state. It ends when its reader closes the stream, or at `end`.
     ///
     /// # Errors
     /// If another backup is in progress.
@@ -81,7 +81,7 @@ impl Sender {
         let sent = host.image().and_then(|image| self.send_all(from, &image));
         if let Err(error) = sent {
             tracing::warn!(%error, "a backup was not finished");
-            // A caller that does not read needs no reason.
+            // If the queue is full, the caller does not read, and gets no error.
             let _ = self.to.try_send(Err(error.into()));
         }
     }

@@ -1,11 +1,11 @@
 //! Bodies of calls in progress: incomplete messages, and unread replies.
 //!
-//! A message must be complete within a time from the call's first frame, or in a stream of
-//! messages, from its own first byte: so a client that sends a part keeps its slot and its bytes no
-//! longer than that.
+//! A message must be complete within a time from the call's first frame, or in a stream of messages, within a time from
+//! its own first byte. So a client that sends only a part of a message keeps its slot and its bytes no longer than
+//! that.
 //!
-//! Replies go to the transport in small parts, each when it has room: the transport buffers what it
-//! gets until the client reads, and does not report how much that is.
+//! Replies go to the transport in small parts, each when the transport has room, because the transport buffers what it
+//! gets until the client reads, and does not report how much it has buffered.
 
 use crate::held::{Held, Holder};
 use crate::limits::Place;
@@ -31,10 +31,10 @@ const PART_BYTES: usize = 16 << 10;
 /// Bytes before each gRPC message: a compression flag, and the length.
 const HEADER_BYTES: usize = 5;
 
-/// Messages of a call, and their time limit.
+/// Number of messages in a call, and their time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Messages {
-    /// One message, which must be complete, with the end of the body, by this time.
+    /// One message. It must be complete, with the end of the body, by this time.
     One(Instant),
     /// Many messages, each of which must be complete within this time of its start.
     Many(Duration),
@@ -52,7 +52,8 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// The body, with the account of its bytes. For a single message, the other owner of the account releases it.
+    /// Wraps a body, with the account of its bytes. If the call has a single message, the other owner of the account
+    /// releases the bytes.
     pub(crate) fn new(body: Body, messages: Messages, held: Arc<Mutex<Held>>) -> Incoming {
         let until = match messages {
             Messages::One(until) => Some(until),
@@ -73,8 +74,8 @@ impl Incoming {
             }
             self.until.get_or_insert_with(|| Instant::now() + allowed);
         }
-        // The last part is always accepted: a small message that arrives whole, such as a lease renewal, is never
-        // rejected.
+        // The last part of a message is always accepted, so a small message that arrives in one part, such as a lease
+        // renewal, is never rejected.
         match is_whole || self.held.lock().try_add(data.len()) {
             true => Ok(()),
             false => Err(full()),
@@ -126,9 +127,9 @@ impl http_body::Body for Incoming {
 #[derive(Debug, Default)]
 struct Framing {
     header: [u8; HEADER_BYTES],
-    /// Received bytes of a header.
+    /// Number of header bytes received.
     header_bytes: usize,
-    /// Missing bytes of a message.
+    /// Number of message bytes that are missing.
     left: usize,
 }
 
@@ -153,7 +154,7 @@ impl Framing {
         }
     }
 
-    /// Whether a message has begun and is not complete.
+    /// Whether a message has begun and is not yet complete.
     fn is_within(&self) -> bool {
         self.header_bytes > 0 || self.left > 0
     }
@@ -165,7 +166,8 @@ pub(crate) struct Outgoing {
     /// Bytes read from the body and not yet given to the transport.
     rest: Bytes,
     held: Held,
-    /// The account in which a stream needs room before it makes its next message; `None` for a complete reply.
+    /// Account of a stream's reader. The stream makes its next message only when the account has room. `None` for a
+    /// complete reply.
     waits: Option<Holder>,
     _place: Option<Place>,
 }
@@ -177,7 +179,7 @@ impl Outgoing {
         Outgoing { body, rest, held, waits: Some(holder), _place: Some(place) }
     }
 
-    /// The body of a complete reply. The call's slot is free; an unread reply counts with its bytes.
+    /// The body of a complete reply. The call's slot is released; the bytes of an unread reply are counted.
     ///
     /// # Errors
     /// If the call only reads, and unread replies fill the caller's share. The reply to a write is always sent.
@@ -262,7 +264,7 @@ impl http_body::Body for Ended {
     }
 }
 
-/// Error for a caller whose memory share is full.
+/// Error for a caller that has used up its share of memory.
 pub(crate) fn full() -> ApiError {
     const PAUSE: Duration = Duration::from_millis(100);
     let say = "nothing was done: this replica holds as much for you as it may; read what it sends, and end the calls \
@@ -276,7 +278,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However bytes are split, complete messages are recognised.
+        /// Complete messages are recognised wherever the bytes are split.
         #[test]
         fn messages_are_found_in_any_cuts(
             lengths in proptest::collection::vec(0..40_u32, 1..20),

@@ -86,7 +86,7 @@ fn reader(name: &str) -> Caller {
     Caller { name: name.into(), role: Role::Reader(Vec::new()) }
 }
 
-/// A request body that begins with these bytes, and never continues.
+/// A request body that begins with these bytes and never ends.
 struct Hung(Vec<u8>);
 
 impl http_body::Body for Hung {
@@ -104,7 +104,7 @@ impl http_body::Body for Hung {
     }
 }
 
-/// The beginning of a message of 4 MiB: its header, and some bytes.
+/// The beginning of a message of 4 MiB: its header, and some bytes of content.
 fn begun(bytes: usize) -> Vec<u8> {
     let mut message = vec![0];
     message.extend((4_u32 << 20).to_be_bytes());
@@ -135,7 +135,7 @@ async fn hung(channel: Channel, path: &str, sent: Vec<u8>) -> ApiError {
 const GET_JOB: &str = "/omega.v1.JobService/GetJob";
 const COMMIT_STREAM: &str = "/omega.v1.SchedulingService/CommitStream";
 
-/// Limits without timeouts, for tests.
+/// Limits with deadlines of an hour, for tests.
 fn patient() -> Limits {
     let hour = Duration::from_secs(3600);
     Limits { deadlines: Deadlines { usual: hour, max: hour }, ..Limits::default() }
@@ -184,7 +184,7 @@ impl Served {
         whole
     }
 
-    /// The jobs of all pages, and the number of pages.
+    /// The jobs on all pages, and the number of pages.
     async fn listed(&self) -> (Vec<u64>, usize) {
         let mut client = JobServiceClient::new(self.channel().await);
         let mut ids = Vec::new();
@@ -200,7 +200,7 @@ impl Served {
         unreachable!("the last page has no token")
     }
 
-    /// The jobs, and the tasks of each, at the beginning of a watch.
+    /// The jobs, and the tasks of each, that a watch sends at its beginning.
     async fn watched(&self) -> (BTreeSet<u64>, BTreeSet<TaskId>) {
         let mut client = JobServiceClient::new(self.channel().await);
         let request = proto::WatchJobsRequest::default();
@@ -265,7 +265,7 @@ async fn a_job_that_could_not_be_sent_is_refused_and_nothing_stops() {
     let served = Served::start().await;
     let mut client = JobServiceClient::new(served.channel().await);
     let mut job = proto::Job::from(&labelled("vast", 4000));
-    // As large as one message of the usual limit, minus the fields that the server adds.
+    // The job is as large as one message of the usual limit, minus the fields that the server adds.
     (job.tenant, job.scheduler) = (String::new(), String::new());
     let request = proto::SubmitJobRequest { job: Some(job) };
     let refused = ApiError::from(client.submit_job(request).await.unwrap_err());
@@ -341,7 +341,7 @@ async fn calls_whose_message_does_not_come_take_no_place_from_others() {
     for _ in 0..24 {
         calls.spawn(hung(channel.clone(), GET_JOB, begun(100)));
     }
-    // One caller may use a quarter of the slots; the rest is rejected.
+    // One caller may use a quarter of the slots; its other calls are rejected.
     for _ in 0..20 {
         let refused = calls.join_next().await.unwrap().unwrap();
         assert_eq!(refused.code, ErrorCode::Limit, "{refused:?}");
@@ -418,22 +418,22 @@ async fn streams_that_read_nothing_hold_little_and_stop_nobody() {
         let asked = proto::SyncRequest { interest: Some(interest), ..Default::default() };
         let channel = shared.channel(0).await;
         let mut client = SchedulingServiceClient::new(channel.clone());
-        // A caller at its memory limit gets no further stream.
+        // A caller at its memory limit gets no further streams.
         views.extend(client.sync(asked).await.ok().map(tonic::Response::into_inner));
         let asked = proto::WatchJobsRequest::default();
         let watch = JobServiceClient::new(channel).watch_jobs(asked).await;
         watches.extend(watch.ok().map(tonic::Response::into_inner));
     }
     assert!(!views.is_empty() && !watches.is_empty());
-    // Another caller's stream arrives completely.
+    // A stream of another caller arrives completely.
     let other = shared.seen_by(1);
     assert_eq!(other.synced().await.machines.len(), MACHINES as usize);
     assert_eq!(other.watched().await.1.len(), TASKS as usize);
-    // A full state may exceed the bound, plus what one stream has buffered.
+    // The bytes held may exceed the bound by one full state and the buffer of one stream.
     let held = shared.held();
     assert!((1 << 20..EACH + (4 << 20)).contains(&held), "{held} bytes");
 
-    // A stream that is read at last continues.
+    // A stream whose reader begins to read at last continues.
     let mut last = watches.pop().unwrap();
     drop((views, watches));
     let mut told = 0;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response};
 
-/// Time to wait for a leader before the cell is described without one.
+/// Time to wait for a leader. Without one, the cell is then described without a leader.
 const LEADER_MAX: Duration = Duration::from_secs(1);
 
 /// The cell service.
@@ -32,7 +32,7 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// The service of a cell, at this replica of it.
+    /// Creates the service of a cell, at this replica.
     #[must_use]
     pub fn new(host: Host, me: Whoami) -> Cells {
         Cells { host, me, backups: Backups::default() }
@@ -47,7 +47,7 @@ impl Cells {
             let address = self.host.client_address(ReplicaId(member.replica));
             member.client_address = address.unwrap_or_default();
         }
-        // Only the leader hears from all replicas; others hear from the leader.
+        // The leader receives messages from all replicas; another replica receives messages only from the leader.
         let heard = |member: &&mut proto::Member| leader == me || member.replica == leader;
         for member in all.iter_mut().filter(heard) {
             let silent = match member.replica == me {
@@ -60,7 +60,7 @@ impl Cells {
     }
 }
 
-/// Size of a cell.
+/// Sums over a cell.
 #[derive(Debug)]
 pub(crate) struct Sizes {
     pub(crate) version: Version,
@@ -72,13 +72,13 @@ pub(crate) struct Sizes {
     pub(crate) claimed: Vec<u64>,
     /// Claims of each kind beyond the machines' capacity.
     pub(crate) overcommitted: Vec<u64>,
-    /// Amount of each kind saved by demand profiles, because peaks do not coincide.
+    /// Amount of each kind that demand profiles save, because tasks' peaks do not coincide.
     pub(crate) demand_profiles_saved: Vec<u64>,
-    /// Age of the oldest of the machines' last load reports, if any.
+    /// Age of the oldest among the machines' last load reports, if there are any.
     pub(crate) oldest_load_ms: Option<u64>,
 }
 
-/// Scans every machine: some milliseconds in the largest cells.
+/// Sums up a cell. Scans every machine, which takes some milliseconds in the largest cells.
 pub(crate) fn sizes(cell: &Cell) -> Sizes {
     let kinds = cell.kinds().count();
     let mut claimable = vec![0; kinds];

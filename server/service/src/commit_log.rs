@@ -1,5 +1,5 @@
-//! Log of commits for operators: all at debug level, and slow ones always. Without a listener, an
-//! event costs one comparison.
+//! Log of commits for operators: all commits at debug level, and slow ones always. If nothing listens to events, each
+//! costs one comparison.
 
 use crate::counters::Judged;
 use crate::server::SlowCommit;
@@ -38,7 +38,7 @@ pub(crate) fn answered(
     }
 }
 
-/// Maximum number of slow commits logged in a second. The next line has the number of omitted ones.
+/// Maximum number of slow commits logged per second. The next line has the number of omitted ones.
 const SLOW_LINES_MAX: u32 = 10;
 
 /// Logs slow commits.
@@ -48,7 +48,7 @@ pub(crate) struct SlowCommits {
     told: Arc<Mutex<Told>>,
 }
 
-/// Logged and omitted events of the last second.
+/// Numbers of logged and omitted events in the last second.
 #[derive(Debug, Default)]
 struct Told {
     since: Option<Instant>,
@@ -61,7 +61,7 @@ impl SlowCommits {
         SlowCommits { bound, told: Arc::default() }
     }
 
-    /// Logs transactions that were answered together in one line, if they were slow.
+    /// Logs transactions that were answered together as one line, if their answer was slow.
     pub(crate) fn look(
         &self,
         (scheduler, first): (SchedulerId, u64),
@@ -85,7 +85,7 @@ impl SlowCommits {
 }
 
 impl Told {
-    /// Number of transactions omitted before this line; `None` if this one is omitted, too.
+    /// Number of transactions omitted before this line; `None` if this line is omitted, too.
     fn line(&mut self, now: Instant, transactions: usize) -> Option<u64> {
         let is_over =
             |since: Instant| now.saturating_duration_since(since) >= Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! A stream of transactions, checked and answered in their order.
 //!
-//! Transactions that arrive together go to the cell together, and are answered together: taking a
-//! lock or waking a task costs as much as checking a transaction.
+//! Transactions that arrive together go to the cell together, and are answered together, because taking a lock or
+//! waking a task costs as much as checking a transaction.
 
 use crate::audit::Audited;
 use crate::commit_log::{self, SlowCommits};
@@ -26,13 +26,13 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-/// Maximum number of unanswered transactions of one stream. A scheduler that sends more waits.
+/// Maximum number of unanswered transactions of one stream. The server reads further ones later.
 const COMMITS_MAX: usize = 256;
 
 /// Maximum number of transactions passed to the cell at once, under one lock.
 const TOGETHER_MAX: usize = 64;
 
-/// Maximum number of groups of results of a stream that wait for a slow reader.
+/// Maximum number of groups of results that wait for a slow reader of a stream.
 const GROUPS_MAX: usize = 4;
 
 /// The path of the call in the audit log.
@@ -59,14 +59,14 @@ pub(crate) fn commit_of(outcome: Result<Outcome, ApiError>) -> Result<Commit, Ap
     }
 }
 
-/// Checks the transactions of a stream, with its caller.
+/// Checks the transactions of a stream on behalf of its caller.
 #[derive(Clone)]
 pub(crate) struct Judge {
     pub(crate) host: Host,
     pub(crate) slow: SlowCommits,
     pub(crate) caller: Arc<Caller>,
     pub(crate) audited: Option<Audited>,
-    /// Time limit of the check whether a transaction is allowed.
+    /// Time limit for deciding whether the caller may commit a transaction.
     pub(crate) deadline: Duration,
     /// Tracer of sampled transactions, and the trace that the stream belongs to.
     pub(crate) traces: Option<(Traces, Context)>,
@@ -78,16 +78,16 @@ pub(crate) struct Judge {
 struct Begun {
     number: u64,
     scheduler: SchedulerId,
-    /// Number of its claims.
+    /// Number of claims in the transaction.
     claims: usize,
     evictions: usize,
-    /// Version that it was based on.
+    /// Version on which the transaction is based.
     base: Version,
-    /// Name of the transaction for the audit log, if there is one.
+    /// Name of the transaction in the audit log, if there is one.
     of: String,
     /// Error of a transaction that did not reach the cell.
     refused: Option<ApiError>,
-    /// The trace of a sampled transaction. Few are sampled, so it is boxed.
+    /// The trace of a sampled transaction. It is boxed, because few transactions are sampled.
     trace: Option<Box<Trace>>,
 }
 
@@ -122,7 +122,7 @@ impl Judge {
         let mut ended = false;
         let mut failed = None;
         while !ended || under_way > 0 {
-            // A caller at its memory limit has its groups checked one after the other.
+            // If the caller is at its memory limit, its groups are checked one after the other.
             let may_begin = under_way == 0
                 || under_way < COMMITS_MAX && self.holder.as_ref().is_none_or(Holder::has_room);
             tokio::select! {
@@ -136,7 +136,7 @@ impl Judge {
                             Err(status) => failed = Some(reword(status)),
                         }
                     }
-                    // Nothing after bytes that cannot be decoded is valid.
+                    // If bytes cannot be decoded, nothing after them is valid.
                     ended |= failed.is_some();
                     if !readable.is_empty() {
                         under_way += readable.len();
@@ -155,20 +155,20 @@ impl Judge {
             }
         }
         if let Some(status) = failed {
-            // The sender may be gone.
+            // The receiver may be gone.
             let _ = to.send(Err(status)).await;
         }
     }
 
-    /// Counts the bytes of transactions until they are checked.
+    /// Counts the bytes of transactions in the caller's account until they are checked.
     fn held(&self, requests: &[proto::CommitRequest]) -> Option<Held> {
         let mut held = self.holder.as_ref()?.nothing();
         held.add(requests.iter().map(Message::encoded_len).sum());
         Some(held)
     }
 
-    /// Starts transactions in the order of the stream; their results may take longer. Only a
-    /// request to the leader delays those behind it.
+    /// Starts transactions in the order of the stream. Their results may arrive later. If the leader must be asked
+    /// about a transaction, the following ones wait.
     async fn begin(
         &self,
         requests: Vec<proto::CommitRequest>,
@@ -267,7 +267,7 @@ impl Judge {
     }
 }
 
-/// Results of transactions, once this replica has applied them.
+/// Results of transactions, once this replica has applied the transactions.
 async fn settled(host: &Host, answers: Vec<Answer>) -> Vec<Result<Commit, ApiError>> {
     let commit = |answer: Answer| match answer {
         Answer::Outcome(outcome) => commit_of(outcome.map_err(|rejection| (&rejection).into())),

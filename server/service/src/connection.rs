@@ -1,6 +1,6 @@
 //! New connections: their number, handshake and caller identity.
 //!
-//! Each connection takes a slot of the listener and of its address, or is closed. Within five seconds
+//! Each connection takes a slot of the listener and of its address, or is closed if there is none. Within five seconds
 //! (`Limits::handshake`) it must complete the TLS handshake, if there is one, and begin HTTP/2 (or, on the listener of
 //! the web page, send its headers: `web/listen.rs`). So silent or slow connections do not keep their slots.
 //!
@@ -26,7 +26,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
-/// Pause when the system has no file descriptors left, until a connection may have ended.
+/// Pause when the system has no file descriptors left, so that a connection may end meanwhile.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// First bytes of every HTTP/2 connection.
@@ -51,8 +51,8 @@ pub enum Door {
 pub(crate) enum Language {
     /// HTTP/2, for programs with certificates.
     Http2,
-    /// HTTP/1.1, for browsers and probes. A caller without a certificate is unidentified, and may make only the calls
-    /// open to such callers.
+    /// HTTP/1.1, for browsers and probes. A caller without a certificate is unidentified, and may make only calls that
+    /// are open to unidentified callers.
     Http1,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Language {
 #[derive(Clone, Debug, Default)]
 struct Places(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// A slot, free again when dropped.
+/// A slot, released when dropped.
 #[derive(Debug)]
 struct Place {
     of: IpAddr,
@@ -70,7 +70,7 @@ struct Place {
 impl Places {
     fn take(&self, of: IpAddr, limits: &Limits) -> Option<Place> {
         let mut taken = self.0.lock();
-        // At most one entry for each connection.
+        // The map has at most one entry for each connection.
         let all: usize = taken.values().sum();
         let each = taken.get(&of).copied().unwrap_or(0);
         if all >= limits.connections as usize || each >= limits.connections_each as usize {
@@ -95,8 +95,8 @@ impl Drop for Place {
 
 /// Accepted connections, after their handshake.
 ///
-/// Without certificates, every caller is `anyone`. Given the slots of calls, connections are read later when few are
-/// free.
+/// Without certificates, every caller is `anyone`. If `calls`, the slots of calls, is given, connections are read later
+/// when few slots are free.
 pub(crate) fn incoming(
     listener: TcpListener,
     door: Door,
@@ -110,7 +110,7 @@ pub(crate) fn incoming(
     ReceiverStream::new(connections)
 }
 
-/// Accepted connections of browsers and probes. Nothing of their requests has been read.
+/// Accepted connections of browsers and probes, of which no request has been read yet.
 pub(crate) fn incoming_http1(
     listener: TcpListener,
     door: Door,
@@ -129,7 +129,7 @@ pub(crate) fn incoming_http1(
 #[derive(Clone, Debug)]
 struct Threshold {
     door: Door,
-    /// Caller where no certificate is required.
+    /// Identity of all callers if no certificate is required.
     anyone: Arc<Caller>,
     language: Language,
     limits: Limits,
@@ -159,7 +159,7 @@ async fn accept(
         tokio::spawn(async move {
             let max = threshold.limits.handshake;
             match tokio::time::timeout(max, begin(socket, place, threshold)).await {
-                // The listener may be gone.
+                // The receiver of connections may be gone.
                 Ok(Ok(connection)) => drop(ready.send(Ok(connection)).await),
                 Ok(Err(why)) => tracing::debug!(%address, %why, "a connection was refused"),
                 Err(_) => tracing::debug!(%address, "a connection took too long to begin"),
@@ -203,10 +203,10 @@ async fn begin(
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Stream,
-    /// Number of bytes of the preface, read during the handshake, that were passed on.
+    /// Number of bytes of the preface that were passed on. They were read during the handshake.
     first: usize,
     caller: Arc<Caller>,
-    /// Limit that slows the connection, if any.
+    /// Slowdown of the connection, if any.
     patience: Option<Slowdown>,
     _place: Place,
 }

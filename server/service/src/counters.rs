@@ -1,8 +1,8 @@
 //! Counters of each scheduler's transactions.
 //!
-//! A transaction is counted where it is answered, so each replica counts its own callers' transactions, and the sum
-//! over the replicas is that of the cell. The leader could count applied transactions, but not those that were rejected
-//! before the log.
+//! A transaction is counted where it is answered, so each replica counts the transactions of its own callers, and the
+//! sum over the replicas is that of the cell. The leader could count applied transactions, but not those that are
+//! rejected before they get into the log.
 
 use omega_core::{Commit, Item, SchedulerId, Version};
 use parking_lot::Mutex;
@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 /// Counters of all schedulers.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// The lock is taken for the additions of a group, or a copy. At most as many entries as
-    /// registered schedulers.
+    /// The lock is taken to add a group or to copy all. There is at most one entry for each registered scheduler.
     all: Mutex<BTreeMap<SchedulerId, SchedulerCounters>>,
 }
 
@@ -23,13 +22,13 @@ pub(crate) struct SchedulerCounters {
     pub(crate) taken: u64,
     /// Transactions that were rejected in part or in full.
     pub(crate) conflicted: u64,
-    /// Claims of both.
+    /// Claims in accepted and rejected transactions.
     pub(crate) claims: u64,
     /// Accepted claims.
     pub(crate) placements: u64,
     /// Tasks that were evicted.
     pub(crate) evictions: u64,
-    /// Sum of the versions between each decision's view and its result.
+    /// Sum, over all transactions, of the number of versions between the decision's view and the result.
     pub(crate) behind: u64,
     /// Rejected items by reason.
     pub(crate) conflicts: BTreeMap<&'static str, u64>,
@@ -39,11 +38,11 @@ pub(crate) struct SchedulerCounters {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged<'a> {
     pub(crate) scheduler: SchedulerId,
-    /// Number of its claims.
+    /// Number of claims in the transaction.
     pub(crate) claims: usize,
-    /// Number of its evictions.
+    /// Number of evictions in the transaction.
     pub(crate) evictions: usize,
-    /// Version that it was based on.
+    /// Version on which the transaction is based.
     pub(crate) base: Version,
     pub(crate) commit: &'a Commit,
 }
@@ -61,7 +60,7 @@ impl SchedulerCounters {
         let is_eviction = |item: Item| matches!(item, Item::Eviction(_));
         let stayed = commit.conflicts.iter().filter(|conflict| is_eviction(conflict.item)).count();
         self.evictions += evictions.saturating_sub(stayed) as u64;
-        // A transaction built by hand is based on no view, so it cannot be stale.
+        // A transaction with the base 0 was built by hand and not decided on a view, so it cannot be stale.
         if base > Version(0) {
             self.behind += commit.version.0.saturating_sub(base.0);
         }
@@ -86,7 +85,7 @@ impl SchedulerCounters {
 }
 
 impl Counters {
-    /// Counts checked transactions. Best grouped by scheduler: each change of scheduler costs a
+    /// Counts checked transactions. They should be grouped by scheduler, because each change of scheduler costs a
     /// look-up.
     pub(crate) fn judged<'a>(&self, group: impl Iterator<Item = Judged<'a>>) {
         let mut group = group.peekable();
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
     use omega_core::{Conflict, KindId, Reason};
 
-    /// Counting transactions together, singly or mixed gives the same sums.
+    /// Transactions give the same sums whether they are counted together, singly, or mixed.
     #[test]
     fn placements_are_claims_without_those_that_were_refused() {
         let refused = |item| Conflict { item, reason: Reason::NoRoom(KindId(0)) };

@@ -1,7 +1,7 @@
 //! The deltas of one `Sync`: first the present state, then changes.
 //!
-//! A delta is made when the transport has room for it; changes until then are one delta. A large
-//! one is sent in pieces (`snapshots.rs`).
+//! A delta is made when the transport has room for it, and contains all changes until then. A large delta is sent in
+//! pieces (`snapshots.rs`).
 
 use crate::held::Holder;
 use crate::host::Host;
@@ -20,14 +20,14 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::Status;
 
-/// Time for which changes collect between two deltas: a tenth of the 50 milliseconds within which a
-/// remote view should follow. A single change is sent at once.
+/// Time for which changes are collected between two deltas: a tenth of the 50 milliseconds within which a remote view
+/// should follow. A single change is sent at once.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Interval of checks of the cell's time, which is sent once a second at most.
+/// Interval at which the cell's time is checked. It is sent at most once a second.
 const TIME_LOOK: Duration = Duration::from_millis(500);
 
-/// Number of changes from which a delta is large: large ones are built one at a time, and full ones are shared.
+/// Number of changes from which a delta is large. Large deltas are built one at a time, and full ones are shared.
 const LARGE: usize = 4096;
 
 /// The reader of a stream.
@@ -35,7 +35,7 @@ pub(crate) struct Reader {
     pub(crate) caller: Arc<Caller>,
     /// Account of the bytes held for the reader.
     pub(crate) holder: Option<Holder>,
-    /// Time allowed for a large delta, in addition to that for its bytes.
+    /// Time allowed for sending a large delta, in addition to the time for its bytes.
     pub(crate) patience: Duration,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct DeltaStream {
     reader: Reader,
     interest: Interest,
     versions: watch::Receiver<Version>,
-    /// Version at which the next delta starts, and the cell's time in the last one.
+    /// Version at which the next delta starts. `now_ms` is the cell's time in the last delta.
     since: Version,
     lineage: Version,
     now_ms: u64,
@@ -61,9 +61,9 @@ pub(crate) struct DeltaStream {
 /// A delta being sent.
 struct Sending {
     pieces: Rest,
-    /// Time at which it was built.
+    /// Time at which the delta was built.
     made: Instant,
-    /// Number of versions that it covers, and the time of its first change.
+    /// Number of versions that the delta covers, and the time of its first change.
     late: Option<(u64, Instant)>,
 }
 
@@ -82,10 +82,10 @@ impl Rest {
     }
 }
 
-/// Removes jobs, tasks and tenants that the caller may not see. Free amounts of machines, and
-/// counts of rules about other tasks, stay: they are needed to explain placements.
+/// Removes jobs, tasks and tenants that the caller may not see. Free amounts of machines and counts of rules about
+/// other tasks remain, because they are needed to explain placements.
 fn keep_seen(cell: &Cell, caller: &Caller, delta: &mut Delta) {
-    // The owner of a forgotten job is unknown, so its number is sent.
+    // The owner of a job that the cell has forgotten is unknown, so the job's id is sent to all.
     delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.sees(known)));
     delta.retain_tasks(|task| caller.sees_id(cell, task.id.job));
     delta.tenants.retain(|tenant| caller.sees_tenant(&tenant.terms.name));
@@ -190,7 +190,7 @@ impl DeltaStream {
         Rest::Small(Box::new(convert::split((&self.make()).into(), convert::PIECE_BYTES)))
     }
 
-    /// Builds a delta that may be large, or shares one that others are reading.
+    /// Builds a delta that may be large, or shares one that other streams are reading.
     async fn make_large(&mut self) -> Rest {
         let snapshots = self.snapshots.clone();
         let _turn = snapshots.turn(self.reader.holder.as_ref()).await;
@@ -213,17 +213,18 @@ impl DeltaStream {
         Rest::Large(Reading::begin(snapshot, self.reader.patience))
     }
 
-    /// Whether a shared full delta is useful: the reader needs one, and few changes lead from it to the present state.
+    /// Whether a shared full delta is useful: the reader needs a full delta, and few changes have been made since the
+    /// shared one.
     fn leads_on(&self, shared: &Snapshot) -> bool {
         let after = |cell: &Cell| cell.change_count_since(shared.to, shared.lineage);
         let is_new = self.host.read(after).is_some_and(|count| count < LARGE);
         is_new && self.change_count().is_none()
     }
 
-    /// Waits for changes. Returns the time since which the reader's state is stale; `None` if only
-    /// the cell's time has advanced.
+    /// Waits for changes. Returns the time since which the reader's state is stale; `None` if only the cell's time has
+    /// advanced.
     async fn wait(&mut self) -> Result<Option<Instant>, ApiError> {
-        // A change while the delta was sent may be as old as the delta.
+        // A change that was made while the delta was sent may be as old as the delta.
         let was_overtaken = self.versions.has_changed().unwrap_or(false);
         let made = self.sending.take().map(|sending| sending.made);
         let Self { host, versions, now_ms, .. } = self;
@@ -243,8 +244,8 @@ impl DeltaStream {
     }
 }
 
-/// Waits until the cell's time is later than in the last delta. That is no new version, but readers need it for peaks,
-/// reservations and plans.
+/// Waits until the cell's time is later than in the last delta. A later time is no new version, but readers need it for
+/// peaks, reservations and plans.
 async fn time_goes_on(host: &Host, now_ms: u64) {
     while host.read(Cell::now_ms) <= now_ms {
         tokio::time::sleep(TIME_LOOK).await;

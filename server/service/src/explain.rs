@@ -2,7 +2,7 @@
 //!
 //! An explanation needs a scheduler, and this crate contains none. So the program that starts a server passes an
 //! [`Explainer`]; without one, the call is rejected. An explanation reads the cell through deltas, like a scheduler, on
-//! its own thread, and only a few run at a time. It costs a full delta and processor time.
+//! its own thread. It costs a full delta and processor time, so only a few run at a time.
 
 use crate::host::Host;
 use crate::jobs::find_any;
@@ -16,24 +16,24 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-/// Concurrent explanations. Each may use a processor for a second in a large cell; the other
+/// Maximum number of concurrent explanations. Each may use a processor for a second in a large cell; the other
 /// processors serve commits.
 const EXPLAINED_MAX: usize = 2;
 
-/// Retry delay for a caller who found all slots in use: the time of one explanation.
+/// Retry delay for a caller who found no free slot: about the time of one explanation.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Maximum length of a profile: the largest sensible one has some kilobytes.
+/// Maximum bytes of a profile. The largest sensible profile has some kilobytes.
 const PROFILE_BYTES_MAX: usize = 1 << 20;
 
-/// A pending job, and the question about it.
+/// A pending job, and the question asked about it.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Its id.
     pub id: JobId,
     /// The job.
     pub job: Arc<Job>,
-    /// Number of pending tasks of each of its groups; 0 for groups outside of the question.
+    /// Number of pending tasks of each group of the job; 0 for groups that were not asked about.
     pub waiting: Vec<usize>,
     /// The resource kinds of the cell.
     pub kinds: Kinds,
@@ -46,7 +46,7 @@ pub trait Explainer: Send + Sync + std::fmt::Debug {
     /// Explains a job from the machines of `cell`. Called on a thread that may block, by a few callers at once.
     ///
     /// # Errors
-    /// If the profile is invalid, or does not suit the cell.
+    /// If the profile is invalid, or does not match the cell.
     fn explain(
         &self,
         cell: &Onlooker,
@@ -71,7 +71,7 @@ pub struct Words {
 pub struct Onlooker(Host);
 
 impl CellHandle for Onlooker {
-    /// Registration is not needed: without a commit, no id is used.
+    /// Nothing is registered. The handle never commits, so the returned id is not used.
     fn register(&self, _: Text) -> Result<(SchedulerId, u64), HandleError> {
         Ok((SchedulerId(u32::MAX), 0))
     }
@@ -103,7 +103,7 @@ impl Explanations {
         Explanations { explainer, places: Arc::new(Semaphore::new(EXPLAINED_MAX)) }
     }
 
-    /// Explanation as text.
+    /// Returns an explanation as text.
     ///
     /// # Errors
     /// As [`Explanations::explain`].
@@ -117,10 +117,10 @@ impl Explanations {
         Ok(self.explainer.as_ref().map(|explainer| explainer.words(told)).unwrap_or_default())
     }
 
-    /// Explains a job of this replica's state.
+    /// Explains a job with this replica's state.
     ///
     /// # Errors
-    /// If it does not exist, no slot is free, or the time limit passes.
+    /// If the job does not exist, no slot is free, or the time limit passes.
     pub(crate) async fn explain(
         &self,
         host: &Host,
@@ -140,7 +140,7 @@ impl Explanations {
         let question = question(host, request)?;
         let onlooker = Onlooker(host.clone());
         let explained = tokio::task::spawn_blocking(move || {
-            // The slot is taken until the work is done, even if the caller is gone.
+            // The slot is kept until the work is done, even if the caller is gone.
             let _place = place;
             explainer.explain(&onlooker, &question)
         });

@@ -1,7 +1,7 @@
 //! The gate before every service: it checks the caller's role, then takes a slot for the call.
 //!
-//! It is one layer around all services, so that no service can be added without it. Rules that
-//! depend on the content of a call are checked where it is read: see `grants.rs`.
+//! The gate is one layer around all services, so that no service can be added without it. Rules that depend on the
+//! content of a call are checked by the service that reads it: see `grants.rs`.
 
 use crate::audit::{AuditLog, Audited};
 use crate::bodies::{self, Incoming, Messages, Outgoing};
@@ -61,7 +61,7 @@ impl<S> Gate<S> {
 }
 
 impl<S> Gate<S> {
-    /// A request with a deadline for its message, and with the account of its bytes.
+    /// Adds the deadline of the request's message, and the account of its bytes.
     fn timed(
         &self,
         request: Request<Body>,
@@ -83,7 +83,7 @@ impl<S> Gate<S> {
     }
 }
 
-/// The caller. A connection without one is unidentified.
+/// The caller of a request. If the connection has none, the caller is unidentified.
 fn caller(request: &Request<Body>) -> Result<Arc<Caller>, ApiError> {
     let nobody = || ApiError::new(ErrorCode::Unauthenticated, "the caller is not identified");
     request.extensions().get::<Arc<Caller>>().cloned().ok_or_else(nobody)
@@ -139,7 +139,7 @@ where
         if let Some(audited) = audited.clone() {
             request.extensions_mut().insert(audited);
         }
-        // The service that was polled for readiness must be the one that is called.
+        // `poll_ready` was called on this service, so this instance must be the one that is called.
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
         Box::pin(async move {
@@ -163,7 +163,7 @@ fn refused(error: ApiError) -> Answer {
     Box::pin(async { Ok(refused) })
 }
 
-/// Records a call for the audit log, and counts a denial.
+/// Writes a call to the audit log, and counts a denial.
 fn note(audited: &Audited, rule: &roles::Rule, response: &Response<Body>) {
     let error = Status::from_header_map(response.headers())
         .filter(|status| status.code() != Code::Ok)
@@ -174,7 +174,7 @@ fn note(audited: &Audited, rule: &roles::Rule, response: &Response<Body>) {
     }
 }
 
-/// A response whose call failed before the service was called, with a message of the API.
+/// Replaces the message of a call that failed before its service was called by a message of the API.
 fn reworded(response: Response<Body>) -> Response<Body> {
     match Status::from_header_map(response.headers()) {
         Some(status) if status.code() != Code::Ok => reword(status).into_http(),
@@ -184,7 +184,7 @@ fn reworded(response: Response<Body>) -> Response<Body> {
 
 /// Error for a message that the transport cannot decode, as an error of the caller.
 pub(crate) fn reword(status: Status) -> Status {
-    // Errors of the API have details.
+    // Errors of the API can be recognised by their details.
     if !status.details().is_empty() {
         return status;
     }

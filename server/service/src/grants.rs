@@ -1,9 +1,9 @@
 //! Permissions that depend on the content of a call: jobs, machines and names.
 //!
-//! Every item of a transaction is checked. The checked properties never change while a job is known
-//! (its scheduler, tenant and precedence; a scheduler's name), so a check stays valid until the
-//! command is applied, on any replica. For objects unknown to this replica the leader is asked
-//! once, and unknown ids are denied.
+//! Every item of a transaction is checked. The properties on which the checks depend (a job's scheduler, tenant and
+//! precedence; a scheduler's name) never change while the object is known. So a check stays valid until the command is
+//! applied, on any replica. If an object is unknown to this replica, the leader is asked once, and if the leader does
+//! not know it either, the call is denied.
 
 use crate::host::Host;
 use crate::identity::{Caller, Grant, Role, is_worker_of};
@@ -19,16 +19,16 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Request;
 
-/// Caller of a call. A call without one is unidentified.
+/// Caller of a request. A request without one is unidentified.
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, ApiError> {
     let known = request.extensions().get::<Arc<Caller>>();
     known.cloned().ok_or_else(|| denied("the caller is not identified".to_owned()))
 }
 
-/// Whether the caller may register under a name.
+/// Checks whether the caller may register under a name.
 ///
 /// # Errors
-/// If the name is another scheduler's.
+/// If the name belongs to another scheduler.
 pub(crate) fn may_register(caller: &Caller, name: &str) -> Result<(), ApiError> {
     match &caller.role {
         Role::Scheduler(grant) if !grant.is_own(name) => {
@@ -38,19 +38,19 @@ pub(crate) fn may_register(caller: &Caller, name: &str) -> Result<(), ApiError> 
     }
 }
 
-/// Whether the caller may revoke the leases of a process.
+/// Checks whether the caller may revoke the leases of a process.
 ///
 /// # Errors
-/// If it holds a name that is not the caller's own.
+/// If the process holds a name that is not the caller's own.
 pub(crate) fn may_end(caller: &Caller, cell: &Cell, holder: HolderId) -> Result<(), ApiError> {
     let held = cell.schedulers().filter(|state| state.hold.is_some_and(|h| h.holder == holder));
     held.map(|state| state.name).try_for_each(|name| may_register(caller, name))
 }
 
-/// Whether the caller may register the machine of this name.
+/// Checks whether the caller may register the machine of this name.
 ///
 /// # Errors
-/// If it is not the agent's own.
+/// If the caller is an agent, and the machine is not its own.
 pub(crate) fn may_be_machine(caller: &Caller, name: &str) -> Result<(), ApiError> {
     match &caller.role {
         Role::Agent(own) if **own != *name => {
@@ -60,8 +60,9 @@ pub(crate) fn may_be_machine(caller: &Caller, name: &str) -> Result<(), ApiError
     }
 }
 
-/// Returns a machine with the changes that the caller may make. An agent may lower its amounts and
-/// report its images; taints stay, and other changes (amounts, labels) require an operator.
+/// Returns a machine with the changes that the caller may make. An agent may lower its machine's
+/// amounts and report its images. Its taints are kept, and other changes (amounts, labels) require
+/// an operator.
 ///
 /// # Errors
 /// If an agent's change would attract more tasks to its machine.
@@ -101,10 +102,10 @@ fn with_agent(labels: &Labels) -> Labels {
     Labels::new(labels.chain([(AGENT.into(), "true".into())]))
 }
 
-/// Whether the caller may manage a machine.
+/// Checks whether the caller may manage a machine.
 ///
 /// # Errors
-/// If it is not the agent's own, or not known.
+/// If the machine is not the agent's own, or is unknown.
 pub(crate) async fn may_report(
     caller: &Caller,
     host: &Host,
@@ -125,10 +126,10 @@ pub(crate) async fn may_report(
     look().unwrap_or_else(|| Err(denied(format!("{caller} may not manage {machine}"))))
 }
 
-/// Whether the caller may commit a transaction.
+/// Checks whether the caller may commit a transaction.
 ///
 /// # Errors
-/// If it is another scheduler's, or contains an item outside the caller's rights.
+/// If the transaction is another scheduler's, or contains an item that the caller has no right to.
 pub(crate) async fn may_commit(
     caller: &Caller,
     host: &Host,
@@ -151,14 +152,14 @@ pub(crate) async fn may_commit(
 /// Reason why a transaction is denied.
 #[derive(Debug, PartialEq, Eq)]
 enum Refused {
-    /// The object belongs to another caller.
+    /// An object in the transaction is outside of the caller's rights.
     No(String),
-    /// This replica does not know an object in it.
+    /// This replica does not know an object in the transaction.
     Unknown(String),
 }
 
 impl Grant {
-    /// Whether a scheduler of this name is meant.
+    /// Whether a name is the grant's scheduler, or one of its workers.
     pub(crate) fn is_own(&self, name: &str) -> bool {
         *name == *self.scheduler || is_worker_of(name, &self.scheduler)
     }
@@ -170,7 +171,7 @@ impl Grant {
         let mut last = None;
         let resized = txn.resizes.iter().map(|resize| resize.task);
         for TaskId { job, .. } in claimed.chain(txn.releases.iter().copied()).chain(resized) {
-            // Most transactions concern one job.
+            // In most transactions all items are about one job, so equal ids are checked once.
             if last != Some(job) {
                 self.check_job(cell, job)?;
                 last = Some(job);
@@ -204,8 +205,8 @@ impl Grant {
         }
     }
 
-    /// Checks an evicted task's job. Any task may be evicted for a claim of higher precedence, which the cell checks;
-    /// here only tasks are excluded that no claim of this scheduler could displace.
+    /// Checks the job of an evicted task. Any task may be evicted for a claim of higher precedence, and the cell checks
+    /// this. This check rejects only evictions of tasks that no claim of this scheduler could displace.
     fn check_victim(&self, cell: &Cell, id: JobId) -> Result<(), Refused> {
         let Some(job) = known(cell, id)? else { return Ok(()) };
         match job.precedence.0 >= self.precedence_max {
@@ -215,7 +216,7 @@ impl Grant {
     }
 }
 
-/// A job; `None` if it has ended, which the cell itself rejects.
+/// The job with this id; `None` if it has ended, in which case the cell rejects the item.
 fn known(cell: &Cell, id: JobId) -> Result<Option<&Arc<omega_core::Job>>, Refused> {
     match cell.job(id) {
         None if id >= cell.next_job() => Err(Refused::Unknown(format!("{id} is not known"))),
@@ -278,7 +279,7 @@ mod tests {
     }
 
     proptest! {
-        /// One denied item, anywhere in a transaction, denies the transaction.
+        /// A single denied item, at any position of a transaction, denies the transaction.
         #[test]
         fn every_item_is_looked_at(
             scheduler in 0..3_u32,
@@ -289,8 +290,8 @@ mod tests {
         ) {
             let grant = grant("omega://c/scheduler/web?tenant=a&precedence-max=10");
             let cell = cell();
-            // Of the eight jobs only job 0 is assigned to web, of tenant a, and of low enough precedence; job 8 does
-            // not exist.
+            // Of the eight jobs, only job 0 is for the scheduler `web`, of tenant `a`, and of a low enough precedence.
+            // Job 8 does not exist.
             let own = |job: &u64| *job == 0;
             let low = |job: &u64| *job < 4;
             let expected = scheduler == 0

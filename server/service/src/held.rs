@@ -1,12 +1,11 @@
 //! Accounts of bytes in memory for clients: incomplete requests, and unread replies.
 //!
-//! Each byte is counted where it enters or leaves (`bodies.rs`, `deltas.rs`), for the caller and
-//! for all callers together. A caller at its limit gets no further call until it has read
-//! something; its streams wait. So the memory for clients is bounded whatever they send or do not
-//! read. Operators and replicas, and agents, have accounts of their own, because they must get in
-//! when everything else is full.
+//! Each byte is counted where it enters or leaves (`bodies.rs`, `deltas.rs`), for its caller and for all callers
+//! together. A caller at its limit can make no further calls until it has read something, and its streams wait. So the
+//! memory for clients is bounded, whatever they send or leave unread. Operators and replicas, and agents, have separate
+//! accounts, because they must get through when everything else is full.
 //!
-//! Invariant: `all` is the sum of `callers`, and no caller there has 0.
+//! Invariant: `all` is the sum of `callers`, and no caller in it has 0 bytes.
 
 use crate::identity::{Caller, Role};
 use crate::limits::Limits;
@@ -43,7 +42,7 @@ impl Accounts {
         Holder { account: account.clone(), caller: caller.name.clone() }
     }
 
-    /// The sum over all callers that share the common bound.
+    /// The sum over all callers that share the bound.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.usual.0.lock().all
@@ -60,7 +59,7 @@ struct Sums {
     all_max: usize,
     all: usize,
     callers: HashMap<Arc<str>, usize>,
-    /// Streams that wait for memory.
+    /// Wakers of streams that wait for memory.
     waiting: Vec<Waker>,
 }
 
@@ -91,7 +90,7 @@ impl Holder {
         self.account.0.lock().has_room(&self.caller)
     }
 
-    /// Polls for room; the task is woken when there is some.
+    /// Polls for room. If there is none, the task is woken once there is some.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut sums = self.account.0.lock();
         if sums.has_room(&self.caller) {
@@ -103,7 +102,7 @@ impl Holder {
         Poll::Pending
     }
 
-    /// An empty account entry, to which bytes are added.
+    /// An account entry with no bytes, to which bytes can be added.
     pub(crate) fn nothing(&self) -> Held {
         Held { holder: self.clone(), bytes: 0 }
     }
@@ -117,7 +116,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Counts existing bytes, regardless of limits.
+    /// Counts bytes that are already in memory, regardless of limits.
     pub(crate) fn add(&mut self, bytes: usize) {
         if bytes == 0 {
             return;
@@ -128,7 +127,7 @@ impl Held {
         self.bytes += bytes;
     }
 
-    /// Counts bytes if the caller's share has room for any. Returns `false`, uncounted, otherwise.
+    /// Counts bytes if the caller's share is not full. Otherwise counts nothing, and returns `false`.
     #[must_use]
     pub(crate) fn try_add(&mut self, bytes: usize) -> bool {
         let has_room = self.holder.has_room();

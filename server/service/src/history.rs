@@ -1,7 +1,7 @@
-//! Events of jobs, tasks and machines for callers. The cell has the rings.
+//! Events of jobs, tasks and machines for callers, from the lists of recent events in the cell.
 //!
-//! A caller sees the events of jobs that it may see. Why a program was not started is shown only to those who may see
-//! the program.
+//! A caller sees the events of jobs that it may see. The reason for which a program was not started is shown only to
+//! callers who may see the program.
 
 use crate::identity::Caller;
 use crate::service::{Room, page_size};
@@ -145,7 +145,7 @@ fn shown(
     told
 }
 
-/// A task of a list, with names, restarts, and the last end of its program.
+/// A task in a list, with names, restarts, and the last end of its program.
 pub(crate) fn task(
     cell: &Cell,
     (id, state): (TaskId, TaskState),
@@ -163,15 +163,15 @@ pub(crate) fn task(
     }
 }
 
-/// Figures of tasks, collected from events.
+/// Details of tasks, collected from events.
 #[derive(Debug, Default)]
 pub(crate) struct TaskNotes(std::collections::HashMap<TaskId, TaskNote>);
 
 #[derive(Debug, Default)]
 struct TaskNote {
-    /// Restarts on its machines.
+    /// Restarts of the task's program on its machines.
     restarts: u32,
-    /// The last end of its program.
+    /// Last end of the task's program.
     end: Option<omega_core::RunEnd>,
 }
 

@@ -1,7 +1,7 @@
 //! The cell behind a server: in memory, or one of its replicas.
 //!
-//! The services call it and await; the cell and its replicas use no async runtime. A replica replies by a callback that
-//! wakes the awaiting task, and a thread publishes the applied version for the streams of deltas.
+//! The services call a host and await the result; the cell and its replicas use no async runtime. A replica replies by
+//! a callback that wakes the awaiting task, and a thread publishes the applied version for the streams of deltas.
 
 use crate::leases::Leases;
 use crate::metrics::Metrics;
@@ -23,24 +23,24 @@ use tokio::time::Instant;
 /// Pause before a request without a reply is sent again: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Longest time that a reply is delayed until this replica has applied the change: far longer than a message takes, but
-/// short for people.
+/// Longest time for which a reply is delayed until this replica has applied the change. It is far longer than a message
+/// takes, but short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// Longest wait for this replica's snapshot before another state is captured: far longer than the
+/// Longest wait for this replica's own snapshot before another copy of the state is made. It is far longer than the
 /// largest cells need.
 const IMAGE_MAX: Duration = Duration::from_secs(10);
 
-/// Time for which a membership change is retried. A leader counts the responding voters once per election timeout, so
-/// shortly after a count it may reject a change for lack of a quorum.
+/// Time for which a membership change is retried. A leader counts the voters that respond once per election timeout.
+/// Shortly after a count, it may therefore still reject a change for lack of a quorum.
 const QUORUM_WAIT: Duration = Duration::from_secs(1);
-/// Pause between two attempts: some heartbeats.
+/// Pause between two attempts of a membership change: some heartbeats.
 const QUORUM_PAUSE: Duration = Duration::from_millis(100);
 
-/// Interval of checks for a replica's end, while nothing happens.
+/// Interval at which the publishing thread checks whether it should end, while nothing changes.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// Interval of checks whether the replica has stopped, after which the process should end soon.
+/// Interval at which to check whether the replica has stopped, after which the process should end soon.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The cell behind a server. Clones share it.
@@ -86,7 +86,7 @@ impl Host {
         let observer = Arc::new(Observer::begin(cell.read(Cell::next_job)));
         let followed = cell.clone();
         let builder = std::thread::Builder::new().name("versions".to_owned());
-        // The thread ends with the last host.
+        // The thread ends once the last host is dropped.
         let spawned = builder.spawn(move || follow(&followed, &to));
         spawned.expect("the system has a thread for each server");
         let replica = Replica { cell, running };
@@ -100,7 +100,8 @@ impl Host {
         Host { cell, versions, metrics, leases, observer, peers_heard, peers: None }
     }
 
-    /// The host of a replica that sends to others through `peers`. It rejects new members that they cannot reach.
+    /// Returns the host with the connections `peers`, for a replica that sends to others through them. It rejects new
+    /// members to which they cannot connect.
     #[must_use]
     pub fn with_peers(self, peers: Peers) -> Host {
         Host { peers: Some(peers), ..self }
@@ -112,8 +113,8 @@ impl Host {
         self.peers.as_ref()?.client_address(of)
     }
 
-    /// The error for a call that only the leader serves (`what`: "agents attach to"), with the leader's id and address,
-    /// if known.
+    /// The error for a call that only the leader serves, with the leader's id and address, if known. `what` describes
+    /// the call, such as "agents attach to".
     pub(crate) fn no_leader(&self, what: &str) -> ApiError {
         let Some(leader) = self.leadership().leader else {
             let say = format!("{what} the leader, and nobody leads now");
@@ -140,11 +141,11 @@ impl Host {
         }
     }
 
-    /// This replica's state at one version, copied while commits go on. It takes long for a large cell, so do not call
-    /// it on a thread that others wait for.
+    /// This replica's state at one version, copied while commits go on. The copy takes long for a large cell, so do not
+    /// make it on a thread that others wait for.
     ///
     /// # Errors
-    /// If this replica takes snapshots all the time.
+    /// If this replica is always busy with its own snapshots.
     pub fn image(&self) -> Result<Image, ApiError> {
         match &self.cell {
             HostedCell::Memory(cell, _) => Ok(cell.image()),
@@ -154,7 +155,7 @@ impl Host {
         }
     }
 
-    /// The version of this replica's state, as it changes. The channel closes when the replica has ended.
+    /// The version of this replica's state, updated as it changes. The channel closes when the replica has ended.
     #[must_use]
     pub fn versions(&self) -> watch::Receiver<Version> {
         self.versions.clone()
@@ -186,7 +187,7 @@ impl Host {
         }
     }
 
-    /// Reason why the replica has stopped, with the remedy, if it has.
+    /// Reason for which the replica has stopped, with the remedy; `None` if it runs.
     #[must_use]
     pub fn stopped(&self) -> Option<(String, Remedy)> {
         let status = self.running()?.status();
@@ -203,7 +204,7 @@ impl Host {
         }
     }
 
-    /// The role and the leader. A cell in memory leads itself.
+    /// The replica's role, and the leader. A cell in memory is its own leader.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         match &self.cell {
@@ -216,14 +217,14 @@ impl Host {
         }
     }
 
-    /// Starts to apply a command.
+    /// Begins to apply a command.
     #[must_use]
     pub fn begin(&self, command: Command, try_: Try) -> Pending {
         self.begin_all(vec![(command, try_)])
     }
 
-    /// Starts to apply commands. Commands accepted at the first attempt are applied in order,
-    /// within a call and across calls.
+    /// Begins to apply commands. Commands that are accepted at the first attempt are applied in order, within a call
+    /// and across calls.
     #[must_use]
     pub fn begin_all(&self, commands: Vec<(Command, Try)>) -> Pending {
         match &self.cell {
@@ -250,10 +251,10 @@ impl Host {
         }
     }
 
-    /// Applies a command, and retries until there is a result.
+    /// Applies a command, with retries until there is a result.
     ///
     /// # Errors
-    /// If it was rejected, no leader accepts it in time, or its outcome is unknown.
+    /// If the command was rejected, no leader accepts it in time, or its outcome is unknown.
     pub async fn apply(&self, command: Command, until: Instant) -> Result<Outcome, ApiError> {
         self.apply_try(command, Try::First, until).await
     }
@@ -334,7 +335,7 @@ impl Host {
         }
     }
 
-    /// Rejects a new replica without an address: no replica could connect to it.
+    /// Rejects a new replica without an address, because no replica could connect to it.
     fn check_reachable(&self, change: &MembershipChange) -> Result<(), ApiError> {
         let Some(peers) = &self.peers else { return Ok(()) };
         let is_located = |id| {
@@ -403,8 +404,8 @@ impl Host {
         }
     }
 
-    /// Waits until this replica has a version, but not for long: an isolated replica replies with
-    /// its own state.
+    /// Waits until this replica has a version, but only for a short time: an isolated replica then replies with its own
+    /// state.
     pub(crate) async fn reach(&self, version: Version) {
         if *self.versions.borrow() >= version {
             return;
@@ -443,9 +444,9 @@ pub enum Try {
 /// Pending replies, one for each request, in order.
 #[derive(Debug)]
 pub enum Pending {
-    /// The results are here.
+    /// The results, which have arrived.
     Here(Vec<Answer>),
-    /// This many results will arrive; if the sender is dropped, their outcome is unknown.
+    /// Receiver of the results, and their number. If the sender is dropped, their outcome is unknown.
     ToCome(oneshot::Receiver<Vec<Answer>>, usize),
 }
 
@@ -479,19 +480,19 @@ pub(crate) fn unavailable(again: Again) -> ApiError {
     }
 }
 
-/// Error for a caller if a request's outcome is unknown.
+/// Error for the caller of a request whose outcome is unknown.
 #[must_use]
 pub(crate) fn unknown() -> ApiError {
     let say = "it is unknown whether it was done: send it again, it is not done twice";
     ApiError::new(ErrorCode::OutcomeUnknown, say)
 }
 
-/// Advances the time of a cell in memory if commands depend on it, as a leading replica does.
+/// Advances the time of a cell in memory if something in the cell depends on it, as a leading replica does.
 fn tell_time(cell: &SharedCell) {
     let now_ms = unix_ms();
     let old = |cell: &Cell| cell.now_ms().saturating_add(TIME_AGE_MAX_MS) <= now_ms;
     if cell.read(|cell| cell.goes_by_time() && old(cell)) {
-        // It is never rejected.
+        // The cell never rejects this command.
         let _ = cell.apply(Command::Expire { now_ms });
     }
 }
@@ -501,7 +502,7 @@ pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Publishes the replica's applied version, until all receivers are gone.
+/// Publishes the version that the replica has applied, until all receivers are gone.
 fn follow(cell: &ReplicatedCell, to: &watch::Sender<Version>) {
     while !to.is_closed() {
         let known = *to.borrow();

@@ -40,7 +40,7 @@ pub struct Caller {
 /// Role of a caller, with its permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// May read everything, or objects of these tenants only.
+    /// May read everything, or if tenants are listed, only their objects.
     Reader(Vec<Box<str>>),
     /// May submit, read and kill jobs of its tenants.
     Submitter(Owner),
@@ -52,9 +52,9 @@ pub enum Role {
     Agent(Box<str>),
     /// May make every call.
     Operator,
-    /// A replica of the cell, on the listener for peers; with its id, if it has a certificate.
+    /// A replica of the cell, on the listener for peers; with its id, if it has presented a certificate.
     Replica(Option<ReplicaId>),
-    /// An unidentified caller, with the reason.
+    /// An unidentified caller, with the reason for which it is not identified.
     Nobody(IdentityError),
 }
 
@@ -78,11 +78,11 @@ impl Role {
 /// Permissions of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Scheduler that its jobs name; its own name is this, or this with a worker's number appended.
+    /// Scheduler named by the jobs. The caller's own scheduler name is this, or this with a worker's number appended.
     pub scheduler: Box<str>,
-    /// Tenants of the jobs it may place; empty: all.
+    /// Tenants whose jobs the scheduler may place; all tenants if empty.
     pub tenants: Vec<Box<str>>,
-    /// The highest precedence of jobs that it may place.
+    /// The highest precedence of jobs that the scheduler may place.
     pub precedence_max: i32,
 }
 
@@ -91,34 +91,33 @@ pub struct Grant {
 pub struct Owner {
     /// Name of the caller.
     pub name: Box<str>,
-    /// Tenants of its jobs: at least one.
+    /// Tenants whose jobs the caller owns; at least one.
     pub tenants: Vec<Box<str>>,
-    /// The highest precedence of its jobs.
+    /// The highest precedence of the caller's jobs.
     pub precedence_max: i32,
 }
 
-/// Reason why a caller is not identified, mostly a defect of its certificate. The caller gets the
-/// text.
+/// Reason for which a caller is not identified, usually a defect of its certificate. The caller gets the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// The caller has no certificate: present one.
+    /// The caller has no certificate. Present one.
     #[error("show a certificate of the authority of this cell's clients: see docs/security.md")]
     None,
-    /// The certificate cannot be read: have another one issued.
+    /// The certificate cannot be read. Have another one issued.
     #[error("the certificate cannot be read")]
     Unreadable,
-    /// The certificate has a wrong number of names: have one issued with exactly one.
+    /// The certificate does not have exactly one name of an omega caller. Have one issued that does.
     #[error("the certificate has {0} URI names, and must have exactly one: omega://CELL/ROLE/NAME")]
     Names(usize),
-    /// The certificate is for another cell: have one issued for this cell.
+    /// The certificate is for another cell. Have one issued for this cell.
     #[error("the certificate is of another cell: {given:?}, and this is {cell:?}")]
     OtherCell {
-        /// The cell in the certificate.
+        /// The cell named in the certificate.
         given: String,
         /// The cell that was called.
         cell: String,
     },
-    /// The certificate's name is malformed: have one issued with a valid name.
+    /// The certificate's name is malformed. Have one issued with a valid name.
     #[error(
         "the certificate's name {0:?} is not like omega://CELL/ROLE/NAME: see docs/security.md"
     )]
@@ -126,20 +125,20 @@ pub enum IdentityError {
 }
 
 impl Caller {
-    /// Caller on a listener without certificates, which only this machine can reach unless an operator decided
-    /// otherwise.
+    /// Caller on a listener without certificates. Only this machine can reach such a listener, unless an operator
+    /// decided otherwise.
     #[must_use]
     pub fn local() -> Caller {
         Caller { name: "local".into(), role: Role::Operator }
     }
 
-    /// Caller on a listener of peers without certificates.
+    /// Caller on a listener for peers without certificates.
     #[must_use]
     pub fn local_peer() -> Caller {
         Caller { name: "local".into(), role: Role::Replica(None) }
     }
 
-    /// The owner of a certificate, checked for this cell.
+    /// The owner of a certificate, which must be for this cell.
     #[must_use]
     pub fn of_certificate(der: &[u8], cell: &str) -> Caller {
         let names = match uri_names(der) {
@@ -155,7 +154,7 @@ impl Caller {
         }
     }
 
-    /// Caller without a certificate where one is required.
+    /// Caller without a certificate on a listener that requires one.
     #[must_use]
     pub fn without_certificate() -> Caller {
         Caller::nobody("nobody".into(), IdentityError::None)
@@ -182,7 +181,7 @@ fn uri_names(der: &[u8]) -> Option<Vec<String>> {
     Some(names.value.general_names.iter().filter_map(uri).collect())
 }
 
-/// Whether a name may be part of such a URI. Escapes are not supported, so that each name has one form.
+/// Whether a name may be part of such a URI. Escapes are not supported, so that each name has only one spelling.
 #[must_use]
 pub fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._~-".contains(c);
@@ -192,7 +191,7 @@ pub fn is_plain(name: &str) -> bool {
 /// Parses the role in a URI, for this cell.
 ///
 /// # Errors
-/// If it is invalid, or for another cell.
+/// If the URI is invalid, or for another cell.
 pub fn read(uri: &str, cell: &str) -> Result<Role, IdentityError> {
     let malformed = || IdentityError::Malformed(uri.to_owned());
     let rest = uri.strip_prefix("omega://").ok_or_else(malformed)?;
@@ -229,7 +228,7 @@ pub fn read(uri: &str, cell: &str) -> Result<Role, IdentityError> {
     })
 }
 
-/// Permissions that follow the name.
+/// Permissions that follow the name in a URI.
 #[derive(Default)]
 struct Bounds {
     tenants: Vec<Box<str>>,
@@ -251,7 +250,7 @@ fn bounds(query: Option<&str>) -> Option<Bounds> {
 }
 
 fn grant(name: &str, bounds: Bounds) -> Option<Grant> {
-    // Otherwise `a-1` could be a scheduler of its own, or a worker of `a`.
+    // Without this check, `a-1` could be a scheduler of its own as well as a worker of `a`.
     if is_worker_of(name, name.rsplit_once('-').map_or("", |(before, _)| before)) {
         return None;
     }
@@ -259,15 +258,15 @@ fn grant(name: &str, bounds: Bounds) -> Option<Grant> {
     Some(Grant { scheduler: name.into(), tenants: bounds.tenants, precedence_max })
 }
 
-/// The permissions of a submitter or an application. At least one tenant is required; the default precedence limit is
-/// 0.
+/// The permissions of a submitter or an application. At least one tenant is required. Without a precedence limit, the
+/// limit is 0.
 fn owner(name: &str, bounds: Bounds) -> Option<Owner> {
     let precedence_max = bounds.precedence_max.unwrap_or(0);
     let owner = Owner { name: name.into(), tenants: bounds.tenants, precedence_max };
     (!owner.tenants.is_empty()).then_some(owner)
 }
 
-/// Whether a name is a worker's of this scheduler: the scheduler's name, a dash and a number.
+/// Whether a name belongs to a worker of this scheduler: it is the scheduler's name, a dash and a number.
 pub(crate) fn is_worker_of(name: &str, scheduler: &str) -> bool {
     let number = name.strip_prefix(scheduler).and_then(|rest| rest.strip_prefix('-'));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))

@@ -28,14 +28,15 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// The service of a cell, with its explainer, if any, and the limit of tasks for each tenant.
+    /// Creates the service of a cell, with its explainer, if any, and the limit on each tenant's tasks.
     #[must_use]
     pub fn new(host: Host, explainer: Option<Arc<dyn Explainer>>, tenant_tasks: u32) -> Jobs {
         let explanations = Explanations::new(explainer);
         Jobs { host, explanations, tenant_tasks: TenantTasks::new(tenant_tasks) }
     }
 
-    /// Submits a job. If an identical job exists, it is returned, and its request counts only once.
+    /// Submits a job. If an identical job exists, its id is returned, and the request is counted only once. The flag is
+    /// whether the existing job has ended.
     async fn submit(&self, job: &Job, until: Instant) -> Result<(JobId, bool), ApiError> {
         let admitted = self.tenant_tasks.admit(&self.host, &job.tenant, job.task_count());
         let submitted = match &admitted {
@@ -45,7 +46,7 @@ impl Jobs {
         match submitted {
             Ok(Outcome::Job(id)) => Ok((id, false)),
             Ok(_) => Err(unknown()),
-            // The rejection may refer to a later version than this replica's.
+            // The rejection may be about a later version than this replica has, so the replica catches up first.
             Err(error) if matches!(error.code, ErrorCode::NameTaken | ErrorCode::NotAdmitted) => {
                 self.host.refresh(until).await?;
                 let same = self.host.read(|cell| {
@@ -60,7 +61,7 @@ impl Jobs {
     }
 }
 
-/// The named job, if the caller may see it.
+/// The job that a request names, if the caller may see it.
 pub(crate) fn find(
     cell: &Cell,
     job: Option<proto::JobRef>,
@@ -71,7 +72,7 @@ pub(crate) fn find(
     if caller.sees_id(cell, id) { Ok(id) } else { Err(unknown_job(said.as_ref())) }
 }
 
-/// The referenced job, without regard to visibility.
+/// The job that a request names, whether or not the caller may see it.
 pub(crate) fn find_any(cell: &Cell, job: Option<proto::JobRef>) -> Result<JobId, ApiError> {
     use proto::job_ref::Job as Given;
     let missing = || ApiError::new(ErrorCode::Malformed, "name a job, or give its id");
@@ -139,7 +140,7 @@ impl JobService for Jobs {
             let more = request.count.saturating_sub(has.unwrap_or(request.count));
             Ok::<_, ApiError>((id, (more > 0).then(|| (job.tenant.clone(), u64::from(more)))))
         })?;
-        // Fewer tasks need no admission.
+        // A group that shrinks needs no admission.
         let _admitted = match &more {
             Some((tenant, more)) => Some(self.tenant_tasks.admit(&self.host, tenant, *more)?),
             None => None,
@@ -172,7 +173,7 @@ impl JobService for Jobs {
         self.host.refresh(until).await?;
         let job = self.host.read(|cell| find(cell, request.into_inner().job, &caller))?;
         let version = match self.host.apply(Command::DeleteJob { job }, until).await {
-            // A retry finds that an earlier attempt deleted the job.
+            // An earlier attempt of this call may have deleted the job, so this is success.
             Err(error) if error.code == ErrorCode::UnknownJob => self.host.read(Cell::version),
             outcome => done(outcome?)?,
         };
@@ -314,21 +315,21 @@ impl JobService for Jobs {
     ) -> Answered<Self::WatchJobsStream> {
         let caller = caller(&request)?;
         reach::may_watch(&caller, &request.get_ref().name_prefix)?;
-        // The first message includes everything answered anywhere before.
+        // The first message must include everything that was answered anywhere before this call.
         self.host.refresh(deadline(&request)).await?;
         let prefix = request.into_inner().name_prefix;
         Ok(Response::new(JobsWatch::of_prefix(self.host.clone(), caller, prefix).jobs().boxed()))
     }
 }
 
-/// The job of a request, whose groups have no versions yet.
+/// The job in a request. Its groups do not have versions yet.
 fn described(job: proto::Job) -> Result<Job, ApiError> {
     let mut job = Job::try_from(job).map_err(ApiError::from)?;
     job.groups.iter_mut().for_each(|group| group.version = 0);
     Ok(job)
 }
 
-/// The version of a result.
+/// The version in a result.
 pub(crate) fn done(outcome: Outcome) -> Result<Version, ApiError> {
     match outcome {
         Outcome::Done(version) => Ok(version),

@@ -1,8 +1,8 @@
-//! Watches of jobs: changes of one job, or of all with a name prefix.
+//! Watches of jobs: changes of one job, or of all jobs with a name prefix.
 //!
-//! Every stream begins with the full state, so a client that compares it with its own state misses nothing between two
+//! Every stream begins with the full state. So a client that compares it with its own state misses nothing between two
 //! streams, and need not remember a version. Jobs are read a few at a time, so that commits go on meanwhile; changes
-//! during that time follow. After that the cost of a watch depends only on the number of changes.
+//! made during that time are sent afterwards. After that, the cost of a watch depends only on the number of changes.
 //!
 //! A message is built when the transport asks for it, that is, when the reader has room. Between two messages a watch
 //! stores only its position among the jobs or changes. So a reader that stops reading occupies one message, of some
@@ -23,13 +23,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tonic::Status;
 
-/// Time for which changes are batched: shorter than for people, because programs wait for them.
+/// Time for which changes are batched. It is shorter than it would be for people, because programs wait for the
+/// changes.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// Number of jobs or changes that are read per lock of the cell: some hundred microseconds.
+/// Maximum number of jobs or changes that are read per lock of the cell, which takes some hundred microseconds.
 const LOOK_MAX: usize = 2048;
 
-/// Size of a message beyond which nothing is added to it.
+/// Size from which nothing more is added to a message.
 const MESSAGE_BYTES: usize = 64 << 10;
 
 /// One watch.
@@ -39,7 +40,7 @@ pub(crate) struct JobsWatch {
     wanted: Wanted,
     versions: watch::Receiver<Version>,
     place: Place,
-    /// Whether everything was sent, and the stream waits for changes.
+    /// Whether everything has been sent, and the stream waits for changes.
     is_idle: bool,
 }
 
@@ -52,9 +53,9 @@ enum Wanted {
 /// The position of the next message.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// Within the list of all jobs: at the start, or after too many changes.
+    /// In the list of all jobs: at the beginning of the stream, or again after too many changes.
     All { began: Version, next: Cursor, is_first: bool },
-    /// Reads the changes after a version.
+    /// In the changes after a version.
     Changes { since: Version, told: Changes },
     /// After the end of the stream.
     Over,
@@ -63,22 +64,22 @@ enum Place {
 /// Position in the changes after a version.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changes {
-    /// Number of changes sent.
+    /// Number of changes already sent.
     count: usize,
-    /// Position in the last job, if its message did not fit.
+    /// Position in the last job, if the job did not fit into one message.
     rest: Option<Cursor>,
-    /// Whether the last message announced a continuation.
+    /// Whether the last message said that more follow.
     is_open: bool,
 }
 
-/// The first unsent task of a job; with its first task, the job.
+/// The first unsent task of a job. If it is the job's first task, the job itself is unsent too.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     job: JobId,
     task: u32,
 }
 
-/// The next position, and the message before it, if any.
+/// The next position, and the message to send before it, if any.
 struct Step {
     place: Place,
     told: Option<Told>,
@@ -87,7 +88,7 @@ struct Step {
 /// A message.
 struct Told {
     response: WatchJobsResponse,
-    /// Whether all tasks of the only job have ended, and this was sent.
+    /// Whether the message completes the watch of a single job: all its tasks have ended.
     ended: bool,
 }
 
@@ -128,7 +129,7 @@ impl JobsWatch {
         stream::unfold(self, |mut watch| async move { Some((watch.next().await?, watch)) })
     }
 
-    /// The next message; none after the last one.
+    /// The next message; `None` after the last one.
     async fn next(&mut self) -> Option<Result<Told, Status>> {
         loop {
             if self.is_idle {
@@ -161,7 +162,7 @@ impl JobsWatch {
         Some(Err(error.into()))
     }
 
-    /// Returns the next message and place; `None` at the end of the stream.
+    /// Returns the next message and position; `None` at the end of the stream.
     fn step(&self, cell: &Cell) -> Option<Result<Step, ApiError>> {
         if let Wanted::One(id) = self.wanted
             && !matches!(self.place, Place::Over)
@@ -212,7 +213,7 @@ impl JobsWatch {
         Step { place, told: is_told.then_some(Told { response, ended }) }
     }
 
-    /// Reads changes after a version; or everything, if the change log does not reach back that far.
+    /// Reads changes after a version. If the change log does not reach back that far, starts again with all jobs.
     fn changes(&self, cell: &Cell, since: Version, told: Changes) -> Step {
         let Some(changed) = cell.changed_since(since) else {
             return Step { place: Place::start(cell), told: None };
@@ -278,7 +279,7 @@ impl Place {
 #[derive(Default)]
 struct Page {
     jobs: BTreeMap<JobId, JobTasks>,
-    /// Tasks of jobs that are not included as a whole.
+    /// Tasks of jobs that are in the page only in part.
     tasks: BTreeSet<TaskId>,
     bytes: usize,
 }
@@ -288,8 +289,8 @@ impl Page {
         self.bytes >= MESSAGE_BYTES
     }
 
-    /// Adds a job from a task on, replacing its included tasks. Returns the position to continue from, if the page
-    /// filled up before the job's end. At least one task is included with a new job.
+    /// Adds a job from a task on, in place of single tasks of the job that were added before. If the page fills up
+    /// before the job's end, returns the position to continue from. At least one task is added.
     fn add_job(&mut self, cell: &Cell, from: Cursor) -> Option<Cursor> {
         let id = from.job;
         let spec = cell.job(id)?;
@@ -312,7 +313,7 @@ impl Page {
         rest
     }
 
-    /// Adds a changed task, unless it is included already.
+    /// Adds a changed task, unless the page already includes it.
     fn add_task(&mut self, cell: &Cell, id: TaskId) {
         let Some(state) = cell.task(id) else { return };
         let told = self.jobs.entry(id.job);

@@ -1,10 +1,10 @@
 //! Limits on concurrent calls and call rates of callers.
 //!
-//! Calls beyond a limit are rejected at once with a retry delay; nothing queues here, so admitted
-//! calls are answered, and the newest are shed. Operators have slots of their own, so that they get
-//! in when everything else is full. Agents and schedulers' leases have priority.
+//! Calls beyond a limit are rejected at once with a retry delay. Nothing queues here, so admitted calls are answered,
+//! and the newest calls are shed. Operators have separate slots, so that they get through when everything else is full.
+//! Agents and schedulers' leases have priority.
 //!
-//! Rejections cost, too, so callers near a limit are slowed first: their connections are read later
+//! Rejections cost time, too, so callers near a limit are slowed down first: their connections are read later
 //! (`turns.rs`). Only calls that arrive nevertheless are rejected.
 
 use crate::held::{Accounts, Holder};
@@ -46,13 +46,13 @@ pub struct Limits {
     pub header_bytes: u32,
     /// Bytes of one message from a caller, uncompressed.
     pub message_bytes: u32,
-    /// Unfinished tasks of one tenant; a job that would exceed it is rejected.
+    /// Unfinished tasks of one tenant. A job that would exceed this number is rejected.
     pub tenant_tasks: u32,
-    /// Bytes held for one caller: of incomplete requests and of unread answers.
+    /// Bytes of incomplete requests and unread answers in memory for one caller.
     pub held_bytes_each: u64,
-    /// Bytes held for all callers except operators, who have a separate bound of the same size.
+    /// Bytes in memory for all callers except operators, who have a separate bound of the same size.
     pub held_bytes: u64,
-    /// Time for a connection's TLS handshake and first HTTP/2 frame, and for a browser's headers.
+    /// Time for a connection's TLS handshake and first HTTP/2 frame, or for a browser's headers.
     pub handshake: Duration,
     /// Time limits of calls.
     pub deadlines: Deadlines,
@@ -61,27 +61,27 @@ pub struct Limits {
 /// Time limits of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Deadline of a call that sets none. A message must arrive within this time in any case.
+    /// Deadline of a call for which the caller sets none. A message must arrive within this time in any case.
     pub usual: Duration,
     /// Longest deadline that a caller may set.
     pub max: Duration,
 }
 
-/// Smallest limit of header bytes: the first buffer of the HTTP/1.1 reader.
+/// Smallest limit on header bytes, which is the size of the first buffer of the HTTP/1.1 reader.
 pub const HEADER_BYTES_MIN: u32 = 8 << 10;
 
 impl Default for Deadlines {
-    /// A commit takes milliseconds and an election some seconds; a minute is more than any call
-    /// needs.
+    /// By default, a call may take at most a minute. A commit takes milliseconds and an election some seconds, so no
+    /// call needs more.
     fn default() -> Deadlines {
         Deadlines { usual: Duration::from_secs(5), max: Duration::from_secs(60) }
     }
 }
 
 impl Default for Limits {
-    /// A replica answers some ten thousand calls a second: one caller gets half of it, and a burst
-    /// of two seconds. Each open stream, and each connection, costs some ten kilobytes. A tenant
-    /// may have four of the largest jobs: with one task in each job, some four gigabytes.
+    /// Defaults. A replica answers some ten thousand calls a second: one caller gets half of them, and a burst of two
+    /// seconds. Each open stream, and each connection, costs some ten kilobytes. A tenant may have as many tasks as
+    /// four of the largest jobs; with one task in each job, they take some four gigabytes.
     fn default() -> Limits {
         Limits {
             calls: 1024,
@@ -97,7 +97,8 @@ impl Default for Limits {
             header_bytes: 16 << 10,
             message_bytes: MESSAGE_BYTES_MAX as u32,
             tenant_tasks: 4 * TASKS_PER_JOB_MAX,
-            // Sixteen of the largest messages per caller; in all, what a replica of a large cell can spare.
+            // Each caller may have sixteen of the largest messages. The total is the memory that a replica of a large
+            // cell can spare.
             held_bytes_each: 64 << 20,
             held_bytes: 512 << 20,
             handshake: Duration::from_secs(5),
@@ -107,16 +108,16 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Concurrent calls of one caller: a quarter of all.
+    /// Concurrent calls of one caller: a quarter of all calls.
     fn calls_each(&self) -> u32 {
         self.calls.div_ceil(4)
     }
 }
 
-/// Number of tracked callers. Beyond it, those with a full burst are dropped.
+/// Number of tracked callers. Beyond it, callers whose burst has refilled are dropped.
 const CALLERS_MAX: usize = 4096;
 
-/// Retry delay for a caller without a slot: several times the duration of most calls.
+/// Retry delay for a caller that got no slot: several times the duration of most calls.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Slots of calls. Clones share them.
@@ -128,7 +129,7 @@ pub(crate) struct Places {
     streams: Lane,
     operator_streams: Lane,
     accounts: Accounts,
-    /// Usage of each caller. Locked for a look-up.
+    /// Usage of each caller. Locked for one look-up at a time.
     callers: Arc<Mutex<HashMap<Arc<str>, Used>>>,
 }
 
@@ -149,22 +150,22 @@ impl Used {
     }
 }
 
-/// The kinds of slots that are counted for each caller.
+/// Kinds of slots that are counted for each caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     Calls,
     Streams,
 }
 
-/// A slot of a call, free again when dropped.
+/// A slot of a call, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     _of_all: Taken,
-    /// `None` for calls with slots of their own.
+    /// Slot of the caller; `None` for calls that are not counted for their caller.
     _of_caller: Option<OfCaller>,
 }
 
-/// One of the calls or streams of a caller.
+/// One of a caller's calls or streams.
 #[derive(Debug)]
 struct OfCaller {
     open: Open,
@@ -209,7 +210,7 @@ impl Places {
         &self.accounts
     }
 
-    /// The lane of a caller whose calls may have to wait for slots; `None` for agents.
+    /// The lane of slots for a caller whose calls may have to wait; `None` for agents.
     pub(crate) fn lane(&self, caller: &Caller) -> Option<&Lane> {
         match &caller.role {
             Role::Operator => Some(&self.operator_calls),
@@ -218,7 +219,7 @@ impl Places {
         }
     }
 
-    /// Time until which the connections of a frequent caller are not read, if any.
+    /// Time until which the connections of a caller with too many calls are not read; `None` if they may be read now.
     pub(crate) fn pace(&self, caller: &Caller, now: Instant) -> Option<Instant> {
         self.callers.lock().get(&caller.name)?.bucket.spare_at(now)
     }
@@ -242,7 +243,7 @@ impl Places {
     /// Takes a slot for a call that was counted.
     ///
     /// # Errors
-    /// If none is free.
+    /// If no slot is free.
     pub(crate) fn enter(
         &self,
         caller: &Caller,
@@ -259,7 +260,7 @@ impl Places {
         };
         let is_bounded = match open {
             Open::Streams => true,
-            // Operators have slots of their own, and agents and lease renewals take precedence.
+            // Operators have separate slots, and agents and lease renewals have priority.
             Open::Calls => !is_operator && need == Need::Usual,
         };
         let of_caller = is_bounded.then(|| self.open(&caller.name, open)).transpose()?;
@@ -273,7 +274,7 @@ impl Places {
             Open::Calls => (self.limits.calls_each(), "calls"),
         };
         let mut callers = self.callers.lock();
-        // It was counted just now, and only callers without recent calls are dropped.
+        // The caller was counted just now, and only callers without recent calls are dropped from the map.
         let used = callers.get_mut(caller).ok_or_else(|| full("you were forgotten", PAUSE))?;
         if *used.count(open) >= max {
             return Err(full(&format!("you have {max} {what} open: end some"), PAUSE));
@@ -288,10 +289,10 @@ fn full(why: &str, pause: Duration) -> ApiError {
     ApiError::new(ErrorCode::Limit, say).retry_after(pause)
 }
 
-/// A token bucket: tokens are nanoseconds, so that nothing is lost to rounding.
+/// A token bucket. Tokens are nanoseconds, so that nothing is lost to rounding.
 #[derive(Debug)]
 struct Bucket {
-    /// Time at which the bucket would have been empty, had it filled without bound.
+    /// Time at which the bucket would have been empty if it filled without bound.
     empty_at: Instant,
     /// Cost of one call.
     cost: Duration,
@@ -310,8 +311,8 @@ impl Bucket {
         now.saturating_duration_since(self.empty_at) >= self.burst
     }
 
-    /// Takes a token, or returns the time until there is one. Vital calls may take a quarter of the
-    /// burst beyond the last token.
+    /// Takes a token, or returns the time until there is one. Vital calls may overdraw the bucket by a quarter of the
+    /// burst.
     fn take(&mut self, need: Need, now: Instant) -> Result<(), Duration> {
         if let Some(oldest) = now.checked_sub(self.burst) {
             self.empty_at = self.empty_at.max(oldest);
@@ -330,7 +331,7 @@ impl Bucket {
         }
     }
 
-    /// Time at which a quarter of the burst is available again, if it is not now.
+    /// Time from which a quarter of the burst is available; `None` if it is available now.
     fn spare_at(&self, now: Instant) -> Option<Instant> {
         Some(self.empty_at + self.burst / 4).filter(|at| *at > now)
     }
@@ -419,7 +420,7 @@ mod tests {
     }
 
     proptest! {
-        /// No interval allows more calls than its share and one burst.
+        /// In no interval does a caller make more calls than its rate allows, plus one burst.
         #[test]
         fn nobody_gets_more_than_the_rate(
             per_second in 1..500_u32,

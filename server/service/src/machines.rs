@@ -48,7 +48,7 @@ pub(crate) fn find(cell: &Cell, machine: Option<proto::MachineRef>) -> Result<Ma
 }
 
 impl Machines {
-    /// Number of machines that a selector matches now, which reveals typing errors.
+    /// Number of machines that a selector matches now. A typing error shows in this number.
     fn count(&self, selector: &MachineSelector) -> u32 {
         let matched = |cell: &Cell| {
             cell.machines().filter(|state| selector.matches(state.machine)).count() as u32
@@ -56,7 +56,7 @@ impl Machines {
         self.host.read(matched)
     }
 
-    /// Updates a registered machine to its new description.
+    /// Changes a registered machine to a new description.
     async fn update(
         &self,
         caller: &Caller,
@@ -76,7 +76,7 @@ impl Machines {
                 }
                 Ok(id)
             }
-            // It was removed just now.
+            // The machine was removed just now.
             None => Err((&Rejection::NameTaken(machine.name)).into()),
         }
     }
@@ -92,7 +92,8 @@ fn named(machine: Option<&proto::MachineRef>) -> String {
     }
 }
 
-/// The machine with the time by which tasks have to leave it, or without one; `None` if nothing changes.
+/// The machine with a time by which tasks have to leave it, or without such a time if `leave_by` is `None`. Returns
+/// `None` if nothing changes.
 fn evacuated(machine: &Machine, leave_by: Option<u64>) -> Option<Machine> {
     let (key, effect) = (DRAIN_BY.into(), TaintEffect::NoSchedule);
     let taint = leave_by.map(|ms| Taint { key, value: ms.to_string().into(), effect });

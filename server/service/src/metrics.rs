@@ -1,7 +1,7 @@
 //! Metrics of a server.
 //!
-//! Events are counted where they happen, once for a group of transactions. Gauges are computed when they are read, so
-//! an unread metric costs nothing. `metrics/text.rs` writes the text.
+//! Events are counted where they happen, with one update for a group of transactions. Gauges are computed when they are
+//! read, so an unread metric costs nothing. `metrics/text.rs` writes the text.
 
 mod policies;
 mod tenants;
@@ -24,17 +24,17 @@ pub struct Metrics {
     counted: Arc<Counted>,
 }
 
-/// Independent counters, without order between them.
+/// Independent counters. The order of their updates does not matter.
 #[derive(Debug, Default)]
 struct Counted {
     scheduler_counters: Counters,
     /// Server certificates, if any.
     certificates: OnceLock<Arc<Certificates>>,
-    /// Transactions that failed before a check.
+    /// Transactions that failed before they were checked.
     failed: AtomicU64,
     /// Time from the request of a transaction to its answer.
     commit: Durations,
-    /// Times of groups in a cell in memory. A replica has stages instead.
+    /// Times of groups of commands in a cell in memory. A replica has times of its stages instead.
     applied: Durations,
     streams: AtomicU64,
     agents: AtomicU64,
@@ -48,11 +48,11 @@ struct Sent {
     deltas: AtomicU64,
     bytes: AtomicU64,
     versions: AtomicU64,
-    /// Delay from a change of the cell to the last piece of its delta.
+    /// Delay from a change of the cell until the last piece of its delta is sent.
     delay: Durations,
 }
 
-/// Guard of an open stream: counted as long as this lives.
+/// Guard of an open stream, which is counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Open {
     metrics: Metrics,
@@ -123,7 +123,7 @@ impl Metrics {
 
     /// Sets the certificates presented to clients.
     pub(crate) fn show(&self, certificates: &Arc<Certificates>) {
-        // All listeners for clients have the same certificates.
+        // If they are set already, they are the same: all listeners for clients have the same certificates.
         let _ = self.counted.certificates.set(certificates.clone());
     }
 
@@ -133,7 +133,7 @@ impl Metrics {
         Some(ends.duration_since(SystemTime::now()).unwrap_or_default())
     }
 
-    /// Counts a sent delta with its number of versions, and the age of its first change.
+    /// Counts a sent delta, with the number of its versions, and the age of its first change.
     pub(crate) fn told(&self, versions: u64, delay: Duration) {
         self.counted.sync.versions.fetch_add(versions, Ordering::Relaxed);
         self.counted.sync.delay.note(delay);

@@ -4,7 +4,7 @@ use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{JobId, MachineId, Rejection, TaskId, TaskState};
 
-/// The name of a job, or its id if it is forgotten.
+/// The name of a job, or its id if the cell has forgotten the job.
 pub(crate) fn job(cell: &Cell, id: JobId) -> String {
     cell.job(id).map_or_else(|| id.to_string(), |job| job.name.to_string())
 }
@@ -14,7 +14,7 @@ pub(crate) fn task(cell: &Cell, id: TaskId) -> String {
     format!("{}/{}", job(cell, id.job), id.index)
 }
 
-/// The name of a machine, or its id if it was removed.
+/// The name of a machine, or its id if the machine was removed.
 pub(crate) fn machine(cell: &Cell, id: MachineId) -> String {
     cell.machine(id).map_or_else(|| id.to_string(), |state| state.machine.name.to_string())
 }

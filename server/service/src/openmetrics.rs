@@ -1,7 +1,7 @@
 //! Writer of metrics in the OpenMetrics text format.
 //!
-//! It hides the encoding library from servers and schedulers, and its naming rules: a counter ends
-//! with `_total`, and a unit follows the name.
+//! It hides the encoding library from servers and schedulers, and applies the naming rules: a counter's name ends with
+//! `_total`, and a unit follows the name.
 
 use omega_store::replica::Histogram;
 use prometheus_client::collector::Collector;
@@ -18,7 +18,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 static SECONDS: Unit = Unit::Seconds;
 static BYTES: Unit = Unit::Bytes;
 
-/// Name of a metric, without `omega_` before it and its unit and `_total` after it, and its help text.
+/// Name and help text of a metric. The name lacks `omega_` at its beginning, and the unit and `_total` at its end.
 #[derive(Clone, Debug)]
 pub struct Figure {
     name: &'static str,
@@ -27,7 +27,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// A figure that counts things.
+    /// A figure that is a count, without a unit.
     #[must_use]
     pub fn new(name: &'static str, help: &'static str) -> Figure {
         Figure { name, help, unit: None }
@@ -49,7 +49,7 @@ impl Figure {
 /// Names and values of the labels of one line.
 pub type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
 
-/// Writer of figures, each once.
+/// Writer of figures. Each figure is written once.
 #[derive(Debug)]
 pub struct MetricWriter<'a>(DescriptorEncoder<'a>);
 
@@ -57,15 +57,15 @@ impl MetricWriter<'_> {
     /// Writes a gauge.
     ///
     /// # Errors
-    /// If it cannot be written as text.
+    /// If the gauge cannot be written as text.
     pub fn gauge(&mut self, figure: Figure, value: f64) -> fmt::Result {
         self.begin(figure, MetricType::Gauge)?.encode_gauge(&value)
     }
 
-    /// Writes a gauge of several things.
+    /// Writes a gauge with one value for each of several label sets.
     ///
     /// # Errors
-    /// See [`MetricWriter::gauge`].
+    /// As [`MetricWriter::gauge`].
     pub fn gauges<'a, const N: usize>(
         &mut self,
         figure: Figure,
@@ -79,19 +79,19 @@ impl MetricWriter<'_> {
         })
     }
 
-    /// Writes a counter, which only grows.
+    /// Writes a counter, which never decreases.
     ///
     /// # Errors
-    /// See [`MetricWriter::gauge`].
+    /// As [`MetricWriter::gauge`].
     pub fn counter(&mut self, figure: Figure, value: f64) -> fmt::Result {
         let mut metric = self.begin(figure, MetricType::Counter)?;
         metric.encode_counter::<NoLabelSet, f64, f64>(&value, None)
     }
 
-    /// Writes a counter of several things.
+    /// Writes a counter with one value for each of several label sets.
     ///
     /// # Errors
-    /// See [`MetricWriter::gauge`].
+    /// As [`MetricWriter::gauge`].
     pub fn counters<'a, const N: usize>(
         &mut self,
         figure: Figure,
@@ -107,15 +107,15 @@ impl MetricWriter<'_> {
     /// Writes a histogram of durations.
     ///
     /// # Errors
-    /// See [`MetricWriter::gauge`].
+    /// As [`MetricWriter::gauge`].
     pub fn histogram(&mut self, figure: Figure, took: &Histogram) -> fmt::Result {
         encode(&mut self.begin(figure, MetricType::Histogram)?, took)
     }
 
-    /// Writes a histogram of several things.
+    /// Writes a histogram with one series for each of several label sets.
     ///
     /// # Errors
-    /// See [`MetricWriter::gauge`].
+    /// As [`MetricWriter::gauge`].
     pub fn histograms<'a, const N: usize>(
         &mut self,
         figure: Figure,
@@ -134,7 +134,7 @@ impl MetricWriter<'_> {
     }
 }
 
-/// A label value with the format's escapes, which the library does not add. Users choose names.
+/// A label value with the format's escapes, which the library does not add. They are needed because users choose names.
 struct Escaped<'a>(&'a str);
 
 fn escaped<'a>((name, value): (&'static str, &'a str)) -> (&'static str, Escaped<'a>) {
@@ -166,7 +166,7 @@ pub trait Figures: Send + Sync + fmt::Debug + 'static {
     fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result;
 }
 
-/// A metric in the form of the registry.
+/// A metric in the form that the registry needs.
 #[derive(Debug)]
 struct Written<F>(F);
 

@@ -1,7 +1,7 @@
-//! Visibility of jobs: a caller sees the jobs of its tenants, and an application only those with its name.
+//! Visibility of jobs: a caller sees the jobs of its tenants, and an application only the jobs with its name.
 //!
-//! The checked properties never change while a job exists, so a check stays valid until the command is applied. For a
-//! caller, a job that it may not see does not exist.
+//! The properties that are checked never change while a job exists, so a check stays valid until the command is
+//! applied. To a caller, a job that it may not see does not exist.
 
 use crate::identity::{Caller, Owner, Role};
 use crate::roles::denied;
@@ -33,8 +33,8 @@ impl Caller {
         self.sees_tenant(&job.tenant) && self.is_named_well(&job.name)
     }
 
-    /// Whether the caller may see a job's programs, with environment and payload: operators may, and the roles of its
-    /// tenant.
+    /// Whether the caller may see a job's programs, with environment and payload. Operators may, and callers with a
+    /// role in the job's tenant.
     pub(crate) fn sees_programs(&self, job: &Job) -> bool {
         match &self.role {
             Role::Operator => true,
@@ -44,12 +44,14 @@ impl Caller {
         }
     }
 
-    /// Whether the caller may see a job that the cell may have forgotten: only callers with access to all jobs may.
+    /// Whether the caller may see the job with this id. Only callers with access to all jobs may see a job that the
+    /// cell has forgotten.
     pub(crate) fn sees_id(&self, cell: &Cell, id: JobId) -> bool {
         !self.is_bounded() || cell.job(id).is_some_and(|job| self.sees(job))
     }
 
-    /// Whether a job may have this name: an application's jobs are named after it, with a dot and a suffix.
+    /// Whether a job may have this name. An application's jobs are named after the application, with a dot and a
+    /// suffix.
     fn is_named_well(&self, name: &str) -> bool {
         match &self.role {
             Role::Application(owner) => {
@@ -75,7 +77,7 @@ fn has(tenants: &[Box<str>], tenant: &str) -> bool {
 /// Checks that the caller may submit or grow a job.
 ///
 /// # Errors
-/// If the tenant or the name is not the caller's, or the precedence is too high.
+/// If the tenant or the name is not one of the caller's, or the precedence is too high.
 pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     let Some(owner) = caller.owner() else { return Ok(()) };
     let no = |why: String| Err(denied(format!("{caller} may not: {why}")));
@@ -95,10 +97,10 @@ pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     }
 }
 
-/// Checks that the caller may watch the jobs with a name prefix. Jobs that it may not see are omitted.
+/// Checks that the caller may watch the jobs with a name prefix. Jobs that the caller may not see are omitted.
 ///
 /// # Errors
-/// If it is an application, and the prefix is outside of its own names.
+/// If the caller is an application, and the prefix is outside of its own names.
 pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
     let Role::Application(owner) = &caller.role else { return Ok(()) };
     let own = format!("{}.", owner.name);
@@ -113,7 +115,7 @@ pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
 /// Checks that the caller may read sums over all jobs.
 ///
 /// # Errors
-/// If it may see only some jobs.
+/// If the caller may see only some jobs.
 pub(crate) fn may_see_all(caller: &Caller) -> Result<(), ApiError> {
     match caller.is_bounded() {
         false => Ok(()),
@@ -138,7 +140,7 @@ mod tests {
     }
 
     proptest! {
-        /// Checks that visible and permitted jobs follow from tenant, name and precedence, for each role.
+        /// For each role, visible and permitted jobs follow from tenant, name and precedence.
         #[test]
         fn reach_is_what_the_certificate_says(
             role in 0..6_usize,

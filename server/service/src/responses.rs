@@ -6,13 +6,13 @@ use omega_client::{convert, proto};
 use omega_core::{Amounts, Job, JobId, MachineId, TaskId, TaskState};
 use omega_store::membership::Membership;
 
-/// Message with a job, its programs and its progress, for its tenant.
+/// Message with a job, its programs and its progress, for callers who may see programs.
 pub(crate) fn job_with_programs(cell: &Cell, id: JobId) -> proto::JobStatus {
     let target = target(cell, id).map(Into::into);
     proto::JobStatus { job: cell.job(id).map(|job| (&**job).into()), target, ..job(cell, id) }
 }
 
-/// The description that a job's tasks are to follow, if that is not the one with their groups.
+/// The description that a job's tasks are to follow, if it differs from the job's present description.
 fn target(cell: &Cell, id: JobId) -> Option<&Job> {
     let target = cell.job_target(id)?;
     (cell.job(id)? != target).then_some(&**target)
@@ -35,7 +35,7 @@ pub(crate) fn versions(cell: &Cell, id: JobId, with_programs: bool) -> Vec<proto
     first.into_iter().chain(kept).collect()
 }
 
-/// Adds how far a job has followed its version.
+/// Adds the progress of a job towards its version.
 fn add_progress(cell: &Cell, id: JobId, told: &mut proto::JobStatus) {
     let Some((job, target)) = cell.job(id).zip(cell.job_target(id)) else { return };
     told.version = cell.job_version(id).unwrap_or_default();

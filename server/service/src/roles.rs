@@ -1,7 +1,7 @@
 //! Permissions: one table for every call of every service.
 //!
-//! A call without a rule here is denied to everyone, and a test fails for it. Rules that depend on
-//! the content of a call are in `grants.rs`, and checked by the services that read it.
+//! A call without a rule here is denied to everyone, and a test fails because of it. Rules that depend on the content
+//! of a call are in `grants.rs`, and are checked by the services that read the call.
 
 use crate::identity::{Caller, Role};
 use crate::turns::Need;
@@ -26,7 +26,7 @@ const OWNERS: Roles = SUBMITTER.and(APPLICATION);
 /// Every role on the listener for clients.
 const CLIENTS: Roles = LOOKERS.and(AGENT);
 
-/// Roles that may read the cell, within their rights. An agent reads only its own machine.
+/// Roles that may read the cell, each within its rights. An agent reads only its own machine.
 const LOOKERS: Roles = READER.and(SCHEDULER).and(OPERATOR).and(OWNERS);
 
 impl Roles {
@@ -34,7 +34,7 @@ impl Roles {
         Roles(self.0 | other.0)
     }
 
-    /// Whether a role is among them.
+    /// Whether a role is in the set.
     #[must_use]
     pub fn contain(self, role: &Role) -> bool {
         let bit = match role {
@@ -74,24 +74,24 @@ pub enum Nature {
     Look,
     /// A single change.
     Change,
-    /// A repeated report of a state, not audited.
+    /// A repeated report of a state, which is not audited.
     Report,
     /// A stream that only reads, until the caller ends it.
     Watch,
     /// A stream in which each message is a change.
     Stream,
-    /// A stream that exports the whole state, audited.
+    /// A stream that exports the whole state, which is audited.
     Export,
 }
 
 impl Nature {
-    /// Whether it runs until the caller ends it.
+    /// Whether the call runs until the caller ends it.
     #[must_use]
     pub fn is_stream(self) -> bool {
         matches!(self, Nature::Watch | Nature::Stream | Nature::Export)
     }
 
-    /// Whether the audit log has a line for each call. A stream of changes has a line for each message.
+    /// Whether the audit log has a line for each call. For a stream of changes it has a line for each message.
     #[must_use]
     pub fn is_audited(self) -> bool {
         matches!(self, Nature::Change | Nature::Export)
@@ -101,7 +101,7 @@ impl Nature {
 /// The rule of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// The service and the call.
+    /// Path of the service and the call.
     pub path: &'static str,
     /// Roles that may make the call.
     pub roles: Roles,
@@ -110,8 +110,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether a call is vital: without agents machines are lost, without leases schedulers are
-    /// fenced, and failed health checks may restart a server.
+    /// Urgency of a call. Calls of agents, lease renewals and health checks are vital: without them machines are lost,
+    /// schedulers are fenced, and servers may be restarted.
     pub(crate) fn need(&self, caller: &Caller) -> Need {
         let is_vital = matches!(caller.role, Role::Agent(_))
             || self.nature == Report
@@ -121,7 +121,7 @@ impl Rule {
 }
 
 impl Rule {
-    /// Whether the caller sends any number of messages, with pauses in between.
+    /// Whether the caller sends any number of messages, with pauses between them.
     pub(crate) fn sends_many(&self) -> bool {
         self.nature == Stream || self.path.starts_with("grpc.reflection.")
     }
@@ -143,7 +143,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.SchedulingService/Sync", LOOKERS, Watch),
     rule("omega.v1.SchedulingService/Commit", SCHEDULER.and(OPERATOR), Change),
     rule("omega.v1.SchedulingService/CommitStream", SCHEDULER.and(OPERATOR), Stream),
-    // Covers all jobs, so callers that see only some are rejected: see `reach.rs`.
+    // The result covers all jobs, so callers that see only some jobs are rejected: see `reach.rs`.
     rule("omega.v1.SchedulingService/GetTransaction", LOOKERS, Look),
     rule("omega.v1.SchedulingService/ListTransactions", LOOKERS, Look),
     // Restricted to the caller's own jobs: see `reach.rs`.
@@ -152,7 +152,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.JobService/KillJob", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/DeleteJob", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/UpdateJob", OWNERS.and(OPERATOR), Change),
-    // Restricted to callers that see the job's programs: see `reach.rs`.
+    // Restricted to callers that may see the job's programs: see `reach.rs`.
     rule("omega.v1.JobService/ListJobVersions", LOOKERS, Look),
     rule("omega.v1.JobService/GetJob", LOOKERS, Look),
     rule("omega.v1.JobService/ListJobs", LOOKERS, Look),
@@ -227,7 +227,7 @@ pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
     }
 }
 
-/// Services for callers other than replicas, except reflection.
+/// Services for all callers except replicas, without reflection.
 pub(crate) fn services_of_clients() -> BTreeSet<&'static str> {
     let open = RULES.iter().filter(|rule| rule.roles.0 & CLIENTS.0 != 0);
     let services = open.filter_map(|rule| rule.path.split('/').next());
@@ -246,7 +246,7 @@ mod tests {
     use prost_types::FileDescriptorSet;
     use std::collections::BTreeMap;
 
-    /// Every call of the API: whether it is a stream, and whether the caller sends one.
+    /// Every call of the API, with whether it is a stream, and whether the caller sends a stream.
     fn defined() -> BTreeMap<String, (bool, bool)> {
         let mut calls = BTreeMap::new();
         for set in [DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET] {

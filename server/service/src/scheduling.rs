@@ -32,13 +32,13 @@ pub struct Scheduling {
     slow: SlowCommits,
     traces: Option<Traces>,
     snapshots: Snapshots,
-    /// Keeps the leadership check running until the last clone is dropped.
+    /// Keeps the check for leadership running until the last clone is dropped.
     _alive: Arc<oneshot::Sender<()>>,
 }
 
 impl Scheduling {
-    /// The service of a cell, and the task that maintains its leases while this replica leads.
-    /// Needs a tokio runtime.
+    /// Creates the service of a cell, and starts the task that maintains its leases while this replica leads. Needs a
+    /// tokio runtime.
     #[must_use]
     pub fn start(host: Host, slow: SlowCommit, traces: Option<Traces>) -> Scheduling {
         let (alive, end) = oneshot::channel();
@@ -48,7 +48,7 @@ impl Scheduling {
     }
 }
 
-/// Default lease: long enough for a change of leader, and short enough that a dead scheduler is
+/// Default duration of a lease. It is long enough for a change of leader, and short enough that a dead scheduler is
 /// replaced soon.
 const LEASE_MS: u32 = 10_000;
 
@@ -101,7 +101,7 @@ impl SchedulingService for Scheduling {
             name => format!("all leases of the process that owns {name:?}"),
         });
         let asked = request.into_inner();
-        // A name unknown to this replica may belong to another scheduler.
+        // A name that this replica does not know may belong to another scheduler.
         self.host.refresh(until).await?;
         let holder = match (&*asked.name, asked.holder) {
             ("", holder) => Some(given_holder(holder)?),
@@ -232,7 +232,7 @@ impl Scheduling {
         until: Instant,
     ) -> Result<(SchedulerId, u64), ApiError> {
         let command = Command::RegisterScheduler { name };
-        // Repeating is harmless, because the same name gets the same id.
+        // The command may be repeated, because the same name gets the same id.
         match self.host.apply_try(command, Try::Again, until).await? {
             Outcome::Scheduler { id, next_transaction } => Ok((id, next_transaction)),
             _ => Err(unknown()),

@@ -26,12 +26,12 @@ use tonic::transport::Server;
 use tonic::transport::server::Router;
 use tower::layer::util::{Identity, Stack};
 
-/// Interval of pings on a silent connection, and time limit of the reply.
+/// Interval of pings on a connection without traffic. `KEEP_ALIVE_MAX` is the time limit of the reply.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 
-/// HTTP/2 window of a stream and of a connection: commits and deltas are small, and snapshots are
-/// sent in pieces.
+/// HTTP/2 windows of a stream and of a connection. Larger ones are not needed, because commits and deltas are small,
+/// and snapshots are sent in pieces.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
@@ -42,7 +42,7 @@ struct Gate {
     places: Places,
 }
 
-/// A server whose calls all pass the gate.
+/// A server with the gate before all its services.
 fn guarded(gate: Gate) -> Server<Guarded> {
     let Gate { audit, limits, places } = gate;
     let gate = GateLayer { places, audit };
@@ -74,16 +74,17 @@ fn client_services(
     use proto::task_service_server::TaskServiceServer;
     use proto::tenant_service_server::TenantServiceServer;
     let limits = gate.limits;
-    // The server's largest message is fixed; the largest accepted message is a setting.
+    // The largest message that the server sends is fixed; the largest that it accepts is a setting.
     let (taken_max, sent_max) = (limits.message_bytes as usize, MESSAGE_BYTES_MAX);
     let (health, health_service) = tonic_health::server::health_reporter();
-    // The empty name stands for the whole server, which serves from the start.
+    // The reporter is not needed: the empty name, which stands for the whole server, is reported as serving from the
+    // start.
     drop(health);
     let reflection = || {
         let builder = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
-        // The services for peers are not offered here.
+        // The services for peers are not among those offered here.
         let names = roles::services_of_clients().into_iter();
         names.fold(builder, tonic_reflection::server::Builder::with_service_name)
     };
@@ -130,7 +131,7 @@ fn client_services(
         )
         .add_service(health_service)
         .add_service(reflection().build_v1().map_err(io::Error::other)?)
-        // Most tools in other languages still use this version.
+        // Most tools in other languages still use this version of reflection.
         .add_service(reflection().build_v1alpha().map_err(io::Error::other)?))
 }
 
@@ -155,31 +156,31 @@ impl Entrance {
     }
 }
 
-/// Parts of a server beside its API.
+/// Parts of a server that are independent of its API.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     /// Settings for unreachable machines.
     pub monitor: MonitorSettings,
     /// Explainer of pending jobs, if any.
     pub explainer: Option<Arc<dyn Explainer>>,
-    /// Threshold, from request to reply, above which a commit is logged.
+    /// Time from request to reply above which a commit is logged.
     pub slow_commit: SlowCommit,
     /// Traces of commits, if any.
     pub traces: Option<Traces>,
 }
 
-/// Threshold of a slow commit.
+/// Duration from which a commit is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowCommit(pub Duration);
 
 impl Default for SlowCommit {
-    /// Half a second: the shortest election timeout, and a noticeable delay.
+    /// Half a second by default. This is the shortest election timeout, and a delay that people notice.
     fn default() -> SlowCommit {
         SlowCommit(Duration::from_millis(500))
     }
 }
 
-/// Serves clients until `end` resolves, and while this replica leads, monitors the machines of
+/// Serves clients until `end` resolves. While this replica leads, it also monitors the machines of
 /// agents. Without certificates every caller is an operator.
 ///
 /// # Errors
@@ -206,7 +207,7 @@ pub async fn serve_clients(
     served.map_err(io::Error::other)
 }
 
-/// Serves all callers as one, with shared slots.
+/// Serves every connection as this caller, with slots that several servers share.
 ///
 /// # Errors
 /// I/O errors of the listener.
@@ -224,7 +225,7 @@ pub(crate) async fn serve_as(
     services.serve_with_incoming(incoming).await.map_err(io::Error::other)
 }
 
-/// Receives messages of peers until `end` resolves. Without certificates, callers can claim to be
+/// Receives messages of peers until `end` resolves. Without certificates, callers can pretend to be
 /// any replica.
 ///
 /// # Errors
@@ -235,10 +236,10 @@ pub async fn serve_peers(
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     use proto::peer_service_server::PeerServiceServer;
-    // Connections of peers are always read, because a replica that misses a leader's messages starts an election.
+    // Connections of peers are never slowed down, because a replica that misses a leader's messages starts an election.
     let incoming = incoming(listener, door, Caller::local_peer(), (limits, None));
     let service = PeerServiceServer::new(peers).max_decoding_message_size(FRAME_BYTES_MAX);
-    // A frame may be large, and the network between replicas slow.
+    // The longest deadline is used, because a frame may be large, and the network between replicas slow.
     let Deadlines { max, .. } = limits.deadlines;
     let limits = Limits { deadlines: Deadlines { usual: max, max }, ..limits };
     guarded(Gate { audit, limits, places: Places::new(limits) })

@@ -13,11 +13,11 @@ pub(crate) type Answered<T> = Result<Response<T>, Status>;
 /// Maximum and default number of items of a page.
 pub(crate) const PAGE_MAX: usize = 1000;
 
-/// Size of a page beyond which nothing is added to it: a quarter of the largest message. The bounds of jobs and
-/// machines keep the last item below another quarter.
+/// Size from which nothing more is added to a page: a quarter of the largest message. The bounds on jobs and machines
+/// keep the last item below another quarter.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 
-/// Remaining bytes of a page. One item always fits.
+/// Bytes and items that are left in a page. At least one item always fits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     items: usize,
@@ -25,12 +25,12 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The space of an empty page of this many items; 0 means the maximum.
+    /// The space of an empty page for this many items; 0 means the maximum.
     pub(crate) fn of_page(asked: u32) -> Room {
         Room { items: page_size(asked), bytes: PAGE_BYTES }
     }
 
-    /// The space of a reply without further pages, of any number of items.
+    /// The space of a reply that has no further pages, for any number of items.
     pub(crate) fn of_bytes() -> Room {
         Room { items: usize::MAX, bytes: PAGE_BYTES }
     }
@@ -39,7 +39,7 @@ impl Room {
         self.items == 0 || self.bytes == 0
     }
 
-    /// Counts an item, and returns it.
+    /// Subtracts the size of an item, and returns the item.
     pub(crate) fn take<M: Message>(&mut self, item: M) -> M {
         self.count(&item);
         item
@@ -64,12 +64,12 @@ pub(crate) fn deadline<T>(request: &Request<T>) -> Instant {
     arrived.0 + timeout.min(max)
 }
 
-/// Time limits of calls, as set by the gate.
+/// Time limits of calls, as set by the gate for this request.
 pub(crate) fn deadlines<T>(request: &Request<T>) -> Deadlines {
     request.extensions().get().copied().unwrap_or_default()
 }
 
-/// Deadline of a stream, if the caller set one.
+/// Deadline of a stream, if the caller has set one.
 pub(crate) fn stream_end<T>(request: &Request<T>) -> Option<Instant> {
     let asked = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
     asked.and_then(timeout).and_then(|timeout| Instant::now().checked_add(timeout))
@@ -81,7 +81,7 @@ pub(crate) fn is_late(headers: &http::HeaderMap) -> bool {
     asked.and_then(timeout).is_some_and(|left| left.is_zero())
 }
 
-/// The timeout of a header: at most eight digits and a unit.
+/// The timeout in a header, which has at most eight digits and a unit.
 fn timeout(header: &str) -> Option<Duration> {
     let unit = header.chars().last()?;
     let digits = header.strip_suffix(unit)?;
@@ -100,7 +100,7 @@ fn timeout(header: &str) -> Option<Duration> {
     })
 }
 
-/// Number of items of a page.
+/// Number of items of a page, for the number that the caller asked for.
 pub(crate) fn page_size(asked: u32) -> usize {
     match asked as usize {
         0 => PAGE_MAX,
@@ -108,10 +108,10 @@ pub(crate) fn page_size(asked: u32) -> usize {
     }
 }
 
-/// Start of a page: the number of items before it. The token of the first page is empty.
+/// Start of a page, as the number of items before it. The token of the first page is empty.
 ///
 /// # Errors
-/// If no page has ended with such a token.
+/// If the token is not one that a page has ended with.
 pub(crate) fn page_start(token: &str) -> Result<u64, ApiError> {
     match token {
         "" => Ok(0),

@@ -1,8 +1,8 @@
-//! Slowdown of connections: one is read later if few slots are left, or if its caller exceeds its
-//! sustained rate.
+//! Slowdown of connections: a connection is read later if few slots are left, or if its caller exceeds its sustained
+//! rate.
 //!
-//! `turns.rs` explains why, and chooses the next connection. Below a quarter of its burst, a caller
-//! is read as slowly as the burst refills, so that steady callers are seldom rejected.
+//! `turns.rs` explains why, and chooses the next connection. If less than a quarter of a caller's burst is left, its
+//! connections are read only as fast as the burst refills, so that steady callers are seldom rejected.
 
 use crate::identity::Caller;
 use crate::limits::Places;
@@ -22,7 +22,7 @@ pub(crate) struct Slowdown {
     /// Start of the present delay.
     since: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Whether it passes on its turn if there is nothing to read.
+    /// Whether the connection passes its turn on if there is nothing to read.
     passes_on: bool,
 }
 
@@ -39,7 +39,7 @@ impl Slowdown {
         Slowdown { places, caller, ticket: None, since: None, alarm: None, passes_on: false }
     }
 
-    /// Whether the connection may be read now. If not, it is woken when it may.
+    /// Whether the connection may be read now. If not, its task is woken when it may.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = Instant::now();
         let until = *self.since.get_or_insert(now) + HELD_MAX;
@@ -60,7 +60,7 @@ impl Slowdown {
         Poll::Ready(())
     }
 
-    /// Records that there was nothing to read.
+    /// Records that there was nothing to read. A turn of the connection passes to the next one.
     pub(crate) fn idle(&mut self) {
         if std::mem::take(&mut self.passes_on)
             && let Some(lane) = self.places.lane(&self.caller)
@@ -76,7 +76,7 @@ impl Slowdown {
             alarm.as_mut().reset(until);
         }
         if alarm.as_mut().poll(cx).is_ready() {
-            // Polls again.
+            // The time is over, so the task polls again at once.
             cx.waker().wake_by_ref();
         }
         Poll::Pending

@@ -1,8 +1,8 @@
 //! Large deltas: encoded once, and shared by all readers of the same state.
 //!
 //! A full delta is as large as the cell, and every stream may request one. So only one is built at a time, and it is
-//! shared while it has readers. Its bytes count for the reader that it was built for, which gets no further one while
-//! it is at its limit.
+//! shared as long as it has readers. Its bytes are counted for the reader for which it was built. If this reader is at
+//! its limit, no further delta is built for it.
 
 use crate::held::{Held, Holder};
 use crate::identity::Caller;
@@ -16,15 +16,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Slowest accepted rate of a large delta's reader, in bytes per second, in addition to the longest
-/// time of a call.
+/// Slowest accepted rate of reading a large delta, in bytes per second. The reader also has the longest time of a call
+/// in addition.
 const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
 
-/// Interval at which a waiting caller checks for its turn: a fraction of the time to build a large
-/// delta.
+/// Interval at which a waiting stream checks for its turn: a fraction of the time in which a large delta is built.
 const TURN_LOOK: Duration = Duration::from_millis(5);
 
-/// Full states being read, by key.
+/// Full states that are being read, by key.
 type Shared = Vec<(Key, Weak<Snapshot>)>;
 
 /// The large deltas being read now. Clones share them.
@@ -32,7 +31,7 @@ type Shared = Vec<(Key, Weak<Snapshot>)>;
 pub(crate) struct Snapshots {
     /// Full states by key.
     whole: Arc<Mutex<Shared>>,
-    /// The slot for building one.
+    /// Semaphore for building: one large delta at a time.
     making: Arc<Semaphore>,
 }
 
@@ -42,7 +41,7 @@ impl Default for Snapshots {
     }
 }
 
-/// Key of a full state: its content, and the reader if its view is restricted.
+/// Key of a full state: its content, and, if the reader's view is restricted, the reader.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
     interest: Interest,
@@ -57,8 +56,8 @@ impl Key {
 }
 
 impl Snapshots {
-    /// Waits until a large delta may be built for a reader. The turn goes only to a stream that is being polled, so
-    /// that a slow reader does not delay the others.
+    /// Waits until a large delta may be built for a reader. Only a stream that is being polled gets the turn, so a slow
+    /// reader does not delay the others.
     pub(crate) async fn turn(&self, holder: Option<&Holder>) -> SemaphorePermit<'_> {
         loop {
             if let Some(holder) = holder {
@@ -71,13 +70,13 @@ impl Snapshots {
         }
     }
 
-    /// The full state of a key, if it is being read.
+    /// The full state with this key, if it is being read.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Snapshot>> {
         let whole = self.whole.lock();
         whole.iter().find(|(known, _)| known == key).and_then(|(_, snapshot)| snapshot.upgrade())
     }
 
-    /// Shares a full state while it has readers.
+    /// Shares a full state as long as it has readers.
     pub(crate) fn share(&self, key: Key, snapshot: &Arc<Snapshot>) {
         let mut whole = self.whole.lock();
         whole.retain(|(known, other)| *known != key && other.strong_count() > 0);
@@ -117,7 +116,7 @@ impl Snapshot {
     }
 }
 
-/// A reader's position in a large delta. It is dropped when the reader is too slow.
+/// A reader's position in a large delta. If the reader is too slow, the delta is dropped.
 #[derive(Debug)]
 pub(crate) struct Reading {
     snapshot: Arc<Mutex<Option<Arc<Snapshot>>>>,
@@ -125,7 +124,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Starts reading, within the given time plus the time for its bytes.
+    /// Starts reading. The reader has `patience` and the time for the delta's bytes.
     pub(crate) fn begin(snapshot: Arc<Snapshot>, patience: Duration) -> Reading {
         let bytes = snapshot.bytes() as u64;
         let patience = patience + Duration::from_secs(bytes / BYTES_PER_SECOND_MIN);
@@ -143,7 +142,7 @@ impl Reading {
     /// The next piece; `None` after the last one.
     ///
     /// # Errors
-    /// If the reader took too long.
+    /// If the reader has taken too long.
     pub(crate) fn next(&mut self) -> Result<Option<proto::Delta>, ApiError> {
         let snapshot = self.snapshot.lock();
         let late = || {

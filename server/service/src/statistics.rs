@@ -1,7 +1,7 @@
 //! Counters and pending work, for the web page, `omega top` and programs.
 //!
-//! Clients compute rates from counters, so a server keeps no history. The cell is read at most once
-//! a second, whatever the number of requests.
+//! Clients compute rates from counters, so a server keeps no history. Whatever the number of requests, the cell is read
+//! at most once a second.
 
 use crate::counters::SchedulerCounters;
 use crate::host::Host;
@@ -23,7 +23,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Statistics kept for callers.
 #[derive(Debug)]
 pub(crate) struct Observer {
-    /// Random number of this start.
+    /// Random number, chosen when this process started.
     started: u64,
     began: Instant,
     submit_index: SubmitIndex,
@@ -36,7 +36,8 @@ impl Observer {
     pub(crate) fn begin(next_job: omega_core::JobId) -> Observer {
         let now = Instant::now();
         Observer {
-            // The standard library's keys are random. JSON readers have integers of 53 bits.
+            // The keys of the standard library's hasher are random. The number has 53 bits, because JSON readers may
+            // not represent larger integers exactly.
             started: RandomState::new().hash_one(std::process::id()) >> 11,
             began: now,
             submit_index: SubmitIndex::begin(next_job, now),
@@ -45,7 +46,7 @@ impl Observer {
     }
 }
 
-/// Records job submissions, until the cell ends.
+/// Records the numbers of submitted jobs until the cell ends.
 pub(crate) async fn follow(host: Host) {
     let mut versions = host.versions();
     loop {
@@ -74,7 +75,7 @@ pub(crate) async fn summary(host: &Host) -> Arc<Summary> {
     summary
 }
 
-/// Time since a job was submitted, as far as this replica saw it.
+/// Time since a job was submitted, as recorded by this replica.
 pub(crate) fn age(host: &Host, job: omega_core::JobId) -> Duration {
     host.observer().submit_index.age(job, Instant::now())
 }
@@ -109,8 +110,8 @@ pub(crate) async fn statistics(host: &Host, me: Whoami) -> proto::GetStatisticsR
     }
 }
 
-/// Each scheduler with the counters of its workers and its pending tasks; at most a page, because jobs may name any
-/// number of schedulers that do not exist.
+/// Each scheduler with the counters of its workers and its pending tasks. At most one page of them is returned, because
+/// jobs may name any number of schedulers that do not exist.
 fn schedulers(
     host: &Host,
     summary: &Summary,
@@ -154,7 +155,7 @@ fn schedulers(
     all.into_iter().map(one).take_while(fits).collect()
 }
 
-/// The scheduler of a worker: the name before a dash and a number.
+/// The scheduler of a worker, whose name is the scheduler's name, a dash and a number.
 fn scheduler_of(name: &Text) -> Text {
     let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
     match name.rsplit_once('-') {

@@ -1,17 +1,17 @@
-//! Submission times of jobs, as this replica saw them.
+//! Submission times of jobs, as this replica observed them.
 //!
-//! The cell keeps no submission times, but it numbers jobs in order. So it is enough to record the
-//! next number from time to time, without an entry for each job.
+//! The cell keeps no submission times, but numbers jobs in order. So it is enough to record the next number from time
+//! to time, without an entry for each job.
 
 use omega_core::JobId;
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// Maximum number of entries: at one a second, eighteen hours of a busy cell. Beyond it every second one is dropped, so
-/// that old times become less exact.
+/// Maximum number of entries. With one each second, they cover eighteen hours of a busy cell. When they are full, every
+/// second one is dropped, so that old times become less exact.
 const NOTES_MAX: usize = 65_536;
 
-/// Entries of the next job id and the time.
+/// Entries with the next job id at a time.
 #[derive(Debug)]
 pub(crate) struct SubmitIndex {
     /// Entries, ascending by job and time.
@@ -19,7 +19,7 @@ pub(crate) struct SubmitIndex {
 }
 
 impl SubmitIndex {
-    /// An index that starts with the next job.
+    /// An index that begins with the next job.
     pub(crate) fn begin(next: JobId, now: Instant) -> SubmitIndex {
         SubmitIndex { notes: Mutex::new(vec![(next, now)]) }
     }
@@ -44,7 +44,7 @@ impl SubmitIndex {
     pub(crate) fn age(&self, job: JobId, now: Instant) -> Duration {
         let notes = self.notes.lock();
         let later = notes.partition_point(|(next, _)| *next <= job);
-        // A job after the last entry is new.
+        // A job that was submitted after the last entry counts as submitted just now.
         notes.get(later).map_or(Duration::ZERO, |(_, seen)| now.saturating_duration_since(*seen))
     }
 }

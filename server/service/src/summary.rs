@@ -1,7 +1,7 @@
 //! Summary of the cell: sums, and the allocation of each machine.
 //!
-//! Commits wait during a read of the cell, so this reads some hundred machines or jobs per lock. The figures are
-//! therefore of several versions close together, which is good enough for people only.
+//! Commits wait while the cell is read, so some hundred machines or jobs are read per lock. The figures are therefore
+//! from several versions close together, and are exact enough for people only.
 
 use crate::host::Host;
 use omega_cellstate::{Cell, MachineStatus};
@@ -20,13 +20,13 @@ const JOBS_AT_ONCE: usize = 256;
 /// The summary of a cell.
 #[derive(Debug)]
 pub(crate) struct Summary {
-    /// The version at the end.
+    /// Version of the cell at the end of the summary.
     pub(crate) version: Version,
     /// The id of the next job.
     pub(crate) next_job: JobId,
     /// Resource kinds of the cell.
     pub(crate) kinds: Kinds,
-    /// Every machine, by row.
+    /// Every registered machine, by row.
     pub(crate) machines: Vec<Seen>,
     /// Claimable total of each kind, over all machines.
     pub(crate) claimable: Vec<u64>,
@@ -34,11 +34,11 @@ pub(crate) struct Summary {
     pub(crate) claimed: Vec<u64>,
     /// Known jobs.
     pub(crate) jobs: u64,
-    /// Their tasks.
+    /// Tasks of the known jobs.
     pub(crate) tasks: Counts,
     /// Pending tasks by scheduler.
     pub(crate) waiting: BTreeMap<Text, Waiting>,
-    /// Cluster resources that they would claim, by kind.
+    /// Cluster resources that the pending tasks would claim, by kind.
     pub(crate) waiting_of_cell: Vec<u64>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Seen {
     pub(crate) machine: Arc<Machine>,
     /// Whether it is drained.
     pub(crate) draining: bool,
-    /// Whether its agent is silent.
+    /// Whether its agent sends no heartbeats.
     pub(crate) unreachable: bool,
     /// Claimable amount of each kind.
     pub(crate) claimable: Box<[u64]>,
@@ -91,13 +91,13 @@ pub(crate) struct Waiting {
     pub(crate) jobs: u64,
     /// Number of pending tasks.
     pub(crate) tasks: u64,
-    /// The first such job, with its name.
+    /// The first job with pending tasks, and its name.
     pub(crate) oldest: Option<(JobId, Text)>,
 }
 
 impl Summary {
-    /// Sums up the cell. It takes some tens of milliseconds in the largest cells, so it is called
-    /// outside of the commit path.
+    /// Sums up the cell. This takes some tens of milliseconds in the largest cells, so it is called outside of the
+    /// commit path.
     pub(crate) fn of(host: &Host) -> Summary {
         let kinds = host.read(|cell| cell.kinds().clone());
         let mut summary = Summary {
@@ -124,7 +124,7 @@ impl Summary {
         summary
     }
 
-    /// Reads some machines. Returns the row to continue from, if there are more.
+    /// Reads some machines. Returns the row to continue from, if there are more machines.
     fn look_at_machines(&mut self, host: &Host, row: usize) -> Option<usize> {
         let amount = |amount: i64| amount.max(0) as u64;
         let before = self.machines.len();
@@ -154,7 +154,7 @@ impl Summary {
         self.machines.last().filter(|_| is_full).map(|last| last.id.slot as usize + 1)
     }
 
-    /// Reads some jobs. Returns the job to continue from, if there are more.
+    /// Reads some jobs. Returns the job to continue from, if there are more jobs.
     fn look_at_jobs(&mut self, host: &Host, first: JobId) -> Option<JobId> {
         host.read(|cell| {
             let mut looked = 0;

@@ -14,10 +14,10 @@ use omega_client::{ApiError, ErrorCode, convert, proto};
 use omega_core::{MachineId, TaskId, TaskState};
 use tonic::{Request, Response};
 
-/// The most reports of one call.
+/// Maximum number of reports in one call.
 const REPORTS_MAX: usize = 1000;
 
-/// Bytes of a log that one call reads.
+/// Maximum bytes of a log that one call reads.
 const LOG_BYTES_MAX: u32 = 256 << 10;
 
 /// The task service.
@@ -28,7 +28,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// The service of a cell, and the agents that keep logs.
+    /// Creates the service of a cell, with the agents that have the logs.
     #[must_use]
     pub fn new(host: Host, agents: Agents) -> Tasks {
         Tasks { host, agents }

@@ -1,8 +1,8 @@
 //! A limit on the number of a tenant's unfinished tasks.
 //!
 //! Each task costs memory in every replica and every scheduler. So a server accepts a job only while the tenant's
-//! tasks, including those of requests in progress here, stay within the limit. It is a setting of the server
-//! (`limit-tenant-tasks`), not a part of the cell; quotas limit resources (see `omega quota`).
+//! tasks, including those in requests that it is handling, stay within the limit. The limit is a setting of the server
+//! (`limit-tenant-tasks`) and not part of the cell; quotas limit resources (see `omega quota`).
 
 use crate::host::Host;
 use omega_client::{ApiError, ErrorCode};
@@ -12,18 +12,18 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Tasks that were accepted here and may not be in the state yet, by tenant.
+/// Number of tasks, by tenant, that were accepted here and may not be in the state yet.
 type UnderWay = Arc<Mutex<BTreeMap<Text, u64>>>;
 
-/// The limit, with requests in progress. Clones share it.
+/// The limit, and the requests in progress. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct TenantTasks {
     max: u64,
-    /// Locked for a look-up in the cell; acquired before the cell's lock.
+    /// Locked during a look-up in the cell, so this lock is taken before the cell's lock.
     under_way: UnderWay,
 }
 
-/// Reserved number of tasks of a tenant, until they are in the state or rejected.
+/// Number of tasks reserved for a tenant, until they are in the state or rejected.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     tenant: Text,
@@ -39,14 +39,14 @@ impl TenantTasks {
     /// Reserves a number of further tasks of a tenant.
     ///
     /// # Errors
-    /// If they would exceed the limit.
+    /// If the tasks would exceed the limit.
     pub(crate) fn admit(
         &self,
         host: &Host,
         tenant: &Text,
         tasks: u64,
     ) -> Result<Admitted, ApiError> {
-        // The cell rejects a job that is too large for any tenant, with its own error.
+        // Such a job is too large for any tenant. The cell rejects it, with an error of its own.
         let tasks = if tasks > u64::from(TASKS_PER_JOB_MAX) { 0 } else { tasks };
         let mut under_way = self.under_way.lock();
         let has = host.read(|cell| cell.tenant_tasks(tenant));

@@ -1,7 +1,7 @@
 //! The certificates of a listener: read from files, validated, and reloaded when the files change.
 //!
-//! Both sides present a certificate, by TLS 1.3 without session resumption. So expired and revoked certificates, and
-//! those of a removed authority, open no more connections. Open connections stay.
+//! Both sides present a certificate, with TLS 1.3 and without session resumption. So no new connections can be opened
+//! with expired or revoked certificates, or with those of a removed authority. Open connections stay open.
 
 use crate::connection::Language;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// Interval at which the files are checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Time before a certificate's expiry at which warnings begin: two weeks.
+/// Time before a certificate's expiry from which warnings are logged: two weeks.
 const WARN: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Interval between warnings.
@@ -29,9 +29,9 @@ const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// PEM files with the certificates of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The replica's certificate, with the intermediate ones up to its authority.
+    /// The replica's certificate, followed by the intermediate ones up to its authority.
     pub certificate: PathBuf,
-    /// Its key, readable only by its owner.
+    /// Key of the certificate, readable only by its owner.
     pub key: PathBuf,
     /// The authorities that sign callers' certificates.
     pub authority: PathBuf,
@@ -42,7 +42,7 @@ pub struct TlsFiles {
 /// Error of unusable certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The file cannot be read: name another file, or correct this one.
+    /// The file cannot be read. Name another file, or correct this one.
     #[error("{}: {why}", file.display())]
     File {
         /// Path of the file.
@@ -50,7 +50,7 @@ pub enum TlsError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Others may read the key: remove the permission.
+    /// Users other than the owner may read the key. Remove this permission.
     #[error("{}: others may read this key (mode {mode:03o}): chmod 600 it", file.display())]
     Mode {
         /// Path of the file.
@@ -58,7 +58,7 @@ pub enum TlsError {
         /// Mode bits of the file.
         mode: u32,
     },
-    /// The file lacks a certificate or key: name another file.
+    /// The file has no certificate or key. Name another file.
     #[error("{}: holds no {what} in PEM", file.display())]
     Empty {
         /// Path of the file.
@@ -66,7 +66,7 @@ pub enum TlsError {
         /// Missing object.
         what: &'static str,
     },
-    /// The key and the certificates do not match: use ones that belong together.
+    /// The key and the certificates do not match. Use a key and certificates that belong together.
     #[error("{}: cannot be used: {why}", file.display())]
     Unusable {
         /// The file of the certificate or of the authorities.
@@ -89,7 +89,7 @@ pub struct TlsBytes {
     pub revoked: Option<Vec<u8>>,
 }
 
-/// Prints no key.
+/// Prints no contents, because they include the key.
 impl std::fmt::Debug for TlsBytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TlsBytes").finish_non_exhaustive()
@@ -100,7 +100,7 @@ impl TlsFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// If one cannot be read, or others may read the key.
+    /// If a file cannot be read, or users other than the owner may read the key.
     pub fn read(&self) -> Result<TlsBytes, TlsError> {
         Ok(TlsBytes {
             certificate: read(&self.certificate)?,
@@ -118,7 +118,7 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
 /// Reads a key that only its owner may read.
 ///
 /// # Errors
-/// If it cannot be read, or others may.
+/// If the file cannot be read, or users other than the owner may read it.
 pub fn read_key(file: &Path) -> Result<Vec<u8>, TlsError> {
     let told = std::fs::metadata(file);
     let told = told.map_err(|why| TlsError::File { file: file.to_owned(), why })?;
@@ -150,7 +150,7 @@ impl Certificates {
     /// Reads and checks the files.
     ///
     /// # Errors
-    /// If they cannot be used.
+    /// If the files cannot be used.
     pub fn load(files: TlsFiles) -> Result<Certificates, TlsError> {
         let loaded = load(&files, files.read()?)?;
         Ok(Certificates { files, now: Mutex::new(loaded) })
@@ -174,7 +174,7 @@ impl Certificates {
     /// Reads the files again. Returns whether they had changed.
     ///
     /// # Errors
-    /// If they are unusable; the previous ones stay in use.
+    /// If the files are unusable. The previous certificates stay in use.
     pub fn reload(&self) -> Result<bool, TlsError> {
         let bytes = self.files.read()?;
         if self.now.lock().bytes == bytes {
@@ -205,7 +205,8 @@ impl Certificates {
                     (warned, failed) = (None, false);
                 }
                 Ok(false) => failed = false,
-                // Files are replaced one after the other: the next check finds all of them.
+                // Files are replaced one after the other, so some may be old. The next check finds all of them
+                // replaced.
                 Err(error) if !failed => {
                     tracing::warn!(%error, "the old certificates are used on");
                     failed = true;
@@ -244,9 +245,9 @@ fn load(files: &TlsFiles, bytes: TlsBytes) -> Result<Loaded, TlsError> {
 
 /// Verifier of the certificates of callers.
 ///
-/// A list revokes certificates of its authority, including intermediate ones. An authority without
-/// a list revokes nothing. An overdue list is still used: rejecting everyone would help an attacker
-/// who can withhold it.
+/// A revocation list revokes certificates of its authority, including intermediate ones. If an authority has no list,
+/// none of its certificates is revoked. An overdue list is still used, because rejecting everyone would help an
+/// attacker who can withhold the list.
 fn callers(
     roots: RootCertStore,
     revoked: Vec<CertificateRevocationListDer<'static>>,
@@ -288,7 +289,7 @@ fn certificates(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
     all.ok().filter(|all| !all.is_empty()).ok_or_else(empty)
 }
 
-/// The lists of a file. A file without a list is an error, and must not count as an empty list.
+/// The revocation lists in a file. A file without a list is an error, so that it does not count as an empty list.
 fn revocations(
     file: &Path,
     pem: &[u8],

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Endpoint, Error};
 
-/// Export timeout of spans. Unaccepted spans are dropped silently: traces are a sample.
+/// Export timeout of spans. Spans that are not accepted in time are dropped silently, because traces are only a sample.
 const EXPORT_MAX: Duration = Duration::from_secs(5);
 
 /// Time for which a stopping server waits for the last spans.
@@ -42,10 +42,10 @@ const END_MAX: Duration = Duration::from_secs(2);
 /// Sampling of traces, and their collector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceSettings {
-    /// Address of the collector: `http://host:4317`.
+    /// Address of the collector, such as `http://host:4317`.
     pub endpoint: String,
-    /// Fraction of the transactions without a sampling decision of their sender that is traced,
-    /// from 0 to 1.
+    /// Fraction of transactions that are traced, from 0 to 1. It applies to transactions whose sender made no sampling
+    /// decision.
     pub fraction: f64,
 }
 
@@ -62,12 +62,12 @@ struct Shared {
     fraction: f64,
 }
 
-/// Decision whether a transaction is traced.
+/// Way to decide whether a transaction is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The caller's sampling decision, if the call belongs to a trace; else at random.
+    /// By the caller's sampling decision, if the call belongs to a trace, or else at random.
     Sender,
-    /// At random only: the call is a stream of many transactions.
+    /// At random only, because the call is a stream of many transactions.
     Chance,
 }
 
@@ -80,7 +80,7 @@ impl Extractor for Metadata<'_> {
     }
 
     fn keys(&self) -> Vec<&str> {
-        // Callers request `traceparent` by name.
+        // Keys are never listed, because the propagator looks `traceparent` up by name.
         Vec::new()
     }
 }
@@ -106,14 +106,14 @@ impl Traces {
         Ok(Traces { shared: Arc::new(shared) })
     }
 
-    /// Exports the remaining spans, within two seconds. Blocks.
+    /// Exports the remaining spans, for at most two seconds. Blocks.
     pub fn end(&self) {
         if let Err(error) = self.shared.provider.shutdown_with_timeout(END_MAX) {
             tracing::debug!(%error, "the last traces were not sent");
         }
     }
 
-    /// Trace that a call belongs to.
+    /// Trace to which a call belongs.
     pub(crate) fn parent(&self, metadata: &MetadataMap) -> Context {
         TraceContextPropagator::new().extract_with_context(&Context::new(), &Metadata(metadata))
     }
@@ -143,17 +143,17 @@ impl Traces {
         Some(Trace { traces: self.clone(), running, parent, id, began, wall, given: None })
     }
 
-    /// Samples like OpenTelemetry: by the lower half of the trace id.
+    /// Decides at random, by the lower half of a trace id as in OpenTelemetry.
     fn is_drawn(&self) -> bool {
         let bytes = RandomIdGenerator::default().new_trace_id().to_bytes();
         let lower = bytes.last_chunk().expect("an id of a trace has 16 bytes");
-        // 53 bits, which a float represents exactly.
+        // The upper 53 bits, which a float represents exactly.
         let drawn = (u64::from_be_bytes(*lower) >> 11) as f64 / (1_u64 << 53) as f64;
         drawn < self.shared.fraction
     }
 }
 
-/// A followed transaction.
+/// A transaction that is traced.
 #[derive(Debug)]
 pub(crate) struct Trace {
     traces: Traces,
@@ -161,7 +161,7 @@ pub(crate) struct Trace {
     parent: Context,
     id: TransactionId,
     began: Instant,
-    /// Wall-clock time of the same instant.
+    /// Wall-clock time at `began`.
     wall: SystemTime,
     given: Option<Instant>,
 }
@@ -173,7 +173,7 @@ impl Drop for Trace {
 }
 
 impl Trace {
-    /// Records that it was passed to the cell.
+    /// Records that the transaction was passed to the cell.
     pub(crate) fn given(&mut self) {
         self.given = Some(Instant::now());
     }
@@ -239,7 +239,7 @@ impl Trace {
         let Some(given) = self.given else { return Vec::new() };
         let mut all = vec![("received", self.began, given)];
         if let Some(Followed { gathered, proposed, logged, committed, applied, .. }) = followed {
-            // A transaction that arrived during the gathering was gathered at once.
+            // If the transaction arrived while the leader gathered others, it did not have to wait in the queue.
             let looked_at = (*gathered).max(given);
             all.push(("queued", given, looked_at));
             all.push(("judged", looked_at, (*proposed).max(looked_at)));

@@ -1,7 +1,7 @@
 //! Results of past transactions, from the reply cache.
 //!
-//! The cell keeps results for retries, and only these are returned: the rejected items by position,
-//! the reasons, and the version. The contents of transactions are not kept.
+//! The cell keeps results for retries, and only these are returned: the positions of rejected items, the reasons, and
+//! the version. The contents of transactions are not kept.
 
 use crate::host::Host;
 use crate::service::Room;
@@ -11,8 +11,8 @@ use omega_core::{Commit, SchedulerId, Version};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Position of a result in lists and page tokens: the version, the scheduler's number, and the transaction's number. It
-/// never changes, and later results come after earlier ones.
+/// Position of a result in lists and page tokens: the version, the scheduler's number, and the transaction's number. A
+/// result's position never changes, and later results have greater positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     version: u64,
@@ -23,7 +23,7 @@ struct Place {
 /// The result of one transaction.
 ///
 /// # Errors
-/// If there is no such scheduler, it sent no such transaction, or the result is no longer stored.
+/// If there is no such scheduler, the scheduler sent no such transaction, or its result is no longer stored.
 pub(crate) fn get(
     cell: &Cell,
     scheduler: &str,
@@ -38,7 +38,7 @@ pub(crate) fn get(
 
 fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
     let name = &**state.name;
-    // Below `next`, a skipped number cannot be distinguished from a forgotten one.
+    // Below `next_transaction`, a number that was skipped cannot be told from one whose result was dropped.
     let (code, say) = match number >= state.next_transaction {
         true => (
             ErrorCode::UnknownTransaction,
@@ -58,7 +58,8 @@ fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
     ApiError::new(code, say)
 }
 
-/// Results of one scheduler, or of all, newest version first: at most `size` after the page that ended with this token.
+/// Results of one scheduler, or of all, the newest version first: at most `size`, after the page that ended with this
+/// token.
 ///
 /// The cell is read scheduler by scheduler, so that commits do not wait long.
 ///
@@ -74,7 +75,8 @@ pub(crate) fn list(
         "" => host.read(|cell| cell.schedulers().map(|state| state.id).collect()),
         name => vec![host.read(|cell| named(cell, name).map(|state| state.id))?],
     };
-    // The smallest of the kept ones is on top; one more than the page shows whether more follow.
+    // The heap has the smallest kept position on top. One more position than the page needs is kept, to show whether
+    // more follow.
     let mut kept: BinaryHeap<Reverse<Place>> = BinaryHeap::new();
     for id in &all {
         host.read(|cell| {
@@ -102,8 +104,8 @@ pub(crate) fn list(
     Ok(proto::ListTransactionsResponse { transactions, next_page_token, version: version.0 })
 }
 
-/// The results at these positions, as many as fit on a page; `more` is set if some did not fit. Results no longer
-/// stored are omitted.
+/// The results at these positions, as many as fit on a page. Sets `more` if some did not fit. Results that are no
+/// longer stored are omitted.
 fn tell(cell: &Cell, places: &mut Vec<Place>, more: &mut bool) -> Vec<proto::AnsweredTransaction> {
     let states: Vec<SchedulerState<'_>> = cell.schedulers().collect();
     let mut room = Room::of_page(0);
@@ -146,7 +148,7 @@ fn text(Place { version, scheduler, number }: Place) -> String {
     format!("{version:x}.{scheduler:x}.{number:x}")
 }
 
-/// Position at which the page before ended; `None` for the first page.
+/// Position at which the previous page ended; `None` for the first page.
 fn place(token: &str) -> Result<Option<Place>, ApiError> {
     if token.is_empty() {
         return Ok(None);
@@ -176,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A page continues where the previous one ended; other texts are invalid tokens.
+        /// A token gives the position from which it was made, and other texts are invalid tokens.
         #[test]
         fn a_token_is_a_place(version in any::<u64>(), scheduler in any::<u32>(), number in any::<u64>()) {
             let at = Place { version, scheduler, number };

@@ -24,12 +24,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Longest time for which a connection is not read: half of the clients' ping timeout, and several
-/// times the duration of a full round, unless there are very many connections.
+/// Longest time for which a connection is not read. It is half of the clients' ping timeout, and several times as long
+/// as a full round of turns, unless there are very many connections.
 pub(crate) const HELD_MAX: Duration = Duration::from_secs(1);
 
-/// Number of calls that one read of a connection may contain: it has room for some hundred small
-/// ones, and a connection may have no more streams (`connection_streams`).
+/// Number of calls that one read of a connection may bring. A read has room for some hundred small calls, and a
+/// connection may have no more streams (`connection_streams`).
 const PIECE_CALLS: usize = 128;
 
 /// Slots of calls. Clones share them.
@@ -45,9 +45,9 @@ struct State {
     wakers: HashMap<u64, Waker>,
     /// Tickets by caller, in order of arrival.
     tickets: HashMap<Arc<str>, VecDeque<u64>>,
-    /// The callers with tickets, in the order of their turns.
+    /// The callers that have tickets, in the order of their turns.
     turns: VecDeque<Arc<str>>,
-    /// Tickets whose turn has come and whose connection was not read yet, with the time.
+    /// Tickets whose turn has come, but whose connections have not been read yet, each with the time of its turn.
     called: HashMap<u64, Instant>,
     next_ticket: u64,
 }
@@ -57,12 +57,12 @@ struct State {
 pub(crate) enum Need {
     /// An ordinary call.
     Usual,
-    /// A call without which machines would be lost or schedulers fenced. A quarter more than all slots is reserved for
-    /// these.
+    /// A call without which machines would be lost or schedulers fenced. For these calls there are a quarter more slots
+    /// than for others.
     Vital,
 }
 
-/// A slot, free again when dropped.
+/// A slot, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Taken(Lane);
 
@@ -88,7 +88,7 @@ impl Lane {
         })))
     }
 
-    /// Takes a slot, if one is free.
+    /// Takes a slot; `None` if no slot is free.
     pub(crate) fn enter(&self, need: Need) -> Option<Taken> {
         let mut state = self.0.lock();
         let max = match need {
@@ -103,9 +103,9 @@ impl Lane {
         Some(Taken(self.clone()))
     }
 
-    /// Whether a connection may be read now, and then, whether to [`pass_on`](Lane::pass_on) the
-    /// turn if there is nothing to read. If not, it is woken later; call again with the same
-    /// ticket, which is `None` at first.
+    /// Whether a connection may be read now. If so, the value is whether to [`pass_on`](Lane::pass_on) the turn if
+    /// there is nothing to read. If not, its task is woken later, and must call again with the same ticket, which is
+    /// `None` at first.
     pub(crate) fn turn(
         &self,
         caller: &Arc<str>,
@@ -139,7 +139,7 @@ impl Lane {
         self.0.lock().call_next();
     }
 
-    /// Removes a waiting connection.
+    /// Removes a connection that waits.
     pub(crate) fn leave(&self, caller: &Arc<str>, ticket: &mut Option<u64>) {
         let Some(own) = ticket.take() else { return };
         let mut state = self.0.lock();
@@ -152,8 +152,8 @@ impl Lane {
 }
 
 impl State {
-    /// Whether connections are read freely: beyond this, the remaining slots are for those being
-    /// read.
+    /// Whether connections are read without waiting for a turn. If not, the remaining slots are left for connections
+    /// that are being read.
     fn has_room(&self) -> bool {
         self.taken < self.max.div_ceil(4) * 3
     }
@@ -179,7 +179,7 @@ impl State {
         }
     }
 
-    /// Gives the turn to the next connection, if there is memory for its next message.
+    /// Gives the turn to the next connection, if there are slots for the calls that one read may bring.
     fn call_next(&mut self) {
         if self.turns.is_empty() || !self.has_room() {
             return;
@@ -271,7 +271,7 @@ mod tests {
             for reader in &mut readers {
                 if reader.may_read(&lane) {
                     called.push(reader.caller.clone());
-                    // A call was read with it.
+                    // The read of the connection brings one call.
                     held.extend(fill(&lane, 1));
                 }
             }
@@ -293,7 +293,7 @@ mod tests {
     }
 
     proptest! {
-        /// In random sequences, no connection waits while a slot is free and nobody has the turn.
+        /// In random sequences, no connection waits while a slot is free and no connection has the turn.
         #[test]
         fn nobody_waits_unschedulable(steps in proptest::collection::vec((0..4_u8, 0..6_usize), 1..200)) {
             let lane = Lane::new(8);
@@ -304,7 +304,7 @@ mod tests {
                 match step {
                     0 => held.extend(lane.enter(Need::Usual)),
                     1 => drop(held.pop()),
-                    // There is nothing to be read.
+                    // The connection has the turn, but nothing to read.
                     2 if readers[of].may_read(&lane) => lane.pass_on(),
                     2 => {}
                     _ => {

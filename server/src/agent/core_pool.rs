@@ -1,9 +1,9 @@
-//! Exclusive cores of tasks on this machine. The cell decides how many cores of each NUMA node a task gets, the agent
-//! which ones.
+//! Exclusive cores of tasks on this machine. The cell decides how many cores of each NUMA node a task gets, and the
+//! agent decides which ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The cores of a machine by NUMA node, and those that tasks have.
+/// The cores of a machine by NUMA node, and the cores that tasks have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CorePool {
     nodes: Vec<Vec<u32>>,

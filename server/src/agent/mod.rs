@@ -91,19 +91,19 @@ pub(crate) struct ExecArgs {
 /// Error that ends an agent, or keeps it from starting. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
-    /// Correct the context.
+    /// The context is wrong. Correct it.
     #[error(transparent)]
     Context(#[from] ContextError),
-    /// Correct the address or the machines, or start the cell.
+    /// The cell does not answer, or rejects the agent. Correct the address or the machines, or start the cell.
     #[error(transparent)]
     Cell(#[from] ApiError),
-    /// Start the cell.
+    /// The cell does not tell its resource kinds. Start the cell.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// The system has no threads or signals left.
+    /// The operating system has no threads or signals left.
     #[error("the operating system refuses: {0}")]
     System(#[from] io::Error),
-    /// Choose another folder, or correct its permissions.
+    /// The folder cannot be used. Choose another one, or correct its permissions.
     #[error("{}: cannot be the agent's folder: {why}; choose another with --dir", folder.display())]
     Folder {
         /// The given folder.
@@ -111,16 +111,17 @@ pub(crate) enum AgentError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Correct the folder as the error says.
+    /// A task's folder is damaged. Correct it as the message says.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// Give the agent a group of its own, or run without limits.
+    /// There is no usable control group. Give the agent a group of its own, or run tasks without limits.
     #[error("{0}; or run tasks without limits: --no-limits")]
     Cgroup(#[from] CgroupError),
-    /// Choose another folder.
+    /// Another agent uses the folder. Choose another one.
     #[error("{0}: another agent uses this folder: give each its own (--dir)")]
     FolderInUse(PathBuf),
-    /// Stop the other agent, or register the machine again.
+    /// The machine was removed from the cell, or another agent manages it. Stop the other agent, or register the
+    /// machine again.
     #[error(
         "machine {0:?} is no longer this agent's: it was removed from the cell, or another agent manages it"
     )]
@@ -148,7 +149,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
     })
 }
 
-/// Runs a stage of a task.
+/// Runs a stage of a task's start.
 pub(crate) fn exec(args: &ExecArgs) -> io::Result<()> {
     omega_agent::exec(&args.stage, &args.folder)
 }

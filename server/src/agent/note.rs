@@ -1,5 +1,5 @@
-//! The agent's note in each task's folder. A restarted agent reads it to find which task of the cell a running process
-//! is.
+//! The agent's note in each task's folder. From it, a restarted agent knows to which task of the cell a running process
+//! belongs.
 
 use omega_agent::FoundTask;
 use omega_client::agent::{Found, Task};
@@ -50,7 +50,7 @@ impl Note {
         serde_json::from_str(&found.spec.note).ok()
     }
 
-    /// Converts it to the report to the cell about a running task.
+    /// Converts the note to the report with which the cell learns of a running task.
     pub(super) fn found(self, found: &FoundTask) -> Found {
         let grace_ms = found.spec.grace_ms;
         Found {
@@ -60,7 +60,7 @@ impl Note {
             devices: self.devices,
             cores: self.cores,
             grace_ms,
-            // The supervisor knows how much of the grace is left; this is its upper bound.
+            // Only the supervisor knows how much of the grace period is left. This is an upper bound.
             kill_in_ms: found.is_ending.then_some(grace_ms),
         }
     }

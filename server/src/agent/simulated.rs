@@ -1,6 +1,7 @@
 //! The agent of simulated machines, whose tasks start, run and end in real time without any process.
 //!
-//! For the cell it is an agent like any other. So a cell can be tried out, and its servers measured, without machines.
+//! To the cell it is an agent like any other. So a cell can be tried out, and its servers measured, without real
+//! machines.
 
 use super::simulation::{Behaviour, Simulation};
 use super::{AgentArgs, AgentError};
@@ -15,7 +16,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Maximum number of concurrent registrations: enough to fill the entries of a log.
+/// Maximum number of concurrent registrations. So many are enough to fill the entries of a log.
 const REGISTER_AT_ONCE: usize = 128;
 
 /// Machines per rack, and number of zones.
@@ -38,7 +39,7 @@ pub(super) async fn run(args: &AgentArgs, count: u32) -> Result<(), AgentError> 
     }
 }
 
-/// Registers all machines, prints a line, and then waits for ever. It returns only with an error.
+/// Registers all machines, prints a line, and then waits for ever. Returns only if there is an error.
 async fn register(args: &AgentArgs, count: u32, agent: &Agent) -> ApiError {
     let mut begun = JoinSet::new();
     for index in 0..count {
@@ -55,7 +56,7 @@ async fn register(args: &AgentArgs, count: u32, agent: &Agent) -> ApiError {
             return error;
         }
     }
-    // A closed standard output is not an error.
+    // If standard output is closed, this is not an error.
     let _ = writeln!(io::stdout(), "agent manages {}", plural(count.into(), "machine"));
     std::future::pending().await
 }
@@ -74,7 +75,7 @@ fn machine(args: &AgentArgs, index: u32) -> Machine {
     machine
 }
 
-/// Carries out directives until the stream of directives ends.
+/// Executes directives until their stream ends.
 async fn follow(args: &AgentArgs, agent: &Agent, mut orders: UnboundedReceiver<Order>) {
     let behaviour =
         Behaviour { seed: args.seed, run_time_scale: args.run_time_scale, fail_percent: args.fail };

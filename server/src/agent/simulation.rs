@@ -1,7 +1,7 @@
-//! Simulated tasks on simulated machines: a plain structure that gets the time as an argument.
+//! Simulated tasks on simulated machines: a plain data structure that gets the time as an argument.
 //!
 //! The result of a run depends only on the seed, the task, its machine and the number of its failures there. So the
-//! same runs fail, in whatever order tasks start.
+//! same runs fail, whatever the order in which tasks start.
 
 use omega_client::agent::Task;
 use omega_core::{Amounts, JobKind, MachineId, TaskId, TaskReport};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 /// Run time of a batch task whose job has no runtime estimate.
 const RUN_MS: u64 = 60_000;
 
-/// Range of the use of a task, in percent of its request: machines of real cells are about half used.
+/// Bounds of a task's usage, in percent of its request. Machines of real cells are about half used.
 const USE_PERCENT_MIN: u64 = 40;
 const USE_PERCENT_MAX: u64 = 80;
 
@@ -38,12 +38,12 @@ struct Run {
 pub(super) struct Simulation {
     behaviour: Behaviour,
     running: BTreeMap<(MachineId, TaskId), Run>,
-    /// Times at which runs end, with the numbers of the runs. An entry is outdated if the task has another number or is
+    /// Times at which runs end, with the numbers of the runs. An entry is outdated if its task has another number or is
     /// gone.
     ends: BinaryHeap<Reverse<(u64, u64, MachineId, TaskId)>>,
     failures: BTreeMap<(MachineId, TaskId), u32>,
     used: BTreeMap<MachineId, Vec<u64>>,
-    /// Machines whose load has changed since [`Simulation::take_loads`].
+    /// Machines whose load has changed since the last call of [`Simulation::take_loads`].
     changed: BTreeSet<MachineId>,
     runs: u64,
 }
@@ -95,7 +95,7 @@ impl Simulation {
         self.running.insert(key, Run { number, report, used });
     }
 
-    /// Changes the allocation of a task. It uses the same percentage of it as before.
+    /// Changes the allocation of a task. The task continues to use the same percentage of it.
     pub(super) fn resize(&mut self, key: (MachineId, TaskId), to: &Amounts) {
         let percent =
             USE_PERCENT_MIN + (self.chance(key) >> 32) % (USE_PERCENT_MAX - USE_PERCENT_MIN + 1);
@@ -109,8 +109,8 @@ impl Simulation {
         self.changed.insert(key.0);
     }
 
-    /// Begins the termination of a task. It takes 20 to 119 percent of the grace; beyond 100 percent, the cell kills
-    /// the task first.
+    /// Begins the termination of a task. It takes from 20 to 119 percent of the grace period; if more than 100, the
+    /// cell kills the task first.
     pub(super) fn end(&mut self, key: (MachineId, TaskId), grace_ms: u32, now_ms: u64) {
         let percent = 20 + (self.chance(key) >> 16) % 100;
         let at = now_ms.saturating_add(u64::from(grace_ms) * percent / 100);
@@ -120,7 +120,7 @@ impl Simulation {
         self.ends.push(Reverse((at, self.runs, key.0, key.1)));
     }
 
-    /// Stops a task, if it runs.
+    /// Stops a task if it runs.
     pub(super) fn stop(&mut self, machine: MachineId, task: TaskId) {
         let Some(run) = self.running.remove(&(machine, task)) else { return };
         if let Some(all) = self.used.get_mut(&machine) {

@@ -1,4 +1,4 @@
-//! Carries out the cell's directives on this machine, and reports the results.
+//! Executes the cell's directives on this machine, and reports the results.
 
 use super::core_pool::CorePool;
 use super::note::Note;
@@ -21,11 +21,11 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Interval at which the driver is polled: for the readiness of tasks, and for ends of tasks that an earlier agent
-/// started.
+/// Interval at which the driver is polled to see whether tasks have become ready, and whether tasks that an earlier
+/// agent started have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Steps to which reported loads are rounded, so that small changes do not become log entries.
+/// Steps to which reported loads are rounded, so that small changes do not cause log entries.
 const CPU_STEP: u64 = 50;
 const MEMORY_STEP: u64 = 16 << 20;
 
@@ -35,7 +35,7 @@ pub(super) struct Ready {
     left: Vec<FoundTask>,
     found: Found,
     kinds: Kinds,
-    /// Keeps the folder locked while the agent lives.
+    /// Keeps the folder locked as long as the agent lives.
     _lock: File,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     Ok(Ready { driver, left, found, kinds, _lock: lock })
 }
 
-/// Runs the agent until a signal ends it. The tasks continue.
+/// Runs the agent until a signal ends it. The tasks continue without it.
 pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError> {
     let settings = AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) };
     let (agent, orders) = Agent::start(&args.cell.address()?, settings)?;
@@ -93,17 +93,17 @@ pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError
 enum Ended {
     /// The machine was removed from the cell, or another agent manages it.
     Detached,
-    /// The connection has ended with its runtime.
+    /// The connection has ended, together with its runtime.
     Agent,
 }
 
 /// A task that the driver runs.
 struct Held {
     note: Note,
-    /// Whether its end is reported to the cell; not if the cell stopped it without a grace.
+    /// Whether the end of the task is reported to the cell. False if the cell stopped the task without a grace period.
     is_reported: bool,
     is_stopping: bool,
-    /// Restarts of its program on this machine.
+    /// Restarts of the task's program on this machine.
     restarts: u32,
 }
 
@@ -113,9 +113,9 @@ struct Worker {
     driver: Box<dyn Driver>,
     kinds: Kinds,
     cores: CorePool,
-    /// The limits that are the same for all tasks.
+    /// Limits that apply to all tasks.
     limits: Limits,
-    /// By the driver's name of the task, which is that of its folder.
+    /// Tasks by their name in the driver, which is also the name of their folder.
     tasks: BTreeMap<String, Held>,
     /// Tasks to start as soon as their earlier run on this machine has ended.
     waiting: BTreeMap<String, Task>,
@@ -142,7 +142,8 @@ fn reason(exit: &Exit) -> EndReason {
 }
 
 impl Worker {
-    /// Reports the tasks that an earlier agent started. Those without a valid note are unknown to the cell, and killed.
+    /// Reports the tasks that an earlier agent started. Tasks without a valid note are unknown to the cell, and are
+    /// killed.
     fn find(&mut self, left: Vec<FoundTask>) {
         for found in left {
             let id = found.spec.id.clone();
@@ -172,7 +173,7 @@ impl Worker {
         let name = machine.name.to_string();
         let id = self.agent.register(machine).await?;
         self.end_those_of_others(id);
-        // A closed standard output is not an error.
+        // If standard output is closed, this is not an error.
         let _ = writeln!(io::stdout(), "agent offers machine {name}");
         let mut children = signal(SignalKind::child())?;
         let mut look = tokio::time::interval(LOOK_EVERY);
@@ -191,7 +192,7 @@ impl Worker {
         }
     }
 
-    /// Kills tasks of a former machine of this name, which the cell has placed elsewhere since then.
+    /// Kills tasks of a former machine with this name. The cell has placed them elsewhere since then.
     fn end_those_of_others(&mut self, id: MachineId) {
         for (name, held) in &mut self.tasks {
             if held.note.machine != id {
@@ -239,7 +240,7 @@ impl Worker {
         Some(LogPart { from, bytes, end })
     }
 
-    /// The cpu and memory of an amount.
+    /// The cpu and memory in some amounts.
     fn amounts(&self, amounts: &Amounts) -> (u64, u64) {
         let of = |kind: Option<_>| kind.map_or(0, |kind| amounts.get(kind));
         (of(self.kinds.cpu()), of(self.kinds.by_name("memory")))
@@ -297,7 +298,7 @@ impl Worker {
         })
     }
 
-    /// Reports what the driver has observed.
+    /// Reports the events that the driver has observed.
     fn look(&mut self) {
         for event in self.driver.poll() {
             match event {
@@ -318,7 +319,7 @@ impl Worker {
         held.restarts = restarts;
         let Held { note, .. } = held;
         tracing::info!(task = note.name(), %exit, restarts, "a program was started again");
-        // `restarts` already includes this one.
+        // `restarts` already includes this restart.
         let end = RunEnd { reason: reason(exit), restarts: restarts.saturating_sub(1) };
         self.agent.report_end(note.machine, note.task, TaskReport::Restarted, end);
     }

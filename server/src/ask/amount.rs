@@ -26,7 +26,7 @@ pub(crate) fn named(text: &str) -> Result<Named, String> {
 }
 
 impl Named {
-    /// The amounts by kind, or an error that names the flag.
+    /// The amount, with its kind, and with its place in errors: the flag and the kind.
     pub(crate) fn by(&self, flag: &str) -> (String, String, &Amount) {
         (format!("{flag} {}", self.kind), self.kind.clone(), &self.amount)
     }
@@ -53,7 +53,7 @@ pub(crate) struct AmountArgs {
 }
 
 impl AmountArgs {
-    /// The value, with the flag that named it.
+    /// The given amounts, each with its place in errors and the name of its kind.
     pub(crate) fn named(&self) -> Vec<(String, String, &Amount)> {
         let short = [
             ("cpu", &self.cpu),
@@ -68,10 +68,10 @@ impl AmountArgs {
     }
 }
 
-/// Amounts by the names of their kinds, as the cell counts them; `rest` of those that are not named.
+/// Amounts by the names of their kinds, in the units of the cell. Kinds that are not named get `rest`.
 ///
 /// # Errors
-/// If the cell has no such kind, or does not count it so.
+/// If the cell has no such kind, or the unit does not match the kind.
 pub(crate) fn amounts<'a>(
     kinds: &Kinds,
     named: impl IntoIterator<Item = (String, String, &'a Amount)>,
@@ -86,7 +86,7 @@ pub(crate) fn amounts<'a>(
     Ok(Amounts::new(values))
 }
 
-/// A kind by its name.
+/// The kind with this name.
 ///
 /// # Errors
 /// If the cell has no such kind.

@@ -1,4 +1,4 @@
-//! `omega job apply`: creates the jobs of a file, or changes them to what the file says.
+//! `omega job apply`: creates the jobs of a file, or changes existing jobs as the file describes them.
 
 mod difference;
 
@@ -42,9 +42,9 @@ struct AppliedShape {
     name: String,
     /// `created`, `updated`, `resized` or `unchanged`.
     action: &'static str,
-    /// Whether it was only a dry run.
+    /// Whether this was only a dry run.
     dry_run: bool,
-    /// Its version after it.
+    /// Version of the job after the change.
     version: u32,
     #[serde(flatten)]
     difference: Difference,
@@ -114,7 +114,7 @@ fn apply(
     shape("updated", version, difference)
 }
 
-/// The job of this name, if the cell has one.
+/// The job with this name; `None` if the cell has none.
 fn known(caller: &Caller, name: &str) -> Result<Option<Known>, AskError> {
     let told = match find(caller, by_name(name)) {
         Err(AskError::Refused(error)) if error.code == ErrorCode::UnknownJob => return Ok(None),
@@ -128,7 +128,7 @@ fn known(caller: &Caller, name: &str) -> Result<Option<Known>, AskError> {
 /// The description that a job follows.
 ///
 /// # Errors
-/// If the message has none.
+/// If the message has no description.
 pub(super) fn target(told: &proto::JobStatus) -> Result<Job, AskError> {
     let job = told.target.clone().or_else(|| told.job.clone());
     Ok(Job::try_from(job.ok_or(Malformed::Missing("job"))?)?)
@@ -154,7 +154,7 @@ fn resize(caller: &Caller, job: &Job, change: &GroupChange) -> Result<(), AskErr
     told.map(drop)
 }
 
-/// Updates a job that has this version. Returns its next one.
+/// Updates a job, which must still have this version. Returns its next version.
 pub(super) fn update(caller: &Caller, job: &Job, version: u32) -> Result<u32, AskError> {
     let request = proto::UpdateJobRequest { job: Some(job.into()), version: Some(version) };
     let told = caller.call(&request, |channel, request| async move {
@@ -162,7 +162,7 @@ pub(super) fn update(caller: &Caller, job: &Job, version: u32) -> Result<u32, As
     });
     match told {
         Ok(told) => Ok(told.version),
-        // A repeated call finds the version that its first attempt made.
+        // If the call was repeated, its first attempt may have made this version.
         Err(AskError::Refused(error)) if error.code == ErrorCode::OtherVersion => {
             match known(caller, &job.name)? {
                 Some(now) if now.target == *job => Ok(now.version),

@@ -1,9 +1,7 @@
-//! `omega backup`: the whole state of a cell in one file, from which `omega restore` creates a new
-//! cell.
+//! `omega backup`: the whole state of a cell in one file, from which `omega restore` creates a new cell.
 //!
-//! The pieces go into a temporary file. It gets its final name only after every byte was read again
-//! and checked, so a file with that name is a valid backup. A broken stream is restarted at the
-//! next replica.
+//! The pieces are written to a temporary file, which gets its final name only after every byte was read again and
+//! checked. So a file with the final name is a valid backup. If the stream breaks, it is restarted at the next replica.
 
 use super::call::{Caller, another_try_may_help};
 use super::show::{self, facts};
@@ -23,7 +21,7 @@ use std::time::Duration;
 /// Number of attempts after a broken stream.
 const TRIES: usize = 3;
 
-/// Timeout for a piece. It equals the time after which the cell drops a slow reader.
+/// Timeout for a piece. It is the same as the time after which the cell drops a slow reader.
 const PIECE_MAX: Duration = Duration::from_secs(30);
 
 /// Target of a backup, or the file to check.
@@ -52,7 +50,7 @@ pub(crate) struct BackupShape {
     bytes: u64,
     machines: usize,
     jobs: usize,
-    /// State of any replica of the cell at this version.
+    /// State hash that any replica of the cell has at this version.
     state_hash: String,
 }
 
@@ -103,7 +101,7 @@ fn take(args: &BackupArgs) -> Result<BackupContent, AskError> {
                 caller.runtime().block_on(caller.go_on());
             }
             Err(error) => {
-                // An incomplete file is no backup. Its name is temporary.
+                // The incomplete file, which has a temporary name, is not a backup.
                 let _ = fs::remove_file(&partial);
                 return Err(error);
             }
@@ -120,16 +118,16 @@ fn take(args: &BackupArgs) -> Result<BackupContent, AskError> {
     Ok(content)
 }
 
-/// The name of a backup that is not whole yet.
+/// The temporary name of a backup that is not complete.
 fn partial(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".tmp");
     name.into()
 }
 
-/// Makes a file that its owner alone may read.
+/// Creates a file that only its owner may read.
 fn begin(partial: &Path) -> io::Result<File> {
-    // A file of an earlier attempt.
+    // Removes the file of an earlier attempt.
     match fs::remove_file(partial) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -137,7 +135,7 @@ fn begin(partial: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(partial)
 }
 
-/// Gives a whole file its name, which survives a loss of power.
+/// Gives a complete file its final name. The name survives a loss of power.
 fn publish(partial: &Path, file: &Path) -> io::Result<()> {
     fs::rename(partial, file)?;
     File::open(folder_of(file))?.sync_all()
@@ -147,7 +145,7 @@ fn publish(partial: &Path, file: &Path) -> io::Result<()> {
 async fn receive(caller: &Caller, file: &mut File, partial: &Path) -> Result<u64, AskError> {
     let mut pieces = caller
         .ask(&proto::BackupRequest {}, |channel, mut request| async move {
-            // The time of a call is that of its whole stream.
+            // A timeout would be that of the whole stream, so there is none.
             request.metadata_mut().remove("grpc-timeout");
             CellServiceClient::new(channel).backup(request).await
         })

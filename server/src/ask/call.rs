@@ -15,10 +15,10 @@ use tonic::{Request, Response, Status};
 /// Delay before the next replica is tried: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Minimum time for one of several replicas. A slower one counts as unreachable.
+/// Minimum timeout for one of several replicas. A slower replica counts as unreachable.
 const ATTEMPT_MIN: Duration = Duration::from_secs(1);
 
-/// Largest page size; servers return no more.
+/// Largest page size. Servers return no larger pages.
 const PAGE_MAX: u32 = 1000;
 
 /// A connection of one command to a cell.
@@ -30,12 +30,12 @@ pub(super) struct Caller {
     timeout: Duration,
 }
 
-/// A list from several pages.
+/// A list that was read from several pages.
 #[derive(Debug)]
 pub(super) struct Listed<T> {
-    /// Items of the page.
+    /// Items of all pages, up to the limit.
     pub(super) items: Vec<T>,
-    /// Whether more items exist beyond the limit.
+    /// Whether there are more items than the limit.
     pub(super) more: bool,
     /// The version of the cell when the last page was made.
     pub(super) version: u64,
@@ -48,7 +48,7 @@ impl Caller {
     /// Prepares a connection. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the address is none.
+    /// If the address is invalid.
     pub(super) fn new(address: &Address, timeout: Duration) -> Result<Caller, AskError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(AskError::System)?;
@@ -105,7 +105,7 @@ impl Caller {
                 false => why,
             };
             if why.code == ErrorCode::Tls && others {
-                // Another replica may be reached as it should be.
+                // The certificates may be right for another replica.
                 self.connections.leave(&connection);
                 tries += 1;
                 continue;
@@ -125,7 +125,7 @@ impl Caller {
         }
     }
 
-    /// Number of replicas that are known.
+    /// Number of known replicas.
     pub(super) fn replicas(&self) -> usize {
         self.connections.count()
     }
@@ -135,13 +135,13 @@ impl Caller {
         self.connections.leave(&self.connections.current());
     }
 
-    /// Turns to the next replica after a broken stream, with a delay.
+    /// Switches to the next replica, with a delay, after a stream has broken.
     pub(super) async fn go_on(&self) {
         self.pass_on();
         tokio::time::sleep(PAUSE).await;
     }
 
-    /// Timeout of one attempt, so that every replica can be tried.
+    /// Timeout of one attempt, short enough that every replica can be tried.
     fn attempt(&self) -> Duration {
         match self.connections.count() as u32 {
             0 | 1 => self.timeout,
@@ -152,7 +152,7 @@ impl Caller {
     /// Requests page after page, up to `limit` items.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// As [`Caller::call`].
     pub(super) fn pages<T>(
         &self,
         limit: Option<u32>,
@@ -175,10 +175,10 @@ impl Caller {
         }
     }
 
-    /// Identity of the cell.
+    /// Requests the description of the cell.
     ///
     /// # Errors
-    /// Those of the call.
+    /// As [`Caller::call`].
     pub(super) fn describe(&self) -> Result<proto::DescribeCellResponse, AskError> {
         use proto::cell_service_client::CellServiceClient;
         self.call(&proto::DescribeCellRequest {}, |channel, request| async move {
@@ -186,17 +186,17 @@ impl Caller {
         })
     }
 
-    /// The cell's resource kinds.
+    /// Requests the cell's resource kinds.
     ///
     /// # Errors
-    /// Those of the call, or if they cannot be read.
+    /// As [`Caller::call`], or if the kinds cannot be decoded.
     pub(super) fn kinds(&self) -> Result<Kinds, AskError> {
         Ok(convert::kinds(self.describe()?.kinds)?)
     }
 }
 
-/// Adds to an error "unknown machine" or "unknown job" that an earlier attempt, which was not answered, may have
-/// removed it.
+/// Adds a remark to the error "unknown machine" or "unknown job": an earlier attempt without an answer may have removed
+/// the object.
 fn after(mut why: ApiError, may_be_done: bool) -> ApiError {
     let is_gone = matches!(why.code, ErrorCode::UnknownMachine | ErrorCode::UnknownJob);
     if is_gone && may_be_done {
@@ -208,7 +208,7 @@ fn after(mut why: ApiError, may_be_done: bool) -> ApiError {
 /// Whether a retry, here or at the next replica, may succeed.
 pub(super) fn another_try_may_help(error: &ApiError) -> bool {
     use ErrorCode::{Late, OutcomeUnknown};
-    // A full disk needs an operator, so report it.
+    // A full disk is not retried, because an operator has to make space.
     let is_full = error.code == ErrorCode::DiskFull;
     (error.is_temporary() && !is_full) || matches!(error.code, OutcomeUnknown | Late)
 }

@@ -26,15 +26,15 @@ struct CellShape {
     machines: u32,
     jobs: u64,
     resources: ByKind<SumShape>,
-    /// Retention of ended jobs, in milliseconds.
+    /// Time for which ended jobs are kept, in milliseconds.
     ttl_after_finished_ms: u64,
-    /// `null`: the cell is in memory alone.
+    /// `null` if the cell is only in memory.
     members: Option<Vec<MemberShape>>,
-    /// `null`: none is known.
+    /// `null` if no leader is known.
     leader: Option<u64>,
 }
 
-/// Amount that all machines have of one kind.
+/// Amount of one kind on all machines together.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct SumShape {
     claimable: u64,

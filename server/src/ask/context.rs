@@ -1,4 +1,4 @@
-//! `omega context`: the cells that a user speaks to, by name.
+//! `omega context`: names for the cells with which a user works.
 
 use super::AskError;
 use super::show::{self, Align, Format, columns};
@@ -65,7 +65,7 @@ pub(crate) struct SetArgs {
     tls_key: Option<PathBuf>,
 }
 
-/// A context, as lists show it.
+/// A context as shown in lists.
 #[derive(Debug, Serialize)]
 struct ContextShape {
     name: String,

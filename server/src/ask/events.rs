@@ -12,7 +12,7 @@ pub(super) use omega_client::proto::list_events_request::Of;
 use omega_core::{EndReason, RunEnd};
 use serde::Serialize;
 
-/// Number of events in `task get` and `machine get`.
+/// Number of events that `task get` and `machine get` print.
 pub(super) const FEW: u32 = 10;
 
 /// The job, and how many events.
@@ -28,11 +28,11 @@ pub(crate) struct HistoryArgs {
     ask: AskArgs,
 }
 
-/// Events of a job, a task or a machine: the oldest first.
+/// Events of a job, a task or a machine, the oldest first.
 #[derive(Debug, Serialize)]
 pub(super) struct EventsShape {
     version: u64,
-    /// Whether there are older ones.
+    /// Whether there are older events.
     more: bool,
     items: Vec<EventShape>,
 }
@@ -40,16 +40,16 @@ pub(super) struct EventsShape {
 /// An event.
 #[derive(Debug, Serialize)]
 pub(super) struct EventShape {
-    /// Milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     at_ms: u64,
-    /// Kind: `started`, `failed`; docs/history.md lists them.
+    /// Kind of the event, such as `started` or `failed`; docs/history.md lists all.
     event: String,
     job: Option<String>,
-    /// `web/0`; `null`: the job as a whole, or a machine.
+    /// Name of the task, such as `web/0`; `null` if the event is about a whole job or a machine.
     task: Option<String>,
     machine: Option<String>,
     scheduler: Option<String>,
-    /// Job that got the place of an evicted task.
+    /// Job that got the place of the evicted task.
     by_job: Option<String>,
     end: Option<EndShape>,
     text: Option<String>,
@@ -63,14 +63,14 @@ pub(super) struct EndShape {
     /// The exit code or the signal.
     number: Option<i32>,
     message: Option<String>,
-    /// Restarts of the program on this machine before.
+    /// Restarts of the program on this machine before this run.
     restarts: u32,
     #[serde(skip)]
     words: String,
 }
 
 impl EndShape {
-    /// The end in a message; `None` if there is none, or one of a newer cell.
+    /// The end in a message; `None` if there is none, or if it is of a kind that only newer cells have.
     pub(super) fn new(told: &proto::RunEnd) -> Option<EndShape> {
         let RunEnd { reason, restarts } = convert::run_end(told)?;
         let words = reason.to_string();
@@ -109,7 +109,7 @@ impl EventShape {
         }
     }
 
-    /// Its details in a line.
+    /// Details of the event in one line.
     fn details(&self) -> String {
         let restarts = |end: &EndShape| match end.restarts {
             0 => String::new(),
@@ -132,7 +132,7 @@ impl EventShape {
     }
 }
 
-/// The latest events of a job, a task (with its index) or a machine.
+/// The latest events of a job, of a task given by its index, or of a machine.
 pub(super) fn latest(
     caller: &Caller,
     of: Option<Of>,
@@ -172,7 +172,7 @@ pub(super) fn run(args: &HistoryArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &events, || table(&events) + more)
 }
 
-/// Age of a time, in the largest unit with at least two, like kubectl: `90s`, `47m`.
+/// Age of a time, in the largest unit of which there are at least two, as in kubectl: `90s`, `47m`.
 pub(super) fn age(now_ms: u64, at_ms: u64) -> String {
     if at_ms == 0 {
         return String::new();

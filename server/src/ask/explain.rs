@@ -1,7 +1,7 @@
 //! `omega job explain`: explains why a job of a served cell is pending.
 //!
-//! The cell computes the explanation as a scheduler with this profile would. Nothing is written:
-//! not even a scheduler is registered.
+//! The cell computes the explanation as a scheduler with this profile would. Nothing is written, and no scheduler is
+//! registered.
 
 use super::call::Caller;
 use super::job::by_name;
@@ -61,7 +61,8 @@ pub(super) fn run(args: &ExplainArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &told, || text(&told, args.profile.is_some()))
 }
 
-/// The explanation, with a note on machines that only a profile's own filters reject.
+/// The explanation as text. If a profile was given, a note is added about machines that only the profile's own filters
+/// reject.
 fn text(told: &WaitingJob, by_profile: bool) -> String {
     let mut text = render_job(told);
     if !by_profile && told.groups.iter().any(|group| group.waiting > 0 && group.feasible > 0) {
@@ -93,7 +94,7 @@ pub(super) fn explained(
     Ok(from_message(told))
 }
 
-/// The text of a profile file. Errors of the file alone are reported here, with name and place.
+/// The text of a profile file. Errors that do not depend on the cell are reported here, with name and place.
 fn profile(file: &Path) -> Result<String, AskError> {
     profiles::read(file)?;
     let read = |why| ProfileError::Read { file: file.to_owned(), why };

@@ -170,7 +170,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
         };
         let page = caller.call(&request, |channel, request| async move {
             let client = JobServiceClient::new(channel);
-            // A job may have many groups with many rules.
+            // The limit is raised, because a job may have many groups with many rules.
             client.max_decoding_message_size(PAGE_BYTES_MAX).list_jobs(request).await
         })?;
         let lives = |told: &proto::JobStatus| told.pending + told.placed + told.running > 0;
@@ -185,7 +185,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || table(&shape.items, wide) + and_more(shape.more))
 }
 
-/// Maximum bytes of a page of jobs: sixteen times the limit of other messages.
+/// Maximum bytes of a page of jobs, which is sixteen times the limit on other messages.
 const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
 
 fn table(jobs: &[JobShape], wide: bool) -> String {
@@ -223,10 +223,10 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
     columns(&heading, &rows)
 }
 
-/// Largest number of a job's machines that are printed.
+/// Maximum number of a job's machines that are printed.
 const MACHINES_SHOWN: usize = 20;
 
-/// A job, and the first machines that its tasks have.
+/// A job, and the first of the machines on which its tasks run.
 #[derive(Debug, Serialize)]
 struct WhereShape {
     #[serde(flatten)]
@@ -308,7 +308,7 @@ fn each(kinds: &Kinds, group: &GroupShape) -> String {
 /// Characters of a program that are shown.
 const PROGRAM_SHOWN: usize = 60;
 
-/// A program in one line: control characters are replaced, and a long line is cut.
+/// A program in one line. Control characters are replaced, and a long line is cut.
 fn program(run: &RunShape) -> String {
     let words = [&run.command].into_iter().chain(&run.args);
     let line = words.map(String::as_str).collect::<Vec<_>>().join(" ");
@@ -317,7 +317,7 @@ fn program(run: &RunShape) -> String {
     omega_core::text::shown(&shown) + if cut { "..." } else { "" }
 }
 
-/// The version of a job that was updated, and how far its tasks follow.
+/// The version of an updated job, and the progress of its tasks.
 fn version(job: &JobShape) -> String {
     match (job.version, job.outdated) {
         (0, _) => String::new(),
@@ -367,12 +367,12 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
     text
 }
 
-/// A job that was submitted, by this call or an earlier one.
+/// A job that was submitted, by this call or by an earlier one.
 #[derive(Debug, Serialize)]
 struct SubmittedShape {
     name: String,
     id: String,
-    /// Whether it was submitted before, and all its tasks have ended.
+    /// Whether the job was submitted before, and all its tasks have ended.
     ended: bool,
 }
 
@@ -438,7 +438,7 @@ mod tests {
     use super::*;
     use clap::Command;
 
-    /// Flags that describe a job are errors together with a file.
+    /// Flags that describe a job are rejected if a file is given too.
     #[test]
     fn no_flag_that_describes_a_job_goes_with_a_file() {
         let flags = JobFlags::augment_args(Command::new("flags"));

@@ -1,4 +1,4 @@
-//! A job as a file describes it, with all its rules.
+//! A job as described in a file, with all its rules.
 
 mod jobs;
 mod update;
@@ -80,10 +80,10 @@ enum KindFile {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum PreemptionFile {
-    /// It may preempt tasks of lower precedence.
+    /// The job may preempt tasks of lower precedence.
     #[default]
     LowerPrecedence,
-    /// It never preempts.
+    /// The job never preempts tasks.
     Never,
 }
 
@@ -97,27 +97,29 @@ struct GroupFile {
     /// Number of tasks.
     #[serde(default = "one")]
     count: u32,
-    /// Whether it has one task on each machine where its tasks may run, on new ones too, in place of `count`.
+    /// Whether the group has one task on each machine where its tasks may run, including machines that are added later.
+    /// This replaces `count`.
     #[serde(default, skip_serializing_if = "is_false")]
     per_machine: bool,
     /// Request of each task by resource kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     request: BTreeMap<String, Amount>,
-    /// Demand profiles by resource kind: amounts for equal parts of the day, whose number divides 288.
-    /// The request of the kind is the highest.
+    /// Demand profiles by resource kind: amounts for equal parts of the day, whose number divides 288. The highest
+    /// amount is the request of the kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Vec<NumberOrText>>")]
     demand_profiles: BTreeMap<String, Vec<Amount>>,
-    /// Devices (GPUs) of each task. Sets the requested `gpu`, unless given.
+    /// Devices (GPUs) of each task. They set the request of `gpu`, unless it is given.
     devices: Option<DevicesFile>,
     /// Exclusive cores of each task. The requested `cpu` is at least as much.
     cores: Option<CoresFile>,
-    /// Optional resources of each task by kind, added to the request where they are free.
+    /// Optional resources of each task by kind, added to the request if they are free.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     optional: BTreeMap<String, Amount>,
-    /// Optional devices of each task, if it requests none. Sets the optional `gpu`, unless given.
+    /// Optional devices of each task, if it requests no devices. They set the optional amount of `gpu`, unless it is
+    /// given.
     optional_devices: Option<DevicesFile>,
     /// Cluster resources that each placed task claims, by kind: licences, addresses.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -129,7 +131,7 @@ struct GroupFile {
     /// Restarts of a failed task; above 65535, unlimited.
     #[serde(default)]
     restarts: u32,
-    /// Grace period of a task after a stop: `30s`, at most `1h`. Then it is killed.
+    /// Grace period: `30s`, at most `1h`. A task that still runs so long after a stop is killed.
     #[schemars(with = "Option<String>")]
     grace: Option<TimeFile>,
     /// Names of the container images.
@@ -137,9 +139,10 @@ struct GroupFile {
     images: Vec<String>,
     /// The program that each task runs.
     run: Option<RunFile>,
-    /// Opaque text for agents of one's own.
+    /// Text that is passed unchanged to the agent, for agents of your own.
     payload: Option<String>,
-    /// A file with opaque bytes for them, at most 64 KiB; relative to the job's file.
+    /// File whose bytes, at most 64 KiB, are passed to the agent in place of a `payload`. Its path is relative to the
+    /// job's file.
     payload_file: Option<PathBuf>,
     /// Names of the volume claims of each task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -213,7 +216,7 @@ fn one() -> u32 {
     1
 }
 
-/// The rule that keeps two tasks of a group from one machine.
+/// The rule that two tasks of a group may not share a machine.
 fn apart() -> TaskRule {
     TaskRule::AntiAffinity { from: TaskSelector::SameGroup, level: TopologyLevel::Machine }
 }
@@ -259,7 +262,7 @@ impl TryFrom<String> for TimeFile {
 }
 
 impl JobFile {
-    /// The job that it describes, for a cell with these kinds.
+    /// The job that the file describes, for a cell with these kinds.
     ///
     /// # Errors
     /// If the cell lacks a named kind, or an amount has the wrong unit.
@@ -291,7 +294,7 @@ impl JobFile {
     }
 }
 
-/// A time in milliseconds; a longer one than fits is beyond every bound.
+/// A time in milliseconds. If it does not fit, the maximum is returned, which exceeds every bound.
 fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
@@ -362,7 +365,8 @@ impl GroupFile {
         })
     }
 
-    /// The rules; a group with one task on each machine has one that keeps them apart.
+    /// The group's rules about other tasks. If the group has one task on each machine, they include a rule that keeps
+    /// its tasks apart.
     fn task_rules(&self) -> Vec<TaskRule> {
         let mut rules: Vec<TaskRule> = self.rules.iter().map(Into::into).collect();
         if self.per_machine && !rules.contains(&apart()) {
@@ -405,7 +409,7 @@ impl GroupFile {
     }
 }
 
-/// Amounts by kind, and devices, which are counted as `gpu` unless that is among the amounts.
+/// Amounts by kind, with devices. Devices are counted as `gpu`, unless the amounts include that kind.
 fn amounts_and_devices(
     kinds: &Kinds,
     (amounts, devices): (&BTreeMap<String, Amount>, Option<DevicesFile>),

@@ -1,4 +1,4 @@
-//! A job of one group of tasks, given by flags. A file can express more.
+//! A job with one task group, described by flags. A file can express more.
 
 use super::amount::{self, AmountArgs};
 use super::moment::Moment;
@@ -80,7 +80,7 @@ pub(super) struct JobFlags {
     run: Vec<String>,
 }
 
-/// An environment variable: the value may have further equals signs, or be empty.
+/// An environment variable. Its value may be empty or contain further equals signs.
 fn variable(text: &str) -> Result<EnvVar, String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => {
@@ -91,10 +91,10 @@ fn variable(text: &str) -> Result<EnvVar, String> {
 }
 
 impl JobFlags {
-    /// The job, for a cell with these kinds.
+    /// The job that the flags describe, for a cell with these kinds.
     ///
     /// # Errors
-    /// If an amount is not of the cell's kinds.
+    /// If the cell has no kind for an amount, or the unit is wrong.
     pub(super) fn job(&self, kinds: &Kinds) -> Result<Job, AskError> {
         let request = amount::amounts(kinds, self.amounts.named(), 0)?;
         let mut group = TaskGroup::new(self.count.unwrap_or(1), request);

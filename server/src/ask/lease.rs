@@ -34,26 +34,27 @@ struct SchedulerShape {
     name: String,
     scheduler: u32,
     next_transaction: u64,
-    /// `null`: no process.
+    /// `null` if no process owns the name.
     holder: Option<HolderShape>,
 }
 
 /// The process that owns a name.
 #[derive(Debug, Serialize)]
 struct HolderShape {
-    /// Empty: the leader is new, and has no message of it yet.
+    /// Description of the process; empty if the leader is new and has not yet received a message from the process.
     process: String,
     lease_ms: u32,
-    /// 0: expired, and free for the next process.
+    /// Time left, in milliseconds. 0 means that the lease has expired, and another process may take the name.
     left_ms: u32,
 }
 
 /// Names revoked from a process.
 #[derive(Debug, Serialize)]
 struct EndedShape {
-    /// Empty: no process owned the name, or the leader is new and has no message of it yet.
+    /// Description of the process; empty if no process owned the name, or if the leader is new and has not yet received
+    /// a message from it.
     process: String,
-    /// The names that it owned.
+    /// The names that the process owned.
     names: Vec<String>,
 }
 
@@ -77,13 +78,13 @@ fn list(caller: &Caller) -> Result<Vec<proto::SchedulerStatus>, AskError> {
     Ok(told.schedulers)
 }
 
-/// Revokes the leases of the present owner of the name, not of a later one.
+/// Revokes the leases of the process that owns the name now, but not those of a later owner.
 fn end(name: &str, ask: &AskArgs) -> Result<(), AskError> {
     let caller = ask.caller()?;
     let all = list(&caller)?;
     let named = all.iter().find(|scheduler| scheduler.name == name);
     let holder = named.and_then(|scheduler| scheduler.holder.clone());
-    // If there is no such scheduler, the cell reports it.
+    // If there is no such scheduler, the cell reports the error.
     let mark = holder.as_ref().map_or(0, |holder| holder.mark);
     let request = proto::EndLeasesRequest { name: name.to_owned(), mark, holder: 0 };
     caller.call(&request, |channel, request| async move {

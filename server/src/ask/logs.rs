@@ -1,4 +1,4 @@
-//! `omega task logs`: output of a task, as its agent keeps it.
+//! `omega task logs`: output of a task, as its agent has stored it.
 
 use super::call::Caller;
 use super::resize::name;
@@ -46,7 +46,7 @@ pub(super) fn run(args: &LogsArgs) -> Result<(), AskError> {
         let is_empty = part.data.is_empty();
         let next = part.from + part.data.len() as u64;
         let printed = out.write_all(&shown.text(part.data)).and_then(|()| out.flush());
-        // Standard output is closed, as by `head`: that is no error.
+        // Standard output was closed, for example by `head`. This is not an error.
         let is_done = is_empty && (!args.follow || !part.running);
         if printed.is_err() || is_done {
             return Ok(());
@@ -76,8 +76,8 @@ fn read(
     })
 }
 
-/// Log output as printed: raw for a file or a pipe; for a terminal, with control characters replaced. `Safe` keeps the
-/// bytes of a UTF-8 character of which the rest has not arrived.
+/// Form in which log output is printed: unchanged for a file or a pipe; for a terminal, with control characters
+/// replaced. `Safe` has the bytes of a UTF-8 character that has not arrived completely.
 enum Shown {
     Raw,
     Safe(Vec<u8>),

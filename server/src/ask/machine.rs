@@ -96,7 +96,7 @@ enum MachineState {
 }
 
 impl MachineState {
-    /// The word in lists.
+    /// Word for the state in lists.
     fn name(self) -> &'static str {
         match self {
             MachineState::Up => "up",
@@ -152,7 +152,7 @@ pub(crate) fn run(command: &MachineCommand) -> Result<(), AskError> {
     }
 }
 
-/// A machine by its name, as the API names it.
+/// The API's reference to a machine by its name.
 pub(super) fn by_name(name: &str) -> Option<proto::MachineRef> {
     let machine = Some(proto::machine_ref::Machine::Name(name.to_owned()));
     Some(proto::MachineRef { machine })
@@ -185,7 +185,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
     })
 }
 
-/// Pages may be larger than other messages: a machine may have 256 labels of a kilobyte.
+/// Pages of machines may be larger than other messages, because a machine may have 256 labels of a kilobyte each.
 const PAGE_BYTES: usize = 16;
 
 fn table(kinds: &Kinds, machines: &[MachineShape], wide: bool) -> String {
@@ -301,7 +301,7 @@ fn add(args: &AddArgs) -> Result<(), AskError> {
     };
     let source = args.file.as_deref();
     let caller = args.ask.caller()?;
-    // All of it is checked before anything is sent.
+    // Everything is checked before anything is sent.
     let machines = machine_file::machines(&files, &caller.kinds()?, source)?;
     let mut made = Vec::with_capacity(machines.len());
     for machine in machines {
@@ -319,7 +319,7 @@ fn add(args: &AddArgs) -> Result<(), AskError> {
 }
 
 impl Described {
-    /// The machine of the flags, in the form of a file.
+    /// The machine that the flags describe, in the form of a file.
     fn machine(&self) -> MachineFile {
         let named = self.amounts.named();
         let capacity: BTreeMap<String, Amount> =

@@ -1,4 +1,4 @@
-//! Machines in a file; identical ones are one entry with a count.
+//! Machines in a file. Identical machines can be one entry with a count.
 
 use super::amount::{self, Amount};
 use super::{AskError, pairs};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Placeholder of a machine's number, in its name and in the values of its labels.
+/// Placeholder for a machine's number, in its name and in the values of its labels.
 const NUMBER: &str = "{n}";
 
 /// Machines of a cell.
@@ -32,7 +32,7 @@ pub(super) struct MachineFile {
     /// Capacity by resource kind.
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     pub(super) capacity: BTreeMap<String, Amount>,
-    /// Number of devices (GPUs). Sets the capacity `gpu`, unless given.
+    /// Number of devices (GPUs). It sets the capacity of `gpu`, unless that is given.
     #[serde(default)]
     pub(super) devices: u8,
     /// Exclusive cores of each NUMA node. The capacity `cpu` is at least as much, unless `capacity`
@@ -62,7 +62,7 @@ pub(super) enum NumberOrText {
 /// The machines of a file or of flags.
 ///
 /// # Errors
-/// If one of them is invalid in a cell with these kinds.
+/// If one of them is invalid, or does not match a cell with these kinds.
 pub(super) fn machines(
     files: &MachinesFile,
     kinds: &Kinds,
@@ -146,7 +146,7 @@ fn one(described: &MachineFile, kinds: &Kinds, at: &At<'_>) -> Result<Machine, A
     Ok(machine)
 }
 
-/// One of several identical machines.
+/// The machine with this number, out of several identical ones.
 fn numbered(machine: &Machine, number: u32) -> Machine {
     let fill = |text: &str| text.replace(NUMBER, &number.to_string());
     let labels = machine.labels.iter().map(|(key, value)| (key.to_string(), fill(value)));

@@ -69,7 +69,7 @@ pub(crate) struct UpdateArgs {
     ask: AskArgs,
 }
 
-/// The replica to which leadership is transferred.
+/// The replica to which leadership was transferred.
 #[derive(Debug, Serialize)]
 struct TransferShape {
     asked_to_lead: u64,
@@ -106,8 +106,7 @@ fn list(ask: &AskArgs) -> Result<(), AskError> {
     show::print(ask.output, &members, || table(&members, Asked::of(&told)))
 }
 
-/// The members as the leader sees them, if it is reachable: only the leader has contact with all
-/// replicas.
+/// The members as the leader sees them, if it can be reached. Only the leader has contact with all replicas.
 fn by_leader(caller: &Caller) -> Result<Option<proto::Members>, AskError> {
     let mut told = caller.describe()?.members;
     for _ in 1..caller.replicas() {
@@ -134,10 +133,10 @@ impl Asked {
     }
 }
 
-/// A replica heard within this time counts as reachable: several heartbeats of raft.
+/// Time since the last contact below which a replica counts as reachable: several heartbeats of raft.
 const HEARD_MS: u64 = 2000;
 
-/// A replica's silence, in words.
+/// Time since the last contact with a replica, in words.
 fn heard(member: &MemberShape, asked: Asked) -> String {
     match (member.silent_ms, asked) {
         (Some(0..HEARD_MS), _) => "now".to_owned(),
@@ -176,7 +175,7 @@ fn change(ask: &AskArgs, steps: Vec<Step>) -> Result<(), AskError> {
     let told = caller.call(&request, |channel, request| async move {
         CellServiceClient::new(channel).change_members(request).await
     })?;
-    // The leader and the reachability of replicas are excluded from the comparison.
+    // The comparison does not include the leader and the reachability of replicas.
     let now = by_leader(&caller)?.unwrap_or_default();
     let silent = |id| now.all.iter().find(|one| one.replica == id).and_then(|one| one.silent_ms);
     let mut changed = proto::Members { all: told.members, ..now.clone() };

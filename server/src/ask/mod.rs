@@ -92,7 +92,7 @@ impl AskArgs {
     }
 }
 
-/// Requests the resource kinds of a cell, for as long as an election takes.
+/// Requests the resource kinds of a cell, with a timeout of many elections.
 ///
 /// # Errors
 /// If the address is not valid, or no replica answers.
@@ -100,16 +100,16 @@ pub(crate) fn kinds_of(address: &Address) -> Result<Kinds, AskError> {
     Caller::new(address, KINDS_PATIENCE)?.kinds()
 }
 
-/// Timeout for the kinds of a cell: many times an election.
+/// Timeout of the request for a cell's kinds: many times an election.
 const KINDS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Error of a command: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
-    /// Correct the address.
+    /// The address is invalid. Correct it.
     #[error("--cell: {0}")]
     Address(ApiError),
-    /// Correct the amount.
+    /// An amount is invalid. Correct it.
     #[error("{place}: {why}")]
     Amount {
         /// Flag or field.
@@ -117,87 +117,87 @@ pub(crate) enum AskError {
         /// The error.
         why: AmountError,
     },
-    /// Correct the field of a file.
+    /// A field of a file is invalid. Correct it.
     #[error("{place}: {why}")]
     Field {
-        /// Which field.
+        /// Path of the field.
         place: String,
-        /// Rule that it breaks, and the remedy.
+        /// Rule that the field breaks, and the remedy.
         why: String,
     },
-    /// Name a kind that the cell has.
+    /// The cell has no such resource kind. Name one that it has.
     #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
     NoKind {
         /// Flag or field.
         place: String,
-        /// Its value.
+        /// The kind that was given.
         kind: String,
         /// Valid values.
         has: String,
     },
-    /// Use another format.
+    /// The command cannot print TOML. Use another format.
     #[error("-o toml: only omega job get prints TOML; use json or yaml")]
     NoToml,
-    /// Correct the environment.
+    /// A variable of the environment is invalid. Correct it.
     #[error("{0}")]
     Environment(String),
-    /// Give at least one amount.
+    /// No amount is given. Give at least one.
     #[error("give the new amounts, such as --cpu 4; kinds that are not named stay as they are")]
     NoAmount,
-    /// Give the amount of at least one kind.
+    /// No amount is given to be limited. Give the amount of at least one kind.
     #[error("give the limited amounts, such as --cpu 100; omega quota clear removes all limits")]
     NoLimit,
-    /// Choose a number near the next one, so that earlier results are kept.
+    /// The number is too far ahead. Choose one near the next number, so that earlier results are kept.
     #[error(
         "--id: {number} is too far ahead: the next number is {next}, and up to {most} may be used"
     )]
     NumberAhead {
         /// The given value.
         number: u64,
-        /// The next one.
+        /// The next number.
         next: u64,
-        /// The highest number that keeps the earlier answers.
+        /// The highest number with which the earlier results are kept.
         most: u64,
     },
-    /// Look at the output: a conflict is a result, but the request was not fulfilled.
+    /// Some items conflicted. A conflict is a result, which is printed, but the request was not fulfilled.
     #[error("{refused} of {items} items were refused")]
     Conflicts {
-        /// The number.
+        /// Number of rejected items.
         refused: usize,
         /// Number of items.
         items: usize,
     },
-    /// Drain the machine and wait, or give `--force`.
+    /// The machine still has tasks. Drain it and wait, or give `--force`.
     #[error("machine {name} has {tasks}: drain it and wait until it has none, or give --force")]
     HasTasks {
-        /// Its name.
+        /// Name of the machine.
         name: String,
-        /// Its tasks, in words.
+        /// Number of its tasks, in words.
         tasks: String,
     },
-    /// Delete it first.
+    /// The job has ended. Delete it first.
     #[error("job {name} has ended: delete it first, or choose another name")]
     JobEnded {
-        /// Its name.
+        /// Name of the machine.
         name: String,
     },
-    /// Delete it first.
+    /// The update is more than a change of the numbers of tasks, which batch jobs do not allow. Delete the job first.
     #[error(
         "job {name} is a batch job, which only changes its numbers of tasks: delete it, and apply the file again"
     )]
     BatchChange {
-        /// Its name.
+        /// Name of the machine.
         name: String,
     },
-    /// Look at its history.
+    /// The job has failed, or cannot be completed. Look at its history.
     #[error("job {name}: {why}")]
     NotDone {
-        /// Its name.
+        /// Name of the machine.
         name: String,
         /// The failure.
         why: String,
     },
-    /// Correct the context.
+    /// The context is wrong. Correct it.
     #[error(transparent)]
     Context(#[from] ContextError),
     /// The underlying error.
@@ -212,23 +212,23 @@ pub(crate) enum AskError {
     /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The system has no threads left.
+    /// The operating system has no threads left.
     #[error("the operating system refuses: {0}")]
     System(io::Error),
-    /// The message has the remedy; the code is for programs.
+    /// The cell rejects the request. The message has the remedy, and the code is for programs.
     #[error("{} [{}]", .0.message, .0.code)]
     Refused(ApiError),
-    /// Look whether the cell runs, and where; or give it more time.
+    /// The cell did not answer in time. Check whether it runs, and at which address, or give it more time.
     #[error("the cell at {cell} does not answer within {timeout:?}: {} [{}]", .why.message, .why.code)]
     NoAnswer {
         /// Addresses of the cell.
         cell: String,
         /// Time spent trying.
         timeout: Duration,
-        /// Result of the last try.
+        /// Error of the last attempt.
         why: Box<ApiError>,
     },
-    /// Use a version of this program that is as new as the cell's.
+    /// The cell's answer cannot be decoded. Use a version of this program that is as new as the cell's.
     #[error("the cell's answer cannot be read: {0}")]
     Answer(#[from] Malformed),
 }
@@ -240,7 +240,7 @@ impl From<BackupError> for AskError {
 }
 
 impl AskError {
-    /// The exit code: 1 if the cell rejects or does not answer, 2 for bad input.
+    /// The exit code: 1 if the cell rejects the request or does not answer, 2 for bad input.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             AskError::Refused(_)

@@ -1,9 +1,9 @@
-//! Times in flags and files: an offset from now, or seconds since 1970 as `date +@%s` prints.
+//! Times in flags and files: an offset from now, or seconds since 1970 as printed by `date +@%s`.
 
 use serde::{Deserialize, Serialize, Serializer};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A time. A served cell counts in milliseconds since 1970.
+/// A time. A served cell measures time in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) enum Moment {
@@ -25,7 +25,7 @@ impl Moment {
         ms_of(seconds).map(Moment::At).ok_or_else(wrong)
     }
 
-    /// In milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub(super) fn unix_ms(self) -> u64 {
         match self {
             Moment::At(ms) => ms,
@@ -45,7 +45,7 @@ fn ms_of(seconds: &str) -> Option<u64> {
     whole.checked_mul(1000)?.checked_add(format!("{part:0<3}").parse().ok()?)
 }
 
-/// The time that it is, as [`Moment::parse`] reads it.
+/// Writes the time in the form that [`Moment::parse`] reads.
 impl Serialize for Moment {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let ms = self.unix_ms();

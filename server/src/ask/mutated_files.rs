@@ -1,5 +1,5 @@
-//! Files of jobs, machines and transactions as people mistype them: each is read, or refused with one line that names the
-//! file; none panics.
+//! Files of jobs, machines and transactions with typing errors: each is either read, or rejected with one line that
+//! names the file. None causes a panic.
 
 use super::job_file::JobFile;
 use super::machine_file::{MachinesFile, machines};
@@ -76,7 +76,7 @@ task = "web/2"
 to = { cpu = 2, memory = "1GiB" }
 "#;
 
-/// Reads mutated forms of a file, and expects some to be taken and some to be refused.
+/// Reads mutated forms of a file, and expects that some are accepted and some are rejected.
 fn try_all(text: &str, read: impl Fn(&Path) -> Result<(), Box<dyn Error>>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("given.toml");

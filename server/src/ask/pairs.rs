@@ -1,4 +1,4 @@
-//! Labels, taints, NUMA nodes and places in the topology, as flags and files write them.
+//! Text forms of labels, taints, NUMA nodes and topology levels in flags and files.
 
 use omega_core::limits::{CORES_PER_NODE_MAX, NUMA_NODES_MAX};
 use omega_core::{NodeCores, Taint, TaintEffect, TopologyLevel};
@@ -44,7 +44,7 @@ pub(super) fn taint_text(taint: &Taint) -> String {
     }
 }
 
-/// The cores of each NUMA node: `16,16`.
+/// The number of cores of each NUMA node: `16,16`.
 pub(crate) fn numa(text: &str) -> Result<NodeCores, String> {
     let count = |text: &str| text.trim().parse().ok().filter(|count| *count <= CORES_PER_NODE_MAX);
     let counts: Option<Vec<u16>> = text.split(',').map(count).collect();

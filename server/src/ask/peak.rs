@@ -60,7 +60,7 @@ pub(crate) struct SetArgs {
     ask: AskArgs,
 }
 
-/// A peak as written in a flag.
+/// A peak as given in a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Span {
     from_ms: u32,
@@ -106,7 +106,7 @@ fn time_of_day(text: &str) -> Result<u32, String> {
 #[derive(Debug, Serialize)]
 struct CalendarShape {
     name: String,
-    /// Required labels and names of the machines, in words.
+    /// Requirements on the machines' labels and names, in words.
     machines: String,
     peaks: Vec<PeakShape>,
 }
@@ -114,10 +114,10 @@ struct CalendarShape {
 /// A peak.
 #[derive(Debug, Serialize)]
 struct PeakShape {
-    /// Milliseconds since midnight.
+    /// Begin of the peak, in milliseconds since midnight.
     from_ms: u32,
     until_ms: u32,
-    /// Percentage of a machine's capacity, by kind.
+    /// Percentage of a machine's capacity that batch tasks may claim, by kind.
     batch_max: BTreeMap<String, u8>,
     /// Whether it is in effect now, by the cell's time.
     holds: bool,
@@ -127,7 +127,7 @@ struct PeakShape {
 #[derive(Debug, Serialize)]
 struct PeaksShape {
     calendars: Vec<CalendarShape>,
-    /// Number of machines on which batch exceeds its share now.
+    /// Number of machines on which batch tasks exceed their share now.
     machines_over: u32,
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn set(args: &SetArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || show::done_for("calendar", &shape))
 }
 
-/// The shares of a flag, ascending by kind.
+/// The peak of a flag, with its shares ascending by kind.
 fn peak(span: &Span, kinds: &Kinds) -> Result<Peak, AskError> {
     let share = |(name, percent): &(String, u8)| {
         let kind = amount::kind(kinds, "--peak".to_owned(), name)?;
@@ -206,7 +206,7 @@ fn shape(
     })
 }
 
-/// One line for each peak.
+/// A table with one line for each peak.
 fn table(shape: &PeaksShape) -> String {
     let heading = [
         ("calendar", Align::Left),

@@ -70,9 +70,9 @@ pub(crate) struct SetArgs {
 struct PolicyShape {
     ttl_after_finished_ms: u64,
     bands: Vec<BandShape>,
-    /// `null`: any number.
+    /// `null` if any number is allowed.
     eviction_cap: Option<CapShape>,
-    /// The most that a machine may be overcommitted, by kind, in percent. Kinds that are not named: 100.
+    /// The largest overcommit of a machine, by kind, in percent. It is 100 for kinds that are not named.
     overcommit_max: BTreeMap<String, u32>,
 }
 
@@ -105,7 +105,7 @@ fn cap(text: &str) -> Result<proto::EvictionCap, String> {
     Ok(proto::EvictionCap { count, per_ms })
 }
 
-/// A kind and percent of its capacity.
+/// A kind, and a percentage of its capacity.
 fn overcommit(text: &str) -> Result<(String, u32), String> {
     let bound = text.split_once('=').and_then(|(kind, percent)| {
         let percent =

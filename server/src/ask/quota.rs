@@ -1,4 +1,4 @@
-//! `omega quota`: limits of the total claims of tenants.
+//! `omega quota`: limits on the total claims of tenants.
 
 use super::amount::{self, AmountArgs};
 use super::call::Page;
@@ -120,7 +120,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
 
 fn table(kinds: &Kinds, tenants: &[TenantShape]) -> String {
     let names: Vec<&str> = kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
-    // Columns without any values are left out.
+    // Columns in which no tenant has a value are left out.
     let any_above = tenants.iter().any(|tenant| tenant.parent.is_some());
     let any_weight = tenants.iter().any(|tenant| tenant.weight != 1);
     let any_per_machine = tenants.iter().any(|tenant| tenant.tasks_per_machine_max.is_some());

@@ -61,13 +61,13 @@ pub(crate) struct CreateArgs {
 #[derive(Debug, Serialize)]
 struct ReservationShape {
     name: String,
-    /// Required labels and names, in words.
+    /// Requirements on the machines' labels and names, in words.
     machines: String,
     tenants: Vec<String>,
-    /// In milliseconds since 1970.
+    /// Begin of the reservation, in milliseconds since 1970.
     from_ms: u64,
     until_ms: u64,
-    /// Whether it has begun, by the cell's time.
+    /// Whether the reservation has begun, by the cell's time.
     begun: bool,
 }
 
@@ -117,7 +117,7 @@ fn list(ask: &AskArgs) -> Result<(), AskError> {
     let told = ask.caller()?.call(&request, |channel, request| async move {
         MachineServiceClient::new(channel).list_reservations(request).await
     })?;
-    // A new cell has no time yet.
+    // In a new cell the time has not been set yet.
     let now_ms = if told.now_ms > 0 { told.now_ms } else { unix_ms() };
     let all = told.reservations.into_iter().map(|given| shape(given, now_ms));
     let all: Vec<ReservationShape> = all.collect::<Result<_, _>>()?;
@@ -171,7 +171,7 @@ fn table(all: &[ReservationShape], now_ms: u64) -> String {
     columns(&heading, &all.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Distance of a time from now.
+/// Time from now to another time, in words.
 fn away(at_ms: u64, now_ms: u64) -> String {
     let seconds = at_ms.saturating_sub(now_ms) / 1000;
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);

@@ -1,7 +1,7 @@
 //! `omega task resize`: resizes a placed task.
 //!
-//! It is a transaction of one resize, sent like those of `omega txn commit`. Kinds that are not
-//! given stay.
+//! The command sends a transaction with one resize, as `omega txn commit` would. Kinds that are not given keep their
+//! amounts.
 
 use super::amount::{self, AmountArgs};
 use super::call::Caller;
@@ -38,7 +38,7 @@ pub(super) fn name(text: &str) -> Result<(String, u32), String> {
     found.ok_or_else(|| "is not like web/0, the name of a job and the number of a task".to_owned())
 }
 
-/// Requested allocation of a task, and whether it has it.
+/// Requested allocation of a task, and whether the task got it.
 #[derive(Debug, Serialize)]
 struct ResizedShape {
     task: String,
@@ -89,7 +89,7 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
     }
 }
 
-/// Current allocation of a task, or the one it would have on a machine. The cell rejects unknown
+/// Current allocation of a task, or if it has no machine, the allocation that it would get. The cell rejects unknown
 /// tasks.
 fn held(caller: &Caller, id: TaskId) -> Result<Amounts, AskError> {
     let by_id = || Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id.job.0)) });

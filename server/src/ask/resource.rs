@@ -41,7 +41,7 @@ struct ResourceShape {
     name: String,
     capacity: u64,
     claimed: u64,
-    /// Claims of pending tasks.
+    /// Amount that pending tasks would claim.
     waiting: u64,
 }
 

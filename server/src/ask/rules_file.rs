@@ -1,4 +1,4 @@
-//! Placement rules in files: those of `omega-core`, in a stable format.
+//! Placement rules in files, in a stable format. They have the meaning of those in `omega-core`.
 
 mod written;
 
@@ -11,7 +11,7 @@ use omega_core::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Machines that meet every requirement; without requirements, none.
+/// Machines that meet every requirement. Without requirements, no machine is selected.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SelectorFile {
@@ -71,7 +71,7 @@ enum OperatorFile {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TolerationFile {
-    /// Key of the taint; absent with `exists` means every key.
+    /// Key of the taint. If it is absent and the operator is `exists`, every key is tolerated.
     key: Option<String>,
     /// Comparison of the values.
     #[serde(default)]
@@ -116,12 +116,12 @@ pub(super) struct PortFile {
     protocol: ProtocolFile,
     /// Address of the port; every address of the machine if absent.
     address: Option<String>,
-    /// Its name, for the variable OMEGA_PORT_NAME of the task's program.
+    /// Name of the port, for the variable OMEGA_PORT_NAME of the task's program.
     name: Option<String>,
 }
 
 impl PortFile {
-    /// The name with the number, if it has a name.
+    /// The name of the port with its number, if it has a name.
     pub(super) fn named(&self) -> Option<NamedPort> {
         let name = self.name.as_deref()?.into();
         Some(NamedPort { name, number: self.number })
@@ -147,14 +147,14 @@ enum ProtocolFile {
 pub(super) enum RuleFile {
     /// No selected task runs in the same domain.
     AntiAffinity(NearFile),
-    /// A task that all of these select runs in the domain already; or none runs anywhere, and this
-    /// task is one of them.
+    /// A task that all of these select already runs in the domain; or no such task runs anywhere, and all of these
+    /// select this task itself.
     Affinity(Vec<NearFile>),
-    /// Prefers domains with selected tasks, or with a negative weight those without.
+    /// Prefers domains with selected tasks; with a negative weight, domains without selected tasks.
     Prefer {
-        /// The tasks, and the level at which they are near.
+        /// The selected tasks, and the level of the domains.
         near: NearFile,
-        /// Weight of each of them, -100 to 100.
+        /// Weight of each selected task, -100 to 100.
         weight: i32,
     },
     /// A domain has at most `count` selected tasks, this one included.
@@ -174,8 +174,8 @@ pub(super) enum RuleFile {
     },
     /// The selected tasks are spread evenly over the domains.
     Spread(SpreadFile),
-    /// In a domain with a task of this group, at most `count` selected tasks run, this one included
-    /// where it is selected.
+    /// In a domain with a task of this group, at most `count` selected tasks run, including this task if it is
+    /// selected.
     MaxColocated {
         /// The counted tasks, and the level of the domains.
         of: NearFile,
@@ -208,9 +208,9 @@ pub(super) struct SpreadFile {
     /// Definition of a domain: `machine`, or the key of a label.
     #[schemars(with = "String")]
     level: LevelFile,
-    /// Maximum difference to the domain with the fewest tasks.
+    /// Maximum number of tasks that a domain may have more than the domain with the fewest.
     skew_max: u32,
-    /// Least number of domains: with fewer, the smallest count is 0.
+    /// Least number of domains. If there are fewer domains, the fewest tasks of a domain count as 0.
     #[serde(default)]
     domains_min: u32,
     /// Whether the spread is soft: a preference.

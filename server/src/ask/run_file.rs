@@ -1,4 +1,4 @@
-//! The program of a group as a job file describes it.
+//! The program of a group as described in a job file.
 
 mod written;
 
@@ -24,23 +24,23 @@ pub(super) struct RunFile {
     /// Environment variables. Names that begin with OMEGA_ are set by the agent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     env: BTreeMap<String, String>,
-    /// Working directory, absolute; without it, a directory of the task's own.
+    /// Absolute path of the working directory; by default, a directory of the task's own.
     working_dir: Option<String>,
-    /// User that it runs as; without it, the agent's.
+    /// User as which the program runs; by default, the agent's user.
     user: Option<String>,
-    /// Check that makes a task ready, and ends it when it fails.
+    /// Health check. A task is ready once the check succeeds, and is ended if the check fails.
     health: Option<HealthFile>,
     /// Restarts on the same machine.
     restart: Option<RestartFile>,
 }
 
-/// Restarts on the same machine; when they are used up, the task has failed.
+/// Restarts on the same machine. If a run fails after the last restart, the task has failed.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RestartFile {
-    /// Number of restarts in a row. A run of ten minutes ends the row.
+    /// Maximum number of restarts in a row. After a run of ten minutes, counting starts again.
     attempts: u32,
-    /// Delay before the first one: `1s`. Each further one doubles it, up to five minutes.
+    /// Delay before the first restart: `1s`. It doubles with each further restart, up to five minutes.
     #[serde(default = "second")]
     #[schemars(with = "String")]
     delay: TimeFile,
@@ -50,24 +50,24 @@ struct RestartFile {
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HealthFile {
-    /// A program and its arguments, which exits with 0.
+    /// A program with its arguments. The check succeeds if the program exits with 0.
     command: Option<Vec<String>>,
-    /// A TCP port that accepts a connection.
+    /// A TCP port. The check succeeds if the port accepts a connection.
     tcp: Option<u16>,
-    /// A GET request. It succeeds with a status from 200 to 399.
+    /// A GET request. The check succeeds if the status is from 200 to 399.
     http: Option<HttpFile>,
-    /// Time between two tests.
+    /// Time between two checks.
     #[serde(default = "ten_seconds")]
     #[schemars(with = "String")]
     interval: TimeFile,
-    /// Time that a test may take.
+    /// Time that a check may take.
     #[serde(default = "second")]
     #[schemars(with = "String")]
     timeout: TimeFile,
-    /// Number of failures in a row after which the program is killed and has failed.
+    /// Number of failures in a row after which the program is killed and counts as failed.
     #[serde(default = "three")]
     failures: u32,
-    /// Time from the start in which failures do not count, unless a test has succeeded.
+    /// Time after the start during which failures do not count, unless a check has succeeded.
     #[schemars(with = "Option<String>")]
     start_period: Option<TimeFile>,
 }
@@ -103,7 +103,7 @@ impl RunFile {
     /// Returns the program, with the names of the group's ports.
     ///
     /// # Errors
-    /// If its health check names no probe, or several.
+    /// If its health check has no probe, or several.
     pub(super) fn run(&self, at: &str, ports: Vec<NamedPort>) -> Result<Run, AskError> {
         let optional = |text: &Option<String>| text.as_deref().map(Text::from);
         let variable = |(name, value): (&String, &String)| EnvVar {
@@ -155,7 +155,7 @@ fn texts(list: &[String]) -> Vec<Text> {
     list.iter().map(|text| text.as_str().into()).collect()
 }
 
-/// The payload of a group: a text, or the bytes of a file, relative to the job's.
+/// The payload of a group: a text, or the bytes of a file, whose path is relative to the job's file.
 ///
 /// # Errors
 /// If both are given, or the file cannot be read or is too large.

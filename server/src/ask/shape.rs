@@ -1,6 +1,6 @@
-//! The values that verbs print: their fields are a promise, described in docs/cli.md.
+//! The values that commands print. Their fields do not change incompatibly, and docs/cli.md describes them.
 //!
-//! Amounts are integers in the kind's smallest unit, by the kind's name; no key is ever left out.
+//! Amounts are integers in the kind's smallest unit, by the kind's name. No key is ever left out.
 
 use super::AskError;
 use super::events::EndShape;
@@ -16,19 +16,19 @@ use omega_core::{
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// By the name of a resource kind.
+/// Values by the name of a resource kind.
 pub(super) type ByKind<T> = BTreeMap<String, T>;
 
 /// A list of machines, jobs, tasks or tenants.
 #[derive(Debug, Serialize)]
 pub(super) struct ListShape<T> {
     pub(super) version: u64,
-    /// Whether `--limit` left some out.
+    /// Whether `--limit` excluded some items.
     pub(super) more: bool,
     pub(super) items: Vec<T>,
 }
 
-/// Change made by a verb, and the cell version at which it was made.
+/// Change made by a command, and the cell's version at which it was made.
 #[derive(Debug, Serialize)]
 pub(super) struct DoneShape {
     pub(super) name: String,
@@ -41,7 +41,7 @@ pub(super) struct DoneShape {
 pub(super) struct DoneForShape {
     #[serde(flatten)]
     pub(super) done: DoneShape,
-    /// `null`: an older server does not report it.
+    /// Number of machines; `null` if the server is older and does not report it.
     pub(super) machines: Option<u32>,
 }
 
@@ -61,9 +61,9 @@ pub(super) struct MachineShape {
     pub(super) status: &'static str,
     pub(super) tasks: u32,
     pub(super) devices: u8,
-    /// The cores of each NUMA node that tasks may have to themselves.
+    /// Number of cores of each NUMA node that tasks may use exclusively.
     pub(super) numa: Vec<u16>,
-    /// Number of cores that are left on each node.
+    /// Number of cores of each node that are free.
     pub(super) cores_left: Vec<u32>,
     pub(super) sequence: u64,
     pub(super) resources: ByKind<ResourceShape>,
@@ -73,14 +73,14 @@ pub(super) struct MachineShape {
     pub(super) taints: Vec<String>,
 }
 
-/// Amount that a machine has of one kind.
+/// Amounts of one kind on a machine.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct ResourceShape {
     pub(super) capacity: u64,
     pub(super) claimable: u64,
     pub(super) claimed: i64,
     pub(super) free: i64,
-    /// Measured usage of tasks, as the machine reported it.
+    /// Measured usage of the machine's tasks, as last reported.
     pub(super) load: u64,
 }
 
@@ -106,22 +106,22 @@ pub(super) struct JobShape {
     pub(super) tasks: TasksShape,
     /// Failures of its tasks after which they were placed again.
     pub(super) failures: u32,
-    /// Time since it was submitted, as far as the replica saw it: at most its uptime.
+    /// Time since the job was submitted, as the replica observed it: at most the replica's uptime.
     pub(super) age_ms: u64,
-    /// Its version: 0 as submitted.
+    /// Version of the job; 0 if it was never updated.
     pub(super) version: u32,
-    /// Tasks of older versions that have not ended.
+    /// Number of tasks of older versions that have not ended.
     pub(super) outdated: u32,
-    /// Groups that its tasks have, also those of older versions.
+    /// Groups to which its tasks belong, including those of older versions.
     pub(super) groups: Vec<GroupShape>,
 }
 
-/// A gang that has not all the places that it needs.
+/// State of a gang that does not have all the places that it needs.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct GangWaitShape {
     pub(super) have: u32,
     pub(super) needs: u32,
-    /// Time of the gang timeout, in milliseconds since 1970; `null`: not known yet.
+    /// Time of the gang timeout, in milliseconds since 1970; `null` if it is not known yet.
     pub(super) until_ms: Option<u64>,
 }
 
@@ -140,26 +140,26 @@ pub(super) struct TasksShape {
 #[derive(Debug, Serialize)]
 pub(super) struct GroupShape {
     pub(super) name: String,
-    /// The version of the job that it came with.
+    /// The version of the job with which the group was added.
     pub(super) version: u32,
     pub(super) count: u32,
-    /// Whether it has one task on each machine.
+    /// Whether the group has one task on each machine.
     pub(super) per_machine: bool,
     pub(super) request: ByKind<u64>,
-    /// Optional resources of each; `null`: none.
+    /// Optional resources of each task; `null` if it has none.
     pub(super) optional: Option<ByKind<u64>>,
-    /// Exclusive cores of each; `null`: none.
+    /// Exclusive cores of each task; `null` if it has none.
     pub(super) cores: Option<CoresShape>,
     /// Number of optional devices.
     pub(super) optional_devices: u8,
-    /// Demand that varies over the day: an amount in each of equally long parts.
+    /// Demand that varies over the day: amounts in equally long parts of it.
     pub(super) demand_profiles: ByKind<Vec<u64>>,
-    /// Cluster resources that each claims.
+    /// Cluster resources that each task claims.
     pub(super) cluster_request: ByKind<u64>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) restarts: u32,
     pub(super) grace_ms: u32,
-    /// The program of each task; `null`: none, or only the roles of its tenant see it.
+    /// The program of each task; `null` if there is none, or if the caller may not see it.
     pub(super) run: Option<RunShape>,
     /// Bytes of the payload.
     pub(super) payload_bytes: usize,
@@ -196,7 +196,7 @@ pub(super) struct CoresShape {
     pub(super) place: &'static str,
 }
 
-/// A task, and where it is.
+/// A task, and its machine.
 #[derive(Debug, Serialize)]
 pub(super) struct TaskShape {
     pub(super) task: String,
@@ -206,13 +206,13 @@ pub(super) struct TaskShape {
     pub(super) devices: Vec<u32>,
     /// Exclusive cores by NUMA node.
     pub(super) cores: Vec<u32>,
-    /// Allocation on its machine; `null`: its group's request.
+    /// Allocation of the task on its machine; `null` if it is its group's request.
     pub(super) allocated: Option<ByKind<u64>>,
-    /// Failures after which it was placed again, and restarts on the same machine.
+    /// Number of failures after which the task was placed again, and of restarts on the same machine.
     pub(super) restarts: u32,
-    /// When it got its machine, in milliseconds since 1970; 0: it has none.
+    /// Time at which the task got its machine, in milliseconds since 1970; 0 if it has none.
     pub(super) placed_ms: u64,
-    /// The last end of its program; `null`: none was reported, or it is forgotten.
+    /// The last end of the task's program; `null` if none was reported, or the cell has forgotten it.
     pub(super) last_end: Option<EndShape>,
 }
 
@@ -220,19 +220,19 @@ pub(super) struct TaskShape {
 #[derive(Debug, Serialize)]
 pub(super) struct TenantShape {
     pub(super) name: String,
-    /// Limits by kind; `null`: none. A kind with `null` has no limit.
+    /// Limits by kind; `null` if there are none. A kind with `null` has no limit.
     pub(super) limit: Option<ByKind<Option<u64>>>,
-    /// Claims of the tenant and of all below it.
+    /// Claims of the tenant and of all tenants below it.
     pub(super) used: ByKind<u64>,
-    /// The tenant above it; `null` at the top.
+    /// The tenant above this one; `null` at the top.
     pub(super) parent: Option<String>,
     pub(super) guaranteed: ByKind<u64>,
     pub(super) weight: u32,
-    /// Maximum number of its own tasks on one machine; `null`: no limit.
+    /// Maximum number of the tenant's own tasks on one machine; `null` if there is no limit.
     pub(super) tasks_per_machine_max: Option<u32>,
-    /// Limit of the total request of its jobs, placed or not; `limit` is that of their claims.
+    /// Limit on the total request of the tenant's jobs, whether placed or not. `limit` is the limit on their claims.
     pub(super) request_limit: Option<ByKind<Option<u64>>>,
-    /// Total request; 0 while no tenant has a request limit.
+    /// Total request of the tenant's jobs; 0 while no tenant has a request limit.
     pub(super) requested: ByKind<u64>,
 }
 
@@ -243,9 +243,10 @@ pub(super) struct MemberShape {
     /// `voter`, `learner` or `outgoing`.
     pub(super) role: &'static str,
     pub(super) leads: bool,
-    /// Time since the leader last had contact with it; `null`: never, or the leader did not answer.
+    /// Time since the leader last had contact with the replica; `null` if it never had, or if the leader did not
+    /// answer.
     pub(super) silent_ms: Option<u64>,
-    /// Its address for the other replicas; `null`: from their settings.
+    /// Address of the replica for other replicas; `null` if these have it from their own settings.
     pub(super) peer_address: Option<String>,
 }
 
@@ -254,7 +255,7 @@ pub(super) fn by_kind(kinds: &Kinds, amounts: &Amounts) -> ByKind<u64> {
     kinds.iter().map(|(id, kind)| (kind.name.clone(), amounts.get(id))).collect()
 }
 
-/// Text such as `2 cpu, 4.0 GiB memory`; kinds with an amount of 0 are omitted.
+/// Amounts as text, such as `2 cpu, 4.0 GiB memory`. Kinds with an amount of 0 are omitted.
 pub(super) fn listed(kinds: &Kinds, amounts: &ByKind<u64>) -> String {
     let amount = |(id, kind): (KindId, &ResourceKind)| {
         let amount = amounts[&kind.name];
@@ -300,7 +301,7 @@ impl MachineShape {
     }
 }
 
-/// The points of a demand profile, by the name of their kind.
+/// The points of a demand profile, with the name of its kind.
 fn by_name(
     kinds: &Kinds,
     demand_profile: &omega_core::DemandProfile,
@@ -383,7 +384,7 @@ impl JobShape {
 }
 
 impl TasksShape {
-    /// Their number.
+    /// Number of all tasks.
     pub(super) fn all(&self) -> u32 {
         self.pending + self.placed + self.running + self.finished + self.failed + self.killed
     }
@@ -429,7 +430,7 @@ impl TenantShape {
     pub(super) fn new(kinds: &Kinds, told: proto::TenantStatus) -> TenantShape {
         let limit = |quota: proto::Quota| {
             let limit = by_kind(kinds, &convert::amounts(quota.limit));
-            // The maximum is also what an unlimited kind has.
+            // An unlimited kind has the maximum, too.
             let told = |(kind, most)| (kind, (most < QUOTA_MAX).then_some(most));
             limit.into_iter().map(told).collect()
         };

@@ -1,4 +1,4 @@
-//! Output of replies: a table for people, names for scripts, JSON or YAML for programs.
+//! Output of replies: a table for people, names for scripts, and JSON or YAML for programs.
 
 use super::AskError;
 use super::shape::{DoneForShape, DoneShape};
@@ -30,9 +30,9 @@ pub(crate) enum Format {
 /// Alignment of a column's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
-    /// At its left: words.
+    /// On the left, for words.
     Left,
-    /// At its right: numbers.
+    /// On the right, for numbers.
     Right,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn print(
     Ok(output::print(&text)?)
 }
 
-/// One of a stream of values: a line of JSON, or a YAML document.
+/// One of a stream of values, as a line of JSON or a YAML document.
 pub(super) fn one_of_many(format: Format, value: &impl Serialize) -> Option<String> {
     match format {
         Format::Table | Format::Wide | Format::Name | Format::Toml => None,
@@ -70,7 +70,8 @@ pub(super) fn one_of_many(format: Format, value: &impl Serialize) -> Option<Stri
     }
 }
 
-/// Names of the items of a list, or of one item, each in a line. A value without a name, such as statistics, has none.
+/// Names of the items of a list, or of a single item, each on a line. A value without a name, such as statistics, has
+/// none.
 fn names(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).expect("the keys are text");
     let items = match value.get("items").unwrap_or(&value) {
@@ -84,7 +85,7 @@ fn names(value: &impl Serialize) -> String {
     items.iter().filter_map(name).collect()
 }
 
-/// Order of names in lists: digits count as numbers, so that `m-2` comes before `m-10`.
+/// Order of names in lists. Digits are compared as numbers, so that `m-2` comes before `m-10`.
 pub(super) fn by_name(one: &str, other: &str) -> Ordering {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let (mut left, mut right) = (one, other);
@@ -109,7 +110,7 @@ pub(super) fn by_name(one: &str, other: &str) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| one.cmp(other))
 }
 
-/// Converted through JSON, so that both have the same fields.
+/// Converts a value through JSON, so that both formats have the same fields.
 fn yaml(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).expect("the keys are text");
     let text = serde_saphyr::to_string(&value);
@@ -117,8 +118,8 @@ fn yaml(value: &impl Serialize) -> String {
     if text.ends_with('\n') { text } else { text + "\n" }
 }
 
-/// Rows under a heading, in columns two spaces apart. Nothing is cut, because scripts read tables.
-/// Control characters in names are replaced.
+/// Rows under a heading, in columns that are two spaces apart. Nothing is cut, because scripts read tables. Control
+/// characters in names are replaced.
 pub(super) fn columns(heading: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = heading.iter().map(|(name, _)| name.to_uppercase()).collect();
     let all: Vec<Vec<String>> = std::iter::once(&head)
@@ -142,7 +143,7 @@ pub(super) fn columns(heading: &[(&str, Align)], rows: &[Vec<String>]) -> String
     all.iter().map(line).collect()
 }
 
-/// Names and values, one a line; empty values are omitted.
+/// Names and values, one pair on each line. Empty values are omitted.
 pub(super) fn facts(lines: &[(&str, String)]) -> String {
     let lines: Vec<_> = lines.iter().filter(|(_, what)| !what.is_empty()).collect();
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -150,12 +151,12 @@ pub(super) fn facts(lines: &[(&str, String)]) -> String {
     lines.iter().map(line).collect()
 }
 
-/// A name that cannot move the reader's cursor.
+/// A name without characters that move a terminal's cursor.
 pub(super) fn clean_name(name: &str) -> String {
     clean(name)
 }
 
-/// Action and its object.
+/// An action and its object, as a line of text.
 pub(super) fn done(what: &str, shape: &DoneShape) -> String {
     format!("{}\n", sentence(what, shape))
 }
@@ -174,7 +175,7 @@ pub(super) fn done_for(what: &str, shape: &DoneForShape) -> String {
     }
 }
 
-/// The last line of a list that was cut short.
+/// The last line of a list that is not complete.
 pub(super) fn and_more(more: bool) -> &'static str {
     if more { "... and more: see --limit\n" } else { "" }
 }
@@ -184,7 +185,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Words that YAML readers do not read as text.
+    /// Words that YAML readers would not read as text.
     const TRICKY: &[&str] = &[
         "",
         "~",
@@ -264,7 +265,7 @@ mod tests {
     }
 
     proptest! {
-        /// YAML parses to the same value as JSON, for any content.
+        /// YAML and JSON are read back as the same value, for any content.
         #[test]
         fn yaml_says_what_json_says(value in any_value()) {
             let text = yaml(&value);

@@ -1,4 +1,4 @@
-//! `omega task`: the tasks of a job, or of a machine; `resize.rs` has the verb that gives one more or less.
+//! `omega task`: the tasks of a job or of a machine. The command that resizes a task is in `resize.rs`.
 
 use super::call::{Caller, Listed, Page};
 use super::events::{self, EventsShape};
@@ -154,7 +154,7 @@ pub(super) fn list(
     })
 }
 
-/// Columns of the table. Restarts, devices, exclusive cores and allocations have one only if a task has them.
+/// Columns of the table. Restarts, devices, exclusive cores and allocations have a column only if some task has them.
 fn table(kinds: &Kinds, tasks: &[TaskShape], format: Format) -> String {
     let numbers = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let allocated = |task: &TaskShape| {
@@ -192,5 +192,5 @@ fn table(kinds: &Kinds, tasks: &[TaskShape], format: Format) -> String {
     columns(&heading, &rows)
 }
 
-/// Text of a task in a column.
+/// Heading of a column, and the text of a task in it.
 type Column<'a> = (&'static str, &'a dyn Fn(&TaskShape) -> String);

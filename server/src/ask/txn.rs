@@ -1,9 +1,9 @@
 //! `omega txn`: results of past transactions, and transactions by hand.
 //!
 //! A transaction by hand is sent under the name of a scheduler that no process owns. If a process takes the name
-//! meanwhile, registration skips numbers, so that this transaction is fenced. Its bytes depend on the file, on `--id`
-//! and on the ids of the names, so the same file under the same number is the same transaction. It is sent as a retry,
-//! which is never rejected by the pre-check, so its result is kept even if nothing was committed.
+//! meanwhile, its registration skips numbers, so this transaction is fenced. The bytes of a transaction depend on the
+//! file, on `--id` and on the ids of the names, so the same file with the same number is the same transaction. It is
+//! sent as a retry, which the pre-check never rejects, so its result is kept even if nothing was committed.
 
 use super::call::{Caller, Page};
 use super::shape::ListShape;
@@ -96,11 +96,11 @@ struct AnswerShape {
     scheduler: String,
     number: u64,
     version: u64,
-    /// Every item that is not here was committed.
+    /// Rejected items. All other items were committed.
     refused: Vec<RefusedShape>,
 }
 
-/// A rejected item, by its position in its list.
+/// A rejected item. `index` is its position in its list.
 #[derive(Debug, Serialize)]
 struct RefusedShape {
     /// `release`, `eviction`, `resize` or `claim`.
@@ -115,11 +115,11 @@ struct RefusedShape {
 pub(super) struct WhyShape {
     /// The reason as the API names it, such as `NO_ROOM`; `null` if the item was committed.
     reason: Option<&'static str>,
-    /// The resource kind, if the reason concerns one.
+    /// The resource kind, if the reason refers to one.
     kind: Option<String>,
 }
 
-/// A transaction by hand, and its answer.
+/// A transaction by hand, and its result.
 #[derive(Debug, Serialize)]
 struct CommittedShape {
     transaction: String,
@@ -160,7 +160,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
         let request = proto::ListTransactionsRequest { scheduler, page_size, page_token };
         let page = caller.call(&request, |channel, request| async move {
             let client = SchedulingServiceClient::new(channel);
-            // A transaction may have ten thousand rejected items.
+            // The limit is raised, because a transaction may have ten thousand rejected items.
             client.max_decoding_message_size(PAGE_BYTES_MAX).list_transactions(request).await
         })?;
         let shapes = page.transactions.into_iter().map(|told| AnswerShape::new(&kinds, told));
@@ -171,7 +171,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || table(&shape.items) + and_more(shape.more))
 }
 
-/// Maximum bytes of a page: sixteen times the limit of other messages.
+/// Maximum bytes of a page, which is sixteen times the limit on other messages.
 const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
 
 fn table(all: &[AnswerShape]) -> String {
@@ -249,13 +249,13 @@ pub(super) fn send(caller: &Caller, txn: &Transaction) -> Result<Commit, AskErro
     Ok(Commit::try_from(answer)?)
 }
 
-/// An unused number of a scheduler whose name no process owns.
+/// An unused transaction number of a scheduler whose name no process owns.
 pub(super) fn transaction_id(
     caller: &Caller,
     name: &str,
     given: Option<u64>,
 ) -> Result<TransactionId, AskError> {
-    // Without an owner, so that it is rejected if a process owns the name.
+    // The request names no process, so it is rejected if a process owns the name.
     let request = proto::RegisterRequest { name: name.to_owned(), ..Default::default() };
     let registered = caller.call(&request, |channel, request| async move {
         SchedulingServiceClient::new(channel).register(request).await
@@ -269,7 +269,7 @@ pub(super) fn transaction_id(
     }
 }
 
-/// A transaction with named tasks and machines.
+/// A transaction that refers to tasks and machines by name.
 struct Named<'t> {
     releases: Vec<TaskName<'t>>,
     evictions: Vec<TaskName<'t>>,
@@ -288,8 +288,7 @@ impl<'t> Named<'t> {
         })
     }
 
-    /// Resolves the names to the cell's ids, without a transaction number. Each name is looked up
-    /// once.
+    /// Resolves the names to the cell's ids. The transaction does not have its number yet. Each name is looked up once.
     fn found(
         &self,
         (caller, kinds): (&Caller, &Kinds),
@@ -336,7 +335,7 @@ impl<'t> Named<'t> {
     }
 }
 
-/// The job of this name; or of this id, as `omega task list` prints it, if none has the name.
+/// The job with this name. If there is none, the job with this id, as printed by `omega task list`.
 pub(super) fn find_job(caller: &Caller, name: &str) -> Result<JobId, AskError> {
     let ask = |job: Option<proto::JobRef>| {
         let request = proto::GetJobRequest { job };
@@ -351,7 +350,7 @@ pub(super) fn find_job(caller: &Caller, name: &str) -> Result<JobId, AskError> {
         && unknown(error)
     {
         let by_id = ask(Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id)) }));
-        // The error names the user's text, so "unknown name" goes before "unknown id".
+        // If neither is known, the error of the name is reported, because it has the text that the user wrote.
         told = if by_id.as_ref().is_err_and(unknown) { told } else { by_id };
     }
     let status = told?.job.ok_or(Malformed::Missing("job"))?;
@@ -463,7 +462,7 @@ impl WhyShape {
         WhyShape { reason: reason.map(convert::reason_name), kind: kind.and_then(name) }
     }
 
-    /// For people: `no room: cpu`.
+    /// The reason as text for people, such as `no room: cpu`.
     pub(super) fn words(&self) -> String {
         let Some(reason) = self.reason else { return "committed".to_owned() };
         let reason = reason.to_lowercase().replace('_', " ");

@@ -1,7 +1,6 @@
-//! A transaction in a file: claims, releases, evictions and resizes, by the names of jobs and
-//! machines.
+//! A transaction in a file: claims, releases, evictions and resizes, by the names of jobs and machines.
 //!
-//! Reading depends on the file alone. `txn.rs` resolves names to ids by the cell.
+//! Reading depends on the file alone. `txn.rs` asks the cell for the ids of the names.
 
 use super::amount::Amount;
 use super::machine_file::NumberOrText;
@@ -22,10 +21,10 @@ pub(super) struct TransactionFile {
     /// Conflict check of the claims.
     #[serde(default)]
     pub(super) check: CheckFile,
-    /// Version of the cell at the decision; 0: none.
+    /// Version of the cell on which the decision is based; 0 if there is none.
     #[serde(default)]
     pub(super) base: u64,
-    /// Placed tasks to take off their machines: `job/index`.
+    /// Placed tasks to remove from their machines: `job/index`.
     #[serde(default)]
     pub(super) releases: Vec<String>,
     /// Tasks of lower precedence to evict for the claims: `job/index`.
@@ -60,10 +59,10 @@ pub(super) struct ClaimFile {
     pub(super) machine: String,
     /// Sequence number of the machine at the decision, for `check = "sequence"`.
     pub(super) seen: Option<u64>,
-    /// Devices to use, from 0; empty: the cell chooses.
+    /// Numbers of the devices to use, from 0. If it is empty, the cell chooses.
     #[serde(default)]
     pub(super) devices: Vec<u8>,
-    /// Whether it claims the task's optional resources, too.
+    /// Whether the claim includes the task's optional resources.
     #[serde(default)]
     pub(super) optional: bool,
 }
@@ -108,12 +107,12 @@ impl From<CheckFile> for ConflictCheck {
     }
 }
 
-/// A task by its job's name and its index.
+/// A task, given by its job's name and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TaskName<'t> {
-    /// Name of the job; or its id, as `omega task list` prints it, if no job has this name.
+    /// Name of the job. If no job has this name, its id, as printed by `omega task list`.
     pub(super) job: &'t str,
-    /// Index in the job.
+    /// Index of the task in its job.
     pub(super) index: u32,
 }
 
@@ -139,15 +138,15 @@ pub(super) struct ClaimName<'t> {
 pub(super) struct ResizeName<'t> {
     pub(super) task: TaskName<'t>,
     pub(super) to: &'t BTreeMap<String, Amount>,
-    /// Its place in the file, for errors.
+    /// Place of the resize in the file, for errors.
     pub(super) place: String,
 }
 
 impl TransactionFile {
-    /// The tasks to be released, or evicted.
+    /// The tasks in a list of releases or evictions.
     ///
     /// # Errors
-    /// If one is not `job/index`.
+    /// If an entry is not of the form `job/index`.
     pub(super) fn tasks<'t>(
         (field, names): (&str, &'t [String]),
         file: &Path,
@@ -160,7 +159,7 @@ impl TransactionFile {
     /// The resizes.
     ///
     /// # Errors
-    /// If one is not `job/index`.
+    /// If the task of a resize is not of the form `job/index`.
     pub(super) fn resizes(&self, file: &Path) -> Result<Vec<ResizeName<'_>>, FileError> {
         let mut resizes = Vec::with_capacity(self.resize.len());
         for (index, resize) in self.resize.iter().enumerate() {
@@ -174,7 +173,7 @@ impl TransactionFile {
     /// The claims.
     ///
     /// # Errors
-    /// If one is invalid, or lacks a field that the check needs.
+    /// If a claim is invalid, or lacks a field that the check needs.
     pub(super) fn claims(&self, file: &Path) -> Result<Vec<ClaimName<'_>>, FileError> {
         let all = self.claim.iter().enumerate();
         all.map(|(index, claim)| claim.named(index, self.check, file)).collect()

@@ -1,4 +1,4 @@
-//! `omega job versions` and `omega job rollback`: the latest versions of a job, and the way back to one.
+//! `omega job versions` and `omega job rollback`: lists the latest versions of a job, and returns to one of them.
 
 use super::apply::{Difference, update};
 use super::call::Caller;
@@ -32,11 +32,11 @@ pub(crate) struct RollbackArgs {
 #[derive(Debug, Serialize)]
 struct VersionShape {
     version: u32,
-    /// When it began, in milliseconds since 1970; 0 for the first.
+    /// Time at which the version began, in milliseconds since 1970; 0 for the first version.
     at_ms: u64,
-    /// Number of tasks that it is to have.
+    /// Number of tasks in this version.
     tasks: u64,
-    /// The difference from the version before.
+    /// The difference from the previous version.
     #[serde(flatten)]
     difference: Difference,
 }
@@ -45,13 +45,13 @@ struct VersionShape {
 #[derive(Debug, Serialize)]
 struct RolledShape {
     name: String,
-    /// The version that it goes back to.
+    /// The version to which the job returns.
     to: u32,
-    /// The version that it has from now on.
+    /// The job's new version.
     version: u32,
 }
 
-/// A version, its time and its description.
+/// Number, time and description of a version.
 type Version = (u32, u64, Job);
 
 fn versions(caller: &Caller, name: &str) -> Result<Vec<Version>, AskError> {
@@ -108,7 +108,7 @@ fn table(shapes: &[VersionShape]) -> String {
     columns(&heading, &shapes.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Goes back to an earlier version, which becomes the next one.
+/// Returns to an earlier version. Its description becomes the job's next version.
 pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let all = versions(&caller, &args.name)?;

@@ -1,4 +1,4 @@
-//! `--wait`: until the tasks of a service are healthy, or those of a batch job have ended.
+//! `--wait`: waits until the tasks of a service are healthy, or those of a batch job have ended.
 
 use super::AskError;
 use super::apply::target;
@@ -8,10 +8,10 @@ use omega_client::proto;
 use omega_core::{Job, JobKind};
 use std::time::{Duration, Instant};
 
-/// Interval between two looks: the leader takes a step of an update as often.
+/// Interval between two checks, which is also the interval of the leader's update steps.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Waits for a job.
+/// Waits until a job is done.
 ///
 /// # Errors
 /// If one of its tasks fails or is killed, or the job is updated or deleted meanwhile.
@@ -42,13 +42,13 @@ pub(super) fn until_done(caller: &Caller, name: &str) -> Result<(), AskError> {
     }
 }
 
-/// Time for which a service must stay as it should be.
+/// Time for which a service must be complete before it counts as healthy.
 fn settle(job: &Job) -> Duration {
     let ms = job.update.map_or(0, |rules| rules.min_healthy_ms);
     Duration::from_millis(if job.kind == JobKind::Service { ms.into() } else { 0 })
 }
 
-/// Whether all tasks are as they should be.
+/// Whether all tasks of a service run, or all those of a batch job have ended.
 fn is_there(job: &Job, told: &proto::JobStatus) -> bool {
     let waiting = told.pending + told.placed + told.outdated;
     match job.kind {
@@ -60,7 +60,7 @@ fn is_there(job: &Job, told: &proto::JobStatus) -> bool {
     }
 }
 
-/// The failure of a job, if there is one.
+/// Description of a job's failure; `None` if it has not failed.
 fn failure(job: &Job, told: &proto::JobStatus) -> Option<String> {
     let batch = job.kind == JobKind::Batch;
     let is_over = told.pending + told.placed + told.running == 0;

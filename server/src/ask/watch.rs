@@ -1,7 +1,7 @@
 //! `omega job watch`: prints changes of a job's tasks.
 //!
-//! If its replica fails, the stream is opened at the next one, which begins with all tasks; known
-//! states are not printed again.
+//! If the replica fails, a stream is opened at the next replica. It begins with all tasks, and states that were printed
+//! before are not printed again.
 
 use super::call::{Caller, another_try_may_help};
 use super::job::by_name;
@@ -41,7 +41,7 @@ enum Until {
     Ended,
 }
 
-/// One change: a line of JSON.
+/// One change, which is printed as a line of JSON.
 #[derive(Debug, Serialize)]
 struct ChangeShape {
     version: u64,
@@ -54,7 +54,7 @@ pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let mut watch = Watch { args, kinds: caller.kinds()?, known: BTreeMap::new() };
     caller.runtime().block_on(async {
-        // A broken stream is reopened; an unreachable cell is an error of the call.
+        // A broken stream is opened again. If the cell cannot be reached, the call returns the error.
         while !watch.follow(&caller).await? {
             caller.go_on().await;
         }
@@ -70,12 +70,12 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Follows one stream. Returns whether the watch is over; otherwise the stream must be opened again.
+    /// Follows one stream. Returns whether the watch is complete; if not, the stream must be opened again.
     async fn follow(&mut self, caller: &Caller) -> Result<bool, AskError> {
         let request = proto::WatchJobRequest { job: by_name(&self.args.name) };
         let mut changes = caller
             .ask(&request, |channel, mut request| async move {
-                // The time of a call is that of its whole stream.
+                // A timeout would be that of the whole stream, so there is none.
                 request.metadata_mut().remove("grpc-timeout");
                 JobServiceClient::new(channel).watch_job(request).await
             })

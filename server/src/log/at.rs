@@ -1,4 +1,4 @@
-//! `omega log at`: the cell as it was at a version, or why a job waited then.
+//! `omega log at`: prints the cell as it was at a version, or explains why a job was pending then.
 
 use super::replay::TaskStates;
 use super::{clean, which};
@@ -40,10 +40,10 @@ pub(crate) struct AtArgs {
     all: bool,
 }
 
-/// Maximum number of machines, jobs and tenants in the table; the JSON file has all.
+/// Maximum number of machines, jobs and tenants in the table. The JSON file has all of them.
 const LINES_MAX: usize = 20;
 
-/// All of a cell that is shown.
+/// Everything about a cell that is shown.
 #[derive(Debug, Serialize)]
 struct Shown {
     version: u64,
@@ -57,11 +57,11 @@ struct Machine {
     name: String,
     status: String,
     tasks: usize,
-    /// By resource kind.
+    /// Amounts by resource kind.
     amounts: BTreeMap<String, Amount>,
 }
 
-/// In the kind's smallest unit.
+/// Amounts in the kind's smallest unit.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Amount {
     used: i64,
@@ -81,9 +81,9 @@ struct Job {
 #[derive(Debug, Serialize)]
 struct Tenant {
     name: String,
-    /// By resource kind.
+    /// Claimed amounts by resource kind.
     used: BTreeMap<String, i64>,
-    /// By resource kind; none if it may claim anything.
+    /// Limits by resource kind; `None` if the tenant has no limits.
     limit: Option<BTreeMap<String, u64>>,
 }
 
@@ -212,7 +212,7 @@ fn table(cell: &Cell, shown: &Shown) -> String {
     out + &section("tenants", tenants.collect())
 }
 
-/// A title and at most [`LINES_MAX`] lines, with the number of the others.
+/// A title and at most [`LINES_MAX`] lines, followed by the number of omitted lines.
 fn section(title: &str, lines: Vec<String>) -> String {
     if lines.is_empty() {
         return String::new();

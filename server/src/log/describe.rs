@@ -1,10 +1,10 @@
-//! A command in one short line.
+//! A command as one short line of text.
 
 use super::clean;
 use omega_core::{Command, TaskReport};
 use omega_workload::words::plural;
 
-/// Request of a command.
+/// Text of a command: its action and objects.
 pub(super) fn command(command: &Command) -> String {
     match command {
         Command::RegisterScheduler { name } => format!("register scheduler {}", clean(name)),

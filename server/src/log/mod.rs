@@ -1,7 +1,7 @@
 //! `omega log`: the log of a replica, entry by entry and version by version.
 //!
-//! It changes nothing in the directory, and never disturbs a running replica: it fails if the
-//! directory is locked. `omega_store::history` reads the log; this module prints it.
+//! The commands change nothing in the folder, and fail if it is locked, so they never disturb a running replica.
+//! `omega_store::history` reads the log; this module prints it.
 
 mod at;
 mod describe;
@@ -31,7 +31,7 @@ pub(crate) fn log(command: &LogCommand) -> Result<(), Error> {
     }
 }
 
-/// Selection of the entries.
+/// Selection of the entries: all, or only the committed ones.
 pub(crate) fn which(all: bool) -> Which {
     if all { Which::All } else { Which::Committed }
 }

@@ -44,7 +44,7 @@ struct Shown {
     commit: u64,
     base: u64,
     last: u64,
-    /// Offset at which a replica would truncate a torn record.
+    /// Offset at which a replica would cut off an incomplete record.
     torn: Option<String>,
     snapshots: Vec<ShownSnapshot>,
     entries: Vec<ShownEntry>,
@@ -55,7 +55,7 @@ struct ShownSnapshot {
     index: u64,
     term: u64,
     bytes: Option<u64>,
-    /// Damage in it, if any.
+    /// Damage of the file, if any.
     damage: Option<String>,
 }
 
@@ -67,9 +67,9 @@ struct ShownEntry {
     committed: bool,
     bytes: usize,
     commands: usize,
-    /// The cell's version after it, if it can be known.
+    /// The cell's version after the entry, if it can be computed.
     version: Option<u64>,
-    /// Each command in words, if requested.
+    /// Each command of the entry in words, if requested.
     content: Vec<String>,
 }
 
@@ -124,7 +124,7 @@ fn head(history: &History) -> Result<Shown, HistoryError> {
     })
 }
 
-/// The cell's version after each entry. It is known only after a snapshot.
+/// The cell's version after each entry. It can be computed only for entries after a snapshot.
 struct Versions {
     replay: Option<Replay>,
 }
@@ -134,7 +134,7 @@ impl Versions {
         let replay = self.replay.as_mut()?;
         let at = replay.position().index;
         if entry.position.index == at.next() {
-            // `omega log replay` reports the error.
+            // `omega log replay` reports this error.
             if replay.apply(entry).is_err() {
                 self.replay = None;
                 return None;

@@ -1,4 +1,4 @@
-//! Objectives of a pass: a purpose, changed by a file, and by flags.
+//! Objectives of a pass: those of a purpose, with the changes in a file and in flags.
 
 use super::{PassArgs, Purpose, RebalanceError};
 use crate::file;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Maximum share of one kind to keep free relative to another: ten times.
+/// Maximum of a pair's percentage: ten times as much of one kind free as of the other.
 pub(super) const PAIR_PERCENT_MAX: u32 = 1000;
 
 /// A file of objectives. Its purpose gives the default of each.
@@ -47,7 +47,7 @@ fn as_much() -> u32 {
 }
 
 impl PassArgs {
-    /// Objectives from all options.
+    /// Objectives that result from all options.
     pub(super) fn objectives(&self, kinds: &Kinds) -> Result<Objectives, RebalanceError> {
         let from = self.objectives.as_deref();
         let file: AimsFile = from.map(file::read).transpose()?.unwrap_or_default();
@@ -122,7 +122,7 @@ fn set_weight(
     Ok(())
 }
 
-/// A kind by its name.
+/// The kind with this name.
 pub(super) fn kind(kinds: &Kinds, place: &str, name: &str) -> Result<KindId, RebalanceError> {
     kinds.by_name(name).ok_or_else(|| {
         let has: Vec<&str> = kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();

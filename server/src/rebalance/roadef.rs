@@ -1,4 +1,4 @@
-//! `omega rebalance --roadef`: the search on an instance of the machine reassignment contest.
+//! `omega rebalance --roadef`: the search on an instance of the machine reassignment contest (ROADEF/EURO 2012).
 
 use super::RebalanceArgs;
 use crate::output;
@@ -15,10 +15,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Error in the files of an instance. One line for the user.
+/// Error in the files of an instance, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RoadefError {
-    /// Remedy: name another file.
+    /// A file cannot be read or written. Name another one.
     #[error("{}: cannot be read: {why}", file.display())]
     File {
         /// The file.
@@ -26,7 +26,7 @@ pub(crate) enum RoadefError {
         /// Cause.
         why: std::io::Error,
     },
-    /// Remedy: correct the file.
+    /// A file is not in the contest's format. Correct it.
     #[error("{}: {why}", file.display())]
     Format {
         /// The file.
@@ -34,7 +34,7 @@ pub(crate) enum RoadefError {
         /// Cause.
         why: ReadError,
     },
-    /// Remedy: correct the model or the assignment.
+    /// The model is invalid, or the assignment breaks its rules. Correct them.
     #[error("{}: {why}", file.display())]
     Problem {
         /// The file of the assignment.
@@ -44,12 +44,12 @@ pub(crate) enum RoadefError {
     },
 }
 
-/// Clock of a search, which Ctrl-C ends.
+/// Clock of a search. Ctrl-C sets it to the end.
 struct Clock {
     start: Instant,
     long: Duration,
     stop: Stop,
-    /// The bar, the least cost so far, and when each lower cost was first seen.
+    /// The progress bar, the least cost so far, and the times at which lower costs were found.
     seen: Mutex<Seen>,
 }
 

@@ -1,4 +1,4 @@
-//! `omega rebalance` on a cell that is served, or that was kept on a disk.
+//! `omega rebalance` on a served cell, or on one from a backup or a stopped replica.
 
 use super::{ALL, NAME, RebalanceArgs, RebalanceError, tried};
 use crate::connect::CellArgs;
@@ -15,28 +15,28 @@ use omega_store::history::ReplayOptions;
 use omega_workload::command_line::argument_error;
 use std::path::{Path, PathBuf};
 
-/// Error of reading the cell: one line for the user.
+/// Error of reading the cell, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServedError {
-    /// Remedy: correct the address, or look whether the cell runs.
+    /// The cell does not answer. Correct the address, or check whether the cell runs.
     #[error("the cell does not answer: {0}")]
     Cell(#[from] HandleError),
-    /// Remedy: correct the address.
+    /// The address is invalid. Correct it.
     #[error("--cell: {0}")]
     Address(#[from] ApiError),
     /// The underlying error.
     #[error(transparent)]
     Kept(Box<ReadCellError>),
-    /// Remedy: correct the environment.
+    /// A variable of the environment is invalid. Correct it.
     #[error("{0}")]
     Environment(String),
-    /// Remedy: correct the context.
+    /// The context is wrong. Correct it.
     #[error(transparent)]
     Context(ContextError),
 }
 
 impl ServedError {
-    /// The exit code: 1 where it is the cell that does not answer, 2 for bad input.
+    /// The exit code: 1 if the cell does not answer, 2 for bad input.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             ServedError::Cell(_) => 1,
@@ -45,7 +45,7 @@ impl ServedError {
     }
 }
 
-/// A cell that was kept.
+/// Rebalances a copy of a cell from a backup or a stopped replica.
 pub(super) fn kept(args: &RebalanceArgs, from: &Path) -> Result<RebalanceReport, Error> {
     let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
     output::check(&outputs, &[from])?;
@@ -65,7 +65,7 @@ struct Environment {
     cell: CellArgs,
 }
 
-/// A cell that is served.
+/// Rebalances a served cell.
 pub(super) fn served(args: &RebalanceArgs, cell: &str) -> Result<RebalanceReport, Error> {
     if !args.pass.drain.is_empty() {
         return Err(Error::Arguments(

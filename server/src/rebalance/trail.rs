@@ -1,4 +1,4 @@
-//! Least cost of a search over time: as CSV, or as a plot in SVG.
+//! Least cost of a search over time, as CSV or as a plot in SVG.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,10 +13,10 @@ const MARGIN: f64 = 20.0;
 /// Earliest time on the logarithmic axis, in seconds.
 const EARLIEST: f64 = 0.01;
 
-/// Grid lines of the axis of costs.
+/// Number of grid lines on the axis of costs.
 const LINES: u32 = 4;
 
-/// A trail in the format of a file: SVG by its name, else CSV.
+/// A trail as text. The format depends on the file's name: SVG if the name ends so, else CSV.
 pub(super) fn text(file: &Path, trail: &[(f64, i64)], end: f64) -> String {
     if file.extension().is_some_and(|name| name.eq_ignore_ascii_case("svg")) {
         svg(trail, end)
@@ -32,7 +32,7 @@ fn csv(trail: &[(f64, i64)]) -> String {
     })
 }
 
-/// Axes of the plot: the times from [`EARLIEST`] to the end, and the costs from the least to the first one.
+/// Axes of the plot: times from [`EARLIEST`] to the end, and costs from the least to the first one.
 struct Axes {
     end: f64,
     least: f64,
@@ -73,7 +73,7 @@ fn svg(trail: &[(f64, i64)], end: f64) -> String {
             None => {
                 let _ = write!(text, "M{x:.1},{y:.1}");
             }
-            // Costs fall in steps. Points of the same pixel are one.
+            // Costs fall in steps. Points on the same pixel are drawn once.
             Some(before) if (x, y) != before => {
                 let _ = write!(text, "H{x:.1}V{y:.1}");
             }

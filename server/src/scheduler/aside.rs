@@ -3,7 +3,7 @@
 use omega_core::{JobId, Text};
 use omega_schedulers::Observer;
 
-/// Observer of a scheduler's workers that logs panics. It has the scheduler's name.
+/// Observer of a scheduler's workers that logs panics, with the name of the scheduler.
 #[derive(Debug)]
 pub(super) struct Telling(pub(super) Text);
 

@@ -1,8 +1,8 @@
 //! Prometheus metrics of a scheduler's workers.
 //!
-//! A worker is busy while it decides. A decision counts as useful by the share of its claims that
-//! were accepted, and as wasted by the share that conflicted; one without a machine counts as
-//! unschedulable. docs/metrics.md has all names.
+//! A worker is busy while it decides. The time of a decision is divided by its claims: the part of accepted claims
+//! counts as useful, and the part of conflicts as wasted. A decision that finds no machine counts as unschedulable.
+//! docs/metrics.md has all names.
 
 use super::aside;
 use super::plugins::PluginTimes;
@@ -18,10 +18,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Figures of the whole process. Clones share them.
+/// Metrics of the whole process. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SchedulerFigures {
-    /// Workers by name. Locked to add one, and to read.
+    /// Workers by name. Locked to add a worker, and to read all.
     workers: Arc<Mutex<Workers>>,
     pub(super) plugins: Arc<PluginTimes>,
 }
@@ -31,11 +31,11 @@ type Workers = Vec<(String, Arc<Counted>)>;
 /// Counters of a worker.
 #[derive(Debug, Default)]
 struct Counted {
-    /// Locked for an addition or a copy.
+    /// Locked to add to the counts, or to copy them.
     counts: Mutex<Counts>,
-    /// From a job's arrival to its first decision.
+    /// Time from a job's arrival to its first decision.
     job_wait: Durations,
-    /// Age of a view at a decision.
+    /// Age of the view at a decision.
     view_age: Durations,
 }
 
@@ -49,19 +49,19 @@ struct Counts {
     conflicted: u64,
     claims: u64,
     placements: u64,
-    /// Sum of the versions between the view of a decision and its result.
+    /// Sum, over all transactions, of the number of versions between the decision's view and the result.
     behind: u64,
     conflicts: BTreeMap<&'static str, u64>,
     pending_tasks: usize,
     active_jobs: usize,
-    /// Waits of jobs for machines that they prefer.
+    /// Counters of jobs' waits for preferred machines.
     waits: WaitFigures,
     /// Counters of backfill.
     backfill: BackfillFigures,
 }
 
 impl SchedulerFigures {
-    /// The measurements of one more worker.
+    /// Creates the meter of a further worker.
     pub(super) fn worker(&self, name: &str) -> WorkerMeter {
         let counted = Arc::new(Counted::default());
         self.workers.lock().push((name.to_owned(), counted.clone()));
@@ -76,13 +76,13 @@ impl SchedulerFigures {
         }
     }
 
-    /// The text that Prometheus reads.
+    /// The metrics as text for Prometheus.
     pub(super) fn text(&self) -> Result<String, fmt::Error> {
         openmetrics::text(self.clone())
     }
 }
 
-/// A decision whose claims have no result yet: its time, and the number of these claims.
+/// A decision whose claims have no result yet: its time, and the number of those claims.
 #[derive(Debug, Default)]
 struct Open {
     took: Duration,
@@ -90,7 +90,7 @@ struct Open {
 }
 
 impl Open {
-    /// Takes the share of the time for this many of the claims.
+    /// Returns and subtracts the share of the time for this many of the claims.
     fn take(&mut self, claims: usize) -> Duration {
         let share = claims as f64 / self.claims.max(claims).max(1) as f64;
         let took = self.took.mul_f64(share);
@@ -103,13 +103,13 @@ impl Open {
 /// Measures one worker.
 #[derive(Debug)]
 pub(super) struct WorkerMeter {
-    /// The name of its scheduler.
+    /// The name of the worker's scheduler.
     name: Text,
     counted: Arc<Counted>,
     synced: Instant,
     began: Instant,
     open: Open,
-    /// Arrival of each job without a decision. At most as many as jobs in the cell.
+    /// Arrival times of jobs for which there was no decision yet. There are at most as many as jobs in the cell.
     waiting: HashMap<JobId, Instant>,
 }
 
@@ -188,7 +188,7 @@ impl Observer for WorkerMeter {
     }
 }
 
-/// Figures of a worker.
+/// Copy of a worker's counters, as they are written.
 struct Told {
     name: String,
     counts: Counts,

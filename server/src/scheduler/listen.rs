@@ -1,4 +1,4 @@
-//! Metrics of a scheduler, served by a separate thread, so that scrapes do not wait for decisions.
+//! Metrics of a scheduler, served by a separate thread so that scrapes do not wait for decisions.
 
 use super::SchedulerError;
 use super::figures::SchedulerFigures;
@@ -19,7 +19,7 @@ pub(crate) struct MetricsArgs {
 }
 
 impl MetricsArgs {
-    /// Starts to serve metrics, if an address is given. It ends with the process.
+    /// Starts to serve metrics if an address is given. The thread ends with the process.
     pub(super) fn serve(&self) -> Result<Option<SchedulerFigures>, SchedulerError> {
         let Some(address) = self.metrics_listen else { return Ok(None) };
         if !address.ip().is_loopback() && self.insecure != Some(true) {

@@ -1,7 +1,7 @@
 //! `omega scheduler`: a scheduler process.
 //!
-//! Several processes may run schedulers with different names at once. For each name, one process
-//! places jobs and others may stand by: docs/schedulers.md.
+//! Several processes may run schedulers with different names at once. For each name, one process places jobs, and
+//! others may be on standby: see docs/schedulers.md.
 
 mod aside;
 mod figures;
@@ -32,8 +32,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Transactions of one worker that may be on the way at once: over a network, many cost little more
-/// than one.
+/// Maximum number of unanswered transactions of one worker. Over a network, several cost little more than one.
 const COMMITS_IN_FLIGHT: usize = 4;
 
 /// Place the jobs of one scheduler.
@@ -70,7 +69,7 @@ pub(crate) struct SchedulerArgs {
     log: LogArgs,
 }
 
-/// Maximum silence of a process before it loses its lease.
+/// Reads the time without a message after which a process loses its lease.
 pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     let bounds = [LEASE_MS_MIN, LEASE_MS_MAX].map(|ms| Duration::from_millis(ms.into()));
@@ -80,16 +79,16 @@ pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Error of starting or running a scheduler: one line for the user.
+/// Error of starting or running a scheduler, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SchedulerError {
-    /// Correct the context.
+    /// The context is wrong. Correct it.
     #[error(transparent)]
     Context(#[from] ContextError),
-    /// Correct the address.
+    /// The address is invalid. Correct it.
     #[error(transparent)]
     Address(#[from] ApiError),
-    /// Name another file, or correct this one.
+    /// The profile file cannot be read. Name another one, or correct it.
     #[error("{}: {why}", file.display())]
     File {
         /// Path of the file.
@@ -97,15 +96,15 @@ pub(crate) enum SchedulerError {
         /// The error.
         why: io::Error,
     },
-    /// Correct the file.
+    /// The profile file is invalid. Correct it.
     #[error("{}:{why}", file.display())]
     Profile {
         /// Path of the file.
         file: PathBuf,
-        /// Error in it, and where.
+        /// Error in the file, with its place.
         why: ConfigError,
     },
-    /// Name a profile for it.
+    /// The profile file has no profile for the scheduler. Name one after the scheduler.
     #[error("{}: has no profile for the scheduler {name:?}", file.display())]
     NoProfile {
         /// Path of the file.
@@ -113,24 +112,24 @@ pub(crate) enum SchedulerError {
         /// Name of the scheduler.
         name: String,
     },
-    /// Look whether the cell runs, and where.
+    /// The cell does not answer. Check whether it runs, and at which address.
     #[error("the cell does not answer: {0}")]
     Cell(#[from] HandleError),
-    /// Wait until the other process has ended, or start with `--standby`, which does.
+    /// Another process owns the name. Wait until it has ended, or start with `--standby`, which waits.
     #[error("{} [{}]; with --standby, this process waits for it", .0.message, .0.code)]
     Held(ApiError),
-    /// Another process owns the name now. Start this one as its standby, if needed.
+    /// Another process owns the name now. If needed, start this process again as its standby.
     #[error("{} [{}]; this process has stopped", .0.message, .0.code)]
     Lost(ApiError),
-    /// Use a local address, or confirm the open one.
+    /// The address of the metrics is open to other machines. Use a local address, or confirm that it may be open.
     #[error(
         "--metrics-listen {0} is open to other machines: add --insecure if everyone who reaches it may see the metrics"
     )]
     Exposed(SocketAddr),
-    /// Choose another address, or end the process that uses it.
+    /// The address cannot be listened on. Choose another one, or end the process that uses it.
     #[error("cannot listen on {address}: {why}")]
     Listen {
-        /// The place.
+        /// Address of the listener.
         address: SocketAddr,
         /// Underlying error.
         why: io::Error,
@@ -138,18 +137,18 @@ pub(crate) enum SchedulerError {
     /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The system has no threads or signals left.
+    /// The operating system has no threads or signals left.
     #[error("the operating system refuses: {0}")]
     System(io::Error),
 }
 
 impl SchedulerError {
-    /// Whether its figures would have been open to everyone.
+    /// Whether the process ended because its metrics would have been open to everyone.
     pub(crate) fn is_exposed(&self) -> bool {
         matches!(self, SchedulerError::Exposed(_))
     }
 
-    /// Whether it ends because another process has its name, which is no fault of the input.
+    /// Whether the process ended because another process owns its name, which is no error in the input.
     pub(crate) fn is_replaced(&self) -> bool {
         matches!(self, SchedulerError::Held(_) | SchedulerError::Lost(_))
     }
@@ -164,7 +163,7 @@ impl Clock for Monotonic {
     }
 }
 
-/// Schedules until a signal, or until another process owns its name.
+/// Places jobs until a signal arrives, or until another process owns the name.
 pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
     args.log.show();
     let profiles = args.profile.as_deref().map(read).transpose()?;
@@ -176,7 +175,7 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
         return Ok(());
     }
     let schedulers = schedulers(args, profiles.as_ref(), &cell, figures.as_ref());
-    // A standby takes over at once, even after a panic.
+    // The leases are ended even after a panic, so that a standby takes over at once.
     let placed = catch_unwind(AssertUnwindSafe(|| match (schedulers?, figures) {
         (schedulers, None) => place(args, (&cell, unmeasured(schedulers)), &mut end),
         (schedulers, Some(figures)) => {
@@ -184,13 +183,13 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
         }
     }));
     if cell.lost().is_none() {
-        // Without an answer, the leases expire.
+        // If the cell does not answer, the leases expire.
         drop(cell.end_leases());
     }
     placed.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Leases the scheduler's name, and with it those of its workers. Returns `false` after a signal.
+/// Leases the scheduler's name, and with it the names of its workers. Returns `false` if a signal arrives first.
 pub(crate) fn take_name(
     (name, standby): (&str, bool),
     cell: &RemoteCell,
@@ -206,7 +205,7 @@ pub(crate) fn take_name(
     let mut has_told = false;
     let held = cell.stand_by(name, |why| {
         if !has_told {
-            // It waits even if standard output cannot be written.
+            // The process waits even if standard output cannot be written.
             drop(output::print(&format!("scheduler {name} stands by: {}\n", why.message)));
             has_told = true;
         }
@@ -247,7 +246,7 @@ fn place<O: Observer + Send>(
     let workers = schedulers.len();
     let ended = std::thread::scope(|scope| {
         let pool = Pool::start(scope, cell, &clock, schedulers);
-        // If one has ended, its share of the jobs is not placed.
+        // All workers are stopped if one has ended, because its share of the jobs would not be placed.
         while pool.running() == workers && cell.lost().is_none() && !end.came_within(LOOK) {}
         pool.stop()
     });
@@ -301,7 +300,7 @@ fn read(file: &Path) -> Result<Profiles, SchedulerError> {
         .map_err(|why| SchedulerError::Profile { file: file.to_owned(), why })
 }
 
-/// Name of this process.
+/// Description of this process: the machine's name and the process id.
 pub(crate) fn process_name() -> String {
     let machine = rustix::system::uname();
     format!("{}:{}", machine.nodename().to_string_lossy(), std::process::id())
@@ -310,10 +309,10 @@ pub(crate) fn process_name() -> String {
 /// Interval at which the scheduler checks whether it should end.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Interval at which a standby requests the name.
+/// Interval at which a standby asks for the name.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// Termination signals of this process. A received signal stays set.
+/// Termination signals of this process. Once a signal has arrived, this is remembered.
 pub(crate) struct End {
     runtime: Runtime,
     signals: Signals,

@@ -1,4 +1,4 @@
-//! Time in plugins, and machines rejected by filters, sampled from one search in some dozens.
+//! Time in plugins, and machines rejected by filters, measured in one of some dozens of searches.
 
 use omega_schedulers::{Meter, Nanos, Work};
 use omega_service::openmetrics::{Figure, MetricWriter};
@@ -8,36 +8,35 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Number of searches per measured search. A measured one takes about twice as long, so the total
-/// grows by about two percent. It is a prime, so that a periodic order of searches is sampled at
-/// all places.
+/// One search in this many is measured. A measured search takes about twice as long, so all together take about two
+/// percent more time. The number is prime, so that searches at all positions of a periodic order are measured.
 const EVERY: u64 = 61;
 
-/// Number of clock readings that measure the time of one.
+/// Number of clock readings from which the time of one reading is found.
 const READINGS: usize = 1000;
 
 /// Measures the plugins of all workers.
 #[derive(Debug)]
 pub(super) struct PluginTimes {
     began: Instant,
-    /// Time between two readings of the clock with nothing in between.
+    /// Time between two consecutive readings of the clock.
     reading: Nanos,
-    /// Counts searches. Nothing depends on its order.
+    /// Number of searches begun. No other memory access depends on its order.
     searches: AtomicU64,
-    /// Locked for an addition, in measured searches.
+    /// Locked to add times, in measured searches only.
     times: Mutex<BTreeMap<(Work, &'static str), Nanos>>,
     /// Rejections by filter.
     refusals: Mutex<BTreeMap<&'static str, Refusals>>,
 }
 
-/// Machines that a filter rejected.
+/// Rejections of machines by one filter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Refusals {
-    /// Machines, counted at each examination.
+    /// Number of machines, counted each time they are examined.
     machines: u64,
-    /// Searches in which it rejected some.
+    /// Number of measured searches in which the filter rejected some machine.
     searches: u64,
-    /// Number of the last of these among the measured searches.
+    /// Number of the last such search, among the measured ones.
     last: u64,
 }
 
@@ -66,7 +65,8 @@ impl Meter for PluginTimes {
         self.began.elapsed().as_nanos() as Nanos
     }
 
-    /// Searches are told apart by the number of searches begun so far. With several workers, some are counted as one.
+    /// Measured searches are told apart by the number of searches begun so far. If several workers search at once, some
+    /// of their searches count as one.
     fn refused(&self, filter: &'static str, machines: u32) {
         let search = self.searches.load(Ordering::Relaxed).div_ceil(EVERY);
         let mut refusals = self.refusals.lock();

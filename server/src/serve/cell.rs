@@ -1,4 +1,4 @@
-//! The cell of a server: created, continued or joined.
+//! The cell of a server, which is created, continued or joined.
 
 use super::settings::{Kept, Replicated, Settings, Start};
 use super::tls::dial;
@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// Duration of a tick: with the default settings an election takes half a second to a second.
+/// Duration of a tick. With it and the default settings, an election takes from half a second to a second.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Error of serving a cell: one line for the user; nothing was changed.
+/// Error of serving a cell, as one line for the user. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CellError {
-    /// Remedy: choose `--bootstrap` or `--join`.
+    /// The folder has no replica yet. Choose `--bootstrap` or `--join`.
     #[error(
         "{}: holds no replica yet: start all replicas of a new cell with --bootstrap, once; or this \
          one with --join and an id that was never used; after a lost disk, join", .0.display()
@@ -39,7 +39,7 @@ pub(crate) enum CellError {
     /// The underlying error.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Remedy: correct the address.
+    /// A peer's address is invalid. Correct it.
     #[error("{address:?} is not an address of a peer: {why}")]
     Address {
         /// The address.
@@ -56,14 +56,14 @@ pub(crate) struct Opened {
     pub(crate) host: Host,
     /// Identity of this replica.
     pub(crate) me: Whoami,
-    /// Receiver of its peers' messages, and its address.
+    /// Receiver of messages from the replica's peers, and the address on which it listens.
     pub(crate) peers: Option<(PeerListener, String)>,
 }
 
-/// Opens the cell of the settings.
+/// Opens the cell that the settings name.
 ///
 /// # Errors
-/// If it is not there, damaged, another one, or in use.
+/// If its folder does not exist, is damaged or in use, or has another cell.
 pub(crate) fn open(
     settings: &Settings,
     torn_tail: TornTail,
@@ -137,7 +137,7 @@ fn whoami(directory: &Directory) -> Whoami {
     Whoami { cell: identity.origin.cell, replica: identity.replica }
 }
 
-/// The initial cell, equal on all replicas. It keeps ended jobs for an hour.
+/// The initial cell, which is equal on all replicas. It keeps ended jobs for an hour.
 fn new_cell(kinds: &Kinds) -> Cell {
     let mut cell = Cell::new(kinds.clone());
     let policy = Policy { ttl_after_finished_ms: 3_600_000, ..Policy::default() };
@@ -145,7 +145,7 @@ fn new_cell(kinds: &Kinds) -> Cell {
     cell
 }
 
-/// Makes the folder of a new replica, with the first state of the cell if it is a founder.
+/// Creates the folder of a new replica. If `founders` are given, it gets the first state of the cell.
 fn make(
     (dir, kinds): (&Path, &Kinds),
     cell: CellId,
@@ -180,7 +180,7 @@ fn run(
 /// A random number.
 pub(crate) fn rand_id() -> u128 {
     use std::hash::{BuildHasher, RandomState};
-    // The keys of the standard library's hash maps are random numbers of the system.
+    // The keys of the standard library's hash maps are random numbers from the operating system.
     let half = |salt: u32| u128::from(RandomState::new().hash_one((std::process::id(), salt)));
     half(0) << 64 | half(1)
 }

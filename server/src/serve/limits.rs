@@ -1,8 +1,8 @@
-//! Limits on concurrent requests of clients: the table `[limits]` of the file, a flag and a
-//! variable for each of them.
+//! Limits on concurrent requests of clients: the table `[limits]` of the file, and a flag and a variable for each
+//! limit.
 //!
-//! `Limits::default` has the defaults, with reasons. Zero is rejected everywhere: a server without
-//! any clients is a mistake.
+//! `Limits::default` has the defaults, with reasons. Zero is rejected for every limit, because a server without any
+//! clients would be a mistake.
 
 use clap::Args;
 use omega_service::{Deadlines, HEADER_BYTES_MIN, Limits};
@@ -10,16 +10,15 @@ use serde::Deserialize;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Largest limit of header bytes: no call needs more, and each connection may keep as many in
-/// memory.
+/// Largest limit of header bytes. No call needs more, and each connection may keep as many bytes in memory.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
-/// Smallest and largest limit of message bytes: a job with its rules may have the smallest; the
-/// largest bounds the memory of each call.
+/// Smallest and largest limit of message bytes. A job with its rules may need the smallest; the largest bounds the
+/// memory of each call.
 const MESSAGE_BYTES_MIN: u32 = 64 << 10;
 const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 
-/// Longest time that a setting may have: a day.
+/// Longest time that a setting may have: one day.
 const SECONDS_MAX: u32 = 86_400;
 
 /// The given values. A missing one is taken from the next source.
@@ -88,24 +87,24 @@ pub(super) struct GivenLimits {
     call_seconds_max: Option<NonZeroU32>,
 }
 
-/// Mistake with limits. One line for the user.
+/// Error in the limits, as one line for the user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LimitsError {
-    /// Remedy: raise the total, or lower its part.
+    /// A limit exceeds the limit that includes it. Raise the larger one, or lower the smaller one.
     #[error(
         "limits: {part} ({given}) is more than {whole} ({max}): raise {whole}, or lower {part}"
     )]
     PartAboveWhole {
         /// The smaller limit.
         part: &'static str,
-        /// Its value.
+        /// Value of the smaller limit.
         given: u64,
-        /// The limit that bounds it.
+        /// The limit that includes the smaller one.
         whole: &'static str,
-        /// The value of that one.
+        /// Value of the limit that includes it.
         max: u64,
     },
-    /// Remedy: choose a value within the bounds.
+    /// A limit is out of range. Choose a value within its bounds.
     #[error("limits: {name} ({given}) must be from {min} to {max}")]
     OutOfRange {
         /// Name of the limit.
@@ -142,17 +141,17 @@ impl GivenLimits {
         }
     }
 
-    /// The given limits, with defaults for the others.
+    /// The limits, with defaults for those that are not given.
     ///
     /// # Errors
-    /// If one contradicts another, or makes no sense.
+    /// If limits contradict each other, or one is out of range.
     pub(super) fn resolve(&self) -> Result<Limits, LimitsError> {
         let usual = Limits::default();
         let of = |given: Option<NonZeroU32>, usual: u32| given.map_or(usual, NonZeroU32::get);
         let seconds = |given: Option<NonZeroU32>, usual: Duration| {
             given.map_or(usual, |seconds| Duration::from_secs(seconds.get().into()))
         };
-        // If a total is below the default of its part, the part is lowered with it.
+        // If a total is set below the default of its part, the part is lowered to the total.
         let streams = of(self.streams, usual.streams);
         let connections = of(self.connections, usual.connections);
         let max = seconds(self.call_seconds_max, usual.deadlines.max);

@@ -1,4 +1,4 @@
-//! `omega serve`: a cell that others reach over the network.
+//! `omega serve`: a cell that other processes reach over the network.
 
 mod cell;
 mod limits;
@@ -48,7 +48,7 @@ pub(crate) struct ServeArgs {
     accept_torn_log: bool,
 }
 
-/// Error of starting or running a server: one line for the user.
+/// Error of starting or running a server, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// The underlying error.
@@ -60,15 +60,15 @@ pub(crate) enum ServeError {
     /// The underlying error.
     #[error(transparent)]
     Cell(#[from] CellError),
-    /// Choose another address, or end the process that uses it.
+    /// The address cannot be listened on. Choose another one, or end the process that uses it.
     #[error("cannot listen on {address}: {why}")]
     Listen {
-        /// The place.
+        /// Address of the listener.
         address: String,
         /// Underlying error.
         why: io::Error,
     },
-    /// Name another file, or make room.
+    /// The audit log cannot be written. Name another file, or make room on the disk.
     #[error("{}: the audit log cannot be written: {why}", file.display())]
     Audit {
         /// Path of the file.
@@ -76,7 +76,7 @@ pub(crate) enum ServeError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Correct the address.
+    /// The collector's address is invalid. Correct it.
     #[error("{address:?} is not an address of a collector: {why}")]
     Collector {
         /// The address.
@@ -87,15 +87,15 @@ pub(crate) enum ServeError {
     /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The replica stopped by itself; `remedy` has what to do.
+    /// The replica has stopped by itself. `remedy` says what to do.
     #[error("the replica has stopped: {why}")]
     Stopped {
         /// The reason.
         why: String,
-        /// Remedy.
+        /// Remedy for the reason.
         remedy: Remedy,
     },
-    /// The system has no threads or signals left.
+    /// The operating system has no threads or signals left.
     #[error("the operating system refuses: {0}")]
     System(io::Error),
 }
@@ -106,14 +106,14 @@ impl ServeError {
         matches!(self, ServeError::Stopped { remedy: Remedy::StartAgain, .. })
     }
 
-    /// Whether a server would have been open to everyone.
+    /// Whether the server ended because it would have been open to everyone.
     pub(crate) fn is_exposed(&self) -> bool {
         use SettingsError::Tls;
         matches!(self, ServeError::Settings(Tls(TlsSettingsError::Exposed { .. })))
     }
 }
 
-/// Serves until a signal.
+/// Serves until a signal arrives.
 pub(crate) fn serve(args: ServeArgs) -> Result<(), ServeError> {
     let settings = args.given.resolve(args.config.as_deref())?;
     if args.check_config {
@@ -148,7 +148,7 @@ async fn run(
     let traces = traces.transpose()?;
     let (end, ended) = watch::channel(false);
     let until = |mut ended: watch::Receiver<bool>| async move {
-        // An error means that the sender, and so the server, is gone.
+        // An error means that the sender, and with it the server, is gone.
         let _ = ended.wait_for(|ended| *ended).await;
     };
     let mut tasks = Vec::new();
@@ -172,7 +172,8 @@ async fn run(
     if let Some((peers, at)) = peers {
         peers.listens_to_clients(advertised(settings, address));
         let listener = listen(&at).await?;
-        // Limits set for clients do not apply to peers: replicas are few, and must hear each other.
+        // Limits for clients do not apply to peers, because there are few replicas, and they must always reach each
+        // other.
         let limits = Limits::default();
         let entrance =
             Entrance { listener, door: doors.peers.clone(), audit: audit.clone(), limits };
@@ -186,18 +187,18 @@ async fn run(
     };
     end.send_replace(true);
     for task in tasks {
-        // Connections still open after two seconds are cut.
+        // Connections that are still open after two seconds are closed.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(2), task).await;
     }
     if let Some(traces) = traces {
-        // It waits a moment for the last spans to be sent.
+        // The export of the last spans may take a moment.
         let _ = tokio::task::spawn_blocking(move || traces.end()).await;
     }
     stopped.map_or(Ok(()), |(why, remedy)| Err(ServeError::Stopped { why, remedy }))
 }
 
-/// The address that clients get for this replica: `--advertise`, or else `address`, where it listens. If that is every
-/// address of its host, the host that its peers use, with the clients' port.
+/// The address for clients of this replica: `--advertise`, or else `address`, on which it listens. If it listens on all
+/// addresses of its host, the host is taken from its address for peers, and the port from `address`.
 fn advertised(settings: &Settings, address: SocketAddr) -> String {
     let of_peers = match &settings.kept {
         Kept::Replica(of) if address.ip().is_unspecified() => of.address.rsplit_once(':'),

@@ -1,4 +1,4 @@
-//! Files of settings as people mistype them: each is read, or refused with one line; none panics.
+//! Files of settings with typing errors: each is either read, or rejected with one line. None causes a panic.
 
 use super::settings::Given;
 use omega_tests::fuzz::words::{ends_in_toml, mutate};

@@ -1,7 +1,7 @@
-//! Settings of a server: from flags, the environment and a file, in this order.
+//! Settings of a server, from flags, the environment and a file, in this order of priority.
 //!
-//! Every key is one field here, and so one flag (`--peer-listen`), one variable
-//! (`OMEGA_PEER_LISTEN`) and one line of the file (`peer-listen = "..."`).
+//! Every key is one field here, and so one flag (`--peer-listen`), one variable (`OMEGA_PEER_LISTEN`) and one line of
+//! the file (`peer-listen = "..."`).
 
 use super::limits::{GivenLimits, LimitsError};
 use super::tls::{self, Files};
@@ -171,12 +171,12 @@ impl TryFrom<String> for Peer {
     }
 }
 
-/// A resource kind besides those of every served cell.
+/// A resource kind in addition to those of every served cell.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct KindName(ResourceKind);
 
-/// Resolves `host:port` for a listener. If a name has several addresses, IPv4 goes first.
+/// Resolves `host:port` for a listener. If a name has several addresses, an IPv4 address is preferred.
 fn resolved(text: &str) -> Result<SocketAddr, String> {
     let all: Vec<SocketAddr> = match text.to_socket_addrs() {
         Ok(all) => all.collect(),
@@ -190,7 +190,7 @@ fn resolved_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketA
     resolved(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
 
-/// Checks an address that other processes will connect to.
+/// Checks an address to which other processes will connect.
 fn address(text: &str) -> Result<String, String> {
     if is_address(text) {
         Ok(text.to_owned())
@@ -228,7 +228,7 @@ impl TryFrom<String> for KindName {
     }
 }
 
-/// The kinds of a new cell: the usual ones, and these.
+/// The kinds of a new cell: the standard ones, and the given ones.
 fn kinds_with(more: Option<Vec<KindName>>) -> Result<Kinds, KindsError> {
     let more = more.into_iter().flatten().map(|KindName(kind)| kind);
     let standard = Kinds::standard();
@@ -240,21 +240,21 @@ fn kinds_with(more: Option<Vec<KindName>>) -> Result<Kinds, KindsError> {
 pub(crate) struct Settings {
     /// Address for clients.
     pub(crate) listen: SocketAddr,
-    /// Address that clients get for this replica, if it is not `listen`.
+    /// Address for clients of this replica, if it differs from `listen`.
     pub(crate) advertise: Option<String>,
-    /// Address of metrics and probes, if any.
+    /// Address for the web page, metrics and probes, if any.
     pub(crate) web: Option<SocketAddr>,
     /// Storage of the cell.
     pub(crate) kept: Kept,
-    /// Its resource kinds, if it is a new one.
+    /// Resource kinds of the cell, if it is a new one.
     pub(crate) kinds: Kinds,
-    /// The certificates, if there are some; callers need one, too.
+    /// Certificates of the server, if any. If there are some, callers need certificates too.
     pub(crate) tls: Option<Files>,
-    /// File for changes and denials, if any.
+    /// File of the audit log, if any.
     pub(crate) audit_log: Option<PathBuf>,
     /// Settings for unreachable machines.
     pub(crate) monitor: MonitorSettings,
-    /// Threshold of a slow commit.
+    /// Duration from which a commit is slow.
     pub(crate) slow_commit: SlowCommit,
     /// Level and format of events.
     pub(crate) log: LogArgs,
@@ -267,18 +267,18 @@ pub(crate) struct Settings {
 /// Storage of a cell.
 #[derive(Clone, Debug)]
 pub(crate) enum Kept {
-    /// Nowhere.
+    /// Only in memory.
     Memory,
-    /// In this folder alone.
+    /// Only in this folder.
     Alone(PathBuf),
-    /// By several replicas.
+    /// In the folders of several replicas.
     Replica(Replicated),
 }
 
 /// One replica of several.
 #[derive(Clone, Debug)]
 pub(crate) struct Replicated {
-    /// Its folder.
+    /// Folder of the replica.
     pub(crate) dir: PathBuf,
     /// Id of the cell.
     pub(crate) cell: CellId,
@@ -288,57 +288,57 @@ pub(crate) struct Replicated {
     pub(crate) peers: Vec<Peer>,
     /// Address to listen on for peers.
     pub(crate) listen: String,
-    /// Address for the peers.
+    /// Address to which peers connect.
     pub(crate) address: String,
-    /// Action for an absent folder.
+    /// Action if the folder does not exist.
     pub(crate) start: Option<Start>,
 }
 
-/// Error in the settings: one line for the user.
+/// Error in the settings, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
-    /// Name another file, or correct this one.
+    /// The file of settings cannot be read or is invalid. Name another file, or correct this one.
     #[error("{}: {why}", file.display())]
     File {
         /// Path of the file.
         file: PathBuf,
-        /// Error in it, with the line.
+        /// Error in the file, with the line.
         why: String,
     },
-    /// Choose one.
+    /// Both a cell in memory and a folder or replicas are given. Choose one.
     #[error(
         "a cell in memory has no folder and no replicas: leave out either --memory or the others"
     )]
     MemoryAndMore,
-    /// Give the storage of the cell.
+    /// No storage for the cell is given. Give a folder, or choose a cell in memory.
     #[error(
         "give --dir DIR for the cell's folder, or --memory for a cell that ends with the process"
     )]
     NoPlace,
-    /// Complete them.
+    /// A setting of a cell with several replicas is missing. Add it.
     #[error(
         "of several replicas each needs --dir, --cell-name, --replica and --peers; {0} is missing"
     )]
     Incomplete(&'static str),
-    /// Leave out one of them.
+    /// Both `--bootstrap` and `--join` are given. Leave out one of them.
     #[error("--bootstrap makes a new cell and --join joins one that runs: leave out one of them")]
     BootstrapOrJoin,
-    /// Add this replica to the list.
+    /// The list of peers lacks this replica. Add it.
     #[error("--peers does not say where replica {0} is: add it")]
     NotAmongPeers(ReplicaId),
-    /// Name each replica once, with a unique address.
+    /// The list of peers names a replica or an address twice. Name each replica once, with a unique address.
     #[error("--peers names {0} twice")]
     Twice(String),
-    /// Use two ports.
+    /// Clients and peers have the same port. Use two ports.
     #[error("clients and peers cannot share {0}: give --listen another port")]
     SamePort(String),
-    /// Correct --kinds.
+    /// A resource kind is invalid. Correct `--kinds`.
     #[error("--kinds: {0}")]
     Kinds(#[from] KindsError),
     /// The underlying error.
     #[error(transparent)]
     Tls(#[from] tls::TlsSettingsError),
-    /// Correct the variable.
+    /// A variable for traces is invalid. Correct it.
     #[error("{0}")]
     Traces(String),
     /// The underlying error.
@@ -358,7 +358,7 @@ impl Given {
         })
     }
 
-    /// Fills missing values from another source.
+    /// Fills missing values from another source of settings.
     fn or(self, other: Given) -> Given {
         Given {
             dir: self.dir.or(other.dir),
@@ -395,7 +395,7 @@ impl Given {
     /// Resolves all settings.
     ///
     /// # Errors
-    /// If it contradicts itself, or something is missing.
+    /// If settings contradict each other, or one is missing.
     pub(crate) fn resolve(self, file: Option<&Path>) -> Result<Settings, SettingsError> {
         let given = match file {
             Some(file) => self.or(Given::read(file)?),
@@ -499,12 +499,13 @@ impl Given {
     }
 }
 
-/// Id of a cell with this name, so that its replicas, which cannot communicate yet, choose the
-/// same. A restored cell has another id, so that no replica of the former one can join it.
+/// Id of a cell with this name. It is derived from the name so that the cell's replicas, which cannot communicate yet,
+/// choose the same id. A restored cell has a higher generation and another id, so that no replica of the former cell
+/// can join it.
 pub(crate) fn cell_of(name: &str, generation: u32) -> CellId {
     let mut bytes = name.as_bytes().to_vec();
     if generation > 0 {
-        // No name has a control character, so this is the id of no other name.
+        // Names have no control characters, so no other name has this id.
         bytes.push(0);
         bytes.extend(generation.to_le_bytes());
     }

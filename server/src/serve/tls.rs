@@ -1,4 +1,4 @@
-//! Access to a server: from this machine only, unless callers show certificates.
+//! Access to a server: from this machine only, unless callers present certificates.
 
 use omega_client::Tls;
 use omega_client::connect::tls_endpoint;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tonic::transport::Endpoint;
 
-/// Certificate options: see the flags with these names.
+/// Options for certificates; the flags of the same names describe them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
     pub(crate) tls_cert: Option<PathBuf>,
@@ -20,16 +20,16 @@ pub(crate) struct Said {
     pub(crate) insecure: bool,
 }
 
-/// Error in the settings of certificates: one line for the user.
+/// Error in the settings of certificates, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsSettingsError {
-    /// Complete them.
+    /// A setting for certificates is missing. Add it.
     #[error("certificates need --tls-cert, --tls-key, --client-ca and --cell-name; {0} is missing")]
     Incomplete(&'static str),
-    /// Choose a name that is valid in certificates.
+    /// The cell's name is not valid in certificates. Choose another one.
     #[error("a cell whose name is in certificates has letters, digits, . _ ~ and - in it: {0:?}")]
     Name(String),
-    /// Give it certificates, or stay on this machine.
+    /// The address is open to other machines. Give the server certificates, or listen only on this machine.
     #[error(
         "{flag} {address} is open to other machines: give --tls-cert, --tls-key and --client-ca, or add --insecure if everyone who reaches it may do everything"
     )]
@@ -55,10 +55,10 @@ impl Said {
         files.iter().all(|file| file.is_none())
     }
 
-    /// The certificate files, if configured.
+    /// The certificate files; `None` if none are configured.
     ///
     /// # Errors
-    /// If something is missing.
+    /// If a setting is missing.
     pub(super) fn files(&self, cell: Option<&str>) -> Result<Option<Files>, TlsSettingsError> {
         if self.is_none() {
             return Ok(None);
@@ -82,10 +82,10 @@ impl Said {
         Ok(Some(Files { clients: of(client_ca), peers: of(peer_ca), cell: cell.into() }))
     }
 
-    /// Whether a server may listen there.
+    /// Checks whether a server may listen on an address.
     ///
     /// # Errors
-    /// If the address is open to other machines, without the flag that allows it.
+    /// If the address is open to other machines, and neither certificates nor the flag that allows it are given.
     pub(super) fn check(&self, flag: &'static str, at: &str) -> Result<(), TlsSettingsError> {
         match !self.is_none() || self.insecure || is_local(at) {
             true => Ok(()),
@@ -94,7 +94,8 @@ impl Said {
     }
 }
 
-/// Whether an address is reachable from this machine alone. A name may become any address.
+/// Whether an address can be reached only from this machine. A host name other than `localhost` counts as open, because
+/// it may stand for any address.
 fn is_local(address: &str) -> bool {
     match address.parse::<SocketAddr>() {
         Ok(address) => address.ip().is_loopback(),
@@ -114,7 +115,7 @@ pub(crate) struct Doors {
 /// Reads and checks the certificates, and starts to watch them for changes.
 ///
 /// # Errors
-/// If they cannot be used.
+/// If the certificates cannot be used.
 pub(crate) fn doors(files: Option<&Files>, runtime: &Handle) -> Result<Doors, TlsError> {
     let Some(files) = files else { return Ok(Doors { clients: Door::Open, peers: Door::Open }) };
     let door = |of: &TlsFiles| {
@@ -128,7 +129,7 @@ pub(crate) fn doors(files: Option<&Files>, runtime: &Handle) -> Result<Doors, Tl
 /// Connection settings for the peer at `host:port`.
 ///
 /// # Errors
-/// If it is not an address.
+/// If the address is invalid.
 pub(crate) fn dial(address: &str, files: Option<&Files>) -> Result<Dial, tonic::transport::Error> {
     let scheme = if files.is_some() { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))?

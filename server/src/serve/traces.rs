@@ -1,13 +1,14 @@
-//! Tracing of commits: a collector of OpenTelemetry, if one is named.
+//! Tracing of commits: settings of an OpenTelemetry collector, if one is named.
 
 use omega_service::TraceSettings;
 use serde::Deserialize;
 use std::str::FromStr;
 
-/// Standard OTLP environment variables, as one setting for all programs.
+/// Standard OTLP variable, which is one setting for all programs of a machine.
 const COMMON: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// Default fraction: one transaction in a hundred, enough to see where the time goes at no noticeable cost.
+/// Default fraction: one transaction in a hundred. This is enough to show in which stages time is spent, at no
+/// noticeable cost.
 const FRACTION: f64 = 0.01;
 
 /// Address of a collector.
@@ -64,10 +65,10 @@ impl TryFrom<f64> for Fraction {
     }
 }
 
-/// Trace settings of this program, or those of all programs of this machine.
+/// Settings of traces, from this program's own settings, or else from the variable for all programs of the machine.
 ///
 /// # Errors
-/// If the latter is no address of a collector.
+/// If the variable is not the address of a collector.
 pub(super) fn settings(
     collector: Option<Collector>,
     fraction: Option<Fraction>,

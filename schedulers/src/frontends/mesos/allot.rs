@@ -1,9 +1,8 @@
 //! Allocation of offers, in turns, to the framework with the lowest share.
 //!
-//! A turn goes to the framework with the lowest share among those that accept more offers. It scans
-//! the machines once from where its last scan ended, and takes the first unfiltered ones. A
-//! framework without a result is skipped for the rest of the step, because free resources only
-//! shrink.
+//! A turn goes to the framework with the lowest share among those that accept more offers. It scans the machines once
+//! from where the framework's last scan ended, and takes the first that no filter excludes. A framework without a
+//! result is skipped for the rest of the step, because free resources only shrink.
 
 use super::OFFERS_PER_MACHINE_MAX;
 use super::frontend::{Frontend, Member};
@@ -14,7 +13,7 @@ use omega_core::Amounts;
 use std::collections::BTreeSet;
 
 impl Frontend {
-    /// Offers free resources until no framework accepts more.
+    /// Offers free resources until no framework accepts more offers.
     pub(super) fn make_offers(&mut self, now: Nanos) {
         let optional =
             |(id, member): (&FrameworkId, &Member)| (!member.is_suppressed).then_some(*id);
@@ -26,7 +25,7 @@ impl Frontend {
         }
     }
 
-    /// The next framework to serve.
+    /// The framework whose turn is next.
     fn next_of(&self, hungry: &BTreeSet<FrameworkId>) -> Option<FrameworkId> {
         if hungry.len() <= 1 {
             return hungry.first().copied();
@@ -69,7 +68,7 @@ impl Frontend {
         true
     }
 
-    /// The next machines for a framework, up to `most`, with the amounts to offer.
+    /// The next machines to offer to a framework, at most `most`, with the amounts to offer.
     fn find(&mut self, id: FrameworkId, most: usize, now: Nanos) -> Vec<(usize, Amounts)> {
         let view = &self.session.view;
         let (rows, mut found) = (view.rows(), Vec::new());
@@ -103,7 +102,7 @@ impl Frontend {
 }
 
 impl super::open_offers::OpenOffers {
-    /// Offerable resources of a machine; `None` if there are none, or too many offers are open.
+    /// Resources of a machine that can be offered; `None` if there are none, or too many offers are open.
     fn available(&self, view: &View, row: usize, portion: &Portion) -> Option<Amounts> {
         let on = self.on(row as u32);
         if on.is_some_and(|on| on.offers.len() >= OFFERS_PER_MACHINE_MAX) {

@@ -1,7 +1,7 @@
-//! Answers of frameworks: everything is checked before anything is done.
+//! Answers of frameworks. An answer is checked completely before anything changes.
 //!
-//! An accepted offer is used up. What its tasks need is claimed on the view at once, and the rest is
-//! available again; the claims go to the cell with the next step.
+//! An accepted offer is used up: the resources that its tasks need are claimed on the view at once, and the rest is
+//! available again. The claims are committed with the next step.
 
 use super::frontend::{Frontend, Member};
 use super::messages::{AcceptError, FrameworkId, Launch, Offer, OfferError, OfferId, Refuse};
@@ -10,7 +10,7 @@ use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{KindId, MachineId, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Resources of the named offers on a machine, and the tasks' requests there.
+/// Resources in the named offers of a machine, and the requests of the tasks to launch there.
 #[derive(Debug, Default)]
 struct Pool {
     offered: Vec<u64>,
@@ -19,12 +19,12 @@ struct Pool {
 }
 
 impl Frontend {
-    /// Launches tasks with the resources of these offers; several of one machine add up. The rest
+    /// Launches tasks with the resources of these offers; several offers of one machine add up. The rest
     /// is available again, unless it is filtered. The next step reports the results. Without tasks
-    /// it is [`Frontend::decline`], except for the counters.
+    /// this equals [`Frontend::decline`], except for the counters.
     ///
     /// # Errors
-    /// If anything is wrong with an offer or a task: then nothing was done, and the offers are still out.
+    /// If an offer or a task is invalid. Then nothing has changed, and the offers are still open.
     pub fn accept(
         &mut self,
         framework: FrameworkId,
@@ -50,10 +50,10 @@ impl Frontend {
         Ok(())
     }
 
-    /// Declines offers, and filters similar ones for a time.
+    /// Declines offers, and filters similar offers for a time.
     ///
     /// # Errors
-    /// If an offer is not the framework's, or not out: then nothing was done.
+    /// If an offer is not the framework's, or no longer open. Then nothing has changed.
     pub fn decline(
         &mut self,
         framework: FrameworkId,
@@ -137,7 +137,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Adds what a task needs to the pool of its machine.
+    /// Adds the needs of a task to the pool of its machine.
     fn pool_for<'p>(
         &self,
         framework: FrameworkId,
@@ -170,7 +170,7 @@ impl Frontend {
         Ok(pool)
     }
 
-    /// Claims machines on the view: all of them, or none.
+    /// Claims machines on the view for all tasks, or for none.
     fn claim(&mut self, launches: &[Launch]) -> Result<(), AcceptError> {
         let (view, task_index) = (&mut self.session.view, &self.session.task_index);
         for (done, Launch { task, machine }) in launches.iter().enumerate() {
@@ -207,7 +207,7 @@ impl Frontend {
     }
 }
 
-/// Resources of the offers together, by machine.
+/// Sums of the resources in the offers, by machine.
 fn pools<'a>(offers: impl Iterator<Item = &'a Offer>) -> BTreeMap<MachineId, Pool> {
     let mut pools: BTreeMap<MachineId, Pool> = BTreeMap::new();
     for offer in offers {

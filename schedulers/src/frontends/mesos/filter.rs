@@ -1,7 +1,7 @@
 //! Filters: machines and amounts that are not offered to a framework for a time.
 //!
-//! A framework has at most one filter for each machine, the last one set, so their number is
-//! bounded by the rows of the cell. An expired one is dropped when its machine is next examined.
+//! A framework has at most one filter for each machine, the last one set, so their number is bounded by the rows of the
+//! cell. An expired filter is dropped when its machine is next examined.
 
 use crate::queue::Nanos;
 use foldhash::fast::FixedState;
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 struct Filter {
     incarnation: u32,
     until: Nanos,
-    /// Offers of at most these amounts are filtered; `None`: all.
+    /// Offers of at most these amounts are filtered; `None` filters all offers.
     amounts: Option<Amounts>,
 }
 
@@ -21,7 +21,7 @@ struct Filter {
 pub(super) struct Filters(HashMap<u32, Filter, FixedState>);
 
 impl Filters {
-    /// Filters a machine until a time: any offer of it, or those of at most these amounts.
+    /// Filters a machine until a time: all its offers, or only those of at most these amounts.
     pub(super) fn set(&mut self, machine: MachineId, until: Nanos, amounts: Option<Amounts>) {
         let filter = Filter { incarnation: machine.incarnation, until, amounts };
         self.0.insert(machine.slot, filter);

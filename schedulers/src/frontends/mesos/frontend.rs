@@ -4,7 +4,7 @@
 //!   commit accepted offers ─▶ sync ─▶ withdraw invalid offers ─▶ expire late offers ─▶ offer
 //! ```
 //!
-//! It commits before it syncs, so that the new offers follow from the result of its own commit.
+//! A step commits before it syncs, so that the new offers take the result of the commit into account.
 
 use super::FRAMEWORKS_MAX;
 use super::filter::Filters;
@@ -27,13 +27,13 @@ pub(super) struct Member {
     pub(super) framework: Framework,
     pub(super) filters: Filters,
     pub(super) is_suppressed: bool,
-    /// Turn of its last offer.
+    /// Number of the turn in which the framework last got offers.
     pub(super) served: u64,
-    /// The row at which its next look begins.
+    /// The row at which the next scan for this framework begins.
     pub(super) from: usize,
 }
 
-/// Offers the resources of a cell to frameworks. See the head of the module.
+/// The offer frontend, which offers the resources of a cell to frameworks. See the head of the module.
 #[derive(Debug)]
 pub struct Frontend {
     pub(super) session: Session,
@@ -42,9 +42,9 @@ pub struct Frontend {
     next_member: u32,
     pub(super) open_offers: OpenOffers,
     pub(super) turns: u64,
-    /// Framework that accepted each task, until the cell has answered.
+    /// Framework that accepted each task, until the cell has checked the claim.
     pub(super) accepted: BTreeMap<TaskId, FrameworkId>,
-    /// Events to report with the next step that ends well.
+    /// Events that the next successful step returns.
     pub(super) events: Vec<Event>,
     pub(super) counters: Counters,
 }
@@ -90,7 +90,7 @@ impl Frontend {
         Ok(id)
     }
 
-    /// Deregisters a framework: its offers return, its tasks stay. Returns whether it was
+    /// Deregisters a framework: its offers become available again, and its tasks continue. Returns whether it was
     /// registered.
     pub fn deregister(&mut self, id: FrameworkId) -> bool {
         let offers: Vec<OfferId> = self.open_offers.of(id).collect();
@@ -143,7 +143,7 @@ impl Frontend {
                     Happened::NotLaunched { task, machine, why }
                 }
             };
-            // It may have gone meanwhile.
+            // The framework may have been deregistered meanwhile.
             if let Some(framework) = self.accepted.remove(&task)
                 && self.members.contains_key(&framework)
             {
@@ -156,7 +156,7 @@ impl Frontend {
         }
     }
 
-    /// Reports to the frameworks of a tenant which of its tasks have lost their machines.
+    /// Reports lost machines of a tenant's tasks to the tenant's frameworks.
     fn tell_left(&mut self) {
         for Left { task, machine, state, tenant } in self.session.task_index.take_left() {
             let of_tenant = |member: &(&FrameworkId, &Member)| member.1.framework.tenant == tenant;
@@ -167,7 +167,7 @@ impl Frontend {
         }
     }
 
-    /// Withdraws offers that are no longer valid, on the machines that the last sync changed.
+    /// Withdraws offers that are no longer valid on the machines that the last sync changed.
     fn withdraw(&mut self) {
         let delta = self.session.view.delta();
         let slots: BTreeSet<u32> = match delta.full {
@@ -185,7 +185,7 @@ impl Frontend {
         }
     }
 
-    /// The newest invalid offer of a machine, and the reason.
+    /// The offer of a machine to withdraw next, which is the newest invalid one, and the reason.
     fn broken(&self, slot: u32) -> Option<(OfferId, Withdrawn)> {
         let on = self.open_offers.on(slot)?;
         let newest = *on.offers.last()?;
@@ -220,8 +220,8 @@ impl Frontend {
         self.events.push(Event { framework: offer.framework, happened });
     }
 
-    /// Expires offers without an answer in time. A filter keeps the machine from the framework for
-    /// a while, so that others get it.
+    /// Expires offers that were not answered in time. A filter keeps the machine from the framework for a while, so
+    /// that other frameworks get it.
     fn take_back_late(&mut self, now: Nanos) {
         while let Some(id) = self.open_offers.late_by(now) {
             let offer = self.open_offers.get(id).map(|offer| (offer.framework, offer.machine));
@@ -253,13 +253,13 @@ impl Frontend {
         jobs.filter(move |(_, job)| Some(&job.tenant) == tenant)
     }
 
-    /// The tasks of a job's group that wait, the oldest first.
+    /// The pending tasks of a job's group, the oldest first.
     pub fn waiting(&self, job: JobId, group: usize) -> impl Iterator<Item = TaskId> + '_ {
         let entry = self.session.task_index.job(job).into_iter();
         entry.flat_map(move |entry| entry.waiting(group)).map(move |index| TaskId { job, index })
     }
 
-    /// Weighted dominant share of a framework: its tenant's usage, and its open offers.
+    /// Weighted dominant share of a framework, from its tenant's usage and its open offers.
     #[must_use]
     pub fn share(&self, framework: FrameworkId) -> Option<Share> {
         self.members.get(&framework).map(|member| self.share_of(&member.framework))
@@ -271,13 +271,13 @@ impl Frontend {
         self.session.totals.share(used.into_iter().chain(offered), framework.weight)
     }
 
-    /// The dominant share that a tenant's tasks have, without offers and weights.
+    /// The dominant share of a tenant's tasks, without offers and weights.
     #[must_use]
     pub fn used_share(&self, tenant: &str) -> Share {
         self.session.totals.share(self.session.task_index.used_by(tenant), Weight::ONE)
     }
 
-    /// Division of the free resources. Scans every machine.
+    /// Division of the free resources into offered, available and withheld ones. Scans every machine.
     #[must_use]
     pub fn account(&self) -> Account {
         let view = &self.session.view;
@@ -299,13 +299,13 @@ impl Frontend {
         account
     }
 
-    /// The version of the cell that its view shows.
+    /// The version of the cell that the frontend's view shows.
     #[must_use]
     pub fn version(&self) -> Version {
         self.session.view.version()
     }
 
-    /// Counters since it began.
+    /// Counters since the frontend began.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters

@@ -32,13 +32,12 @@ impl fmt::Display for OfferId {
 pub struct Framework {
     /// Name, unique among the frameworks of the frontend.
     pub name: Text,
-    /// Tenant of the framework's jobs: those that name this tenant, and the frontend as their
-    /// scheduler. Frameworks of one tenant share its jobs and its dominant share. (Mesos calls it a
-    /// role.)
+    /// Tenant of the framework's jobs, which are the jobs that name this tenant, and the frontend as their scheduler.
+    /// Frameworks of one tenant share its jobs and its dominant share. (Mesos calls it a role.)
     pub tenant: Text,
-    /// Weight of its share, relative to other frameworks.
+    /// Weight of the framework's share, relative to other frameworks.
     pub weight: Weight,
-    /// Machines with less than this available are not offered to it.
+    /// Minimum amounts: machines with less available are not offered to the framework.
     pub least: Amounts,
 }
 
@@ -53,34 +52,33 @@ impl Framework {
 /// Part of a machine's free resources that an offer contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Portion {
-    /// All available resources.
+    /// All available resources of the machine.
     #[default]
     Whole,
-    /// At most these amounts; nothing of kinds that are not named.
+    /// At most these amounts, and nothing of kinds that are not named.
     AtMost(Amounts),
 }
 
 /// Settings of an offer frontend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Its name: jobs that name it as their scheduler are for its frameworks.
+    /// Name of the frontend. Jobs that name it as their scheduler are for its frameworks.
     pub name: Text,
     /// Number of machines offered before shares are compared again. 1 divides free resources
     /// evenly, as Mesos does; `usize::MAX` offers everything to one framework after the other.
     pub machines_at_once: usize,
-    /// Amount of each.
+    /// Part of each machine that an offer contains.
     pub portion: Portion,
-    /// Maximum number of open offers of a framework, which it must be able to examine before they
-    /// are outdated.
+    /// Maximum number of open offers of a framework. It must be able to examine so many before they are outdated.
     pub offers_max: usize,
-    /// Time after which an unanswered offer expires; it is not repeated to the same framework for
-    /// as long. `None`: never.
+    /// Time after which an unanswered offer expires; the machine is not offered to the same framework for as long
+    /// again. `None`: offers never expire.
     pub answer_within: Option<Nanos>,
 }
 
 impl Settings {
-    /// Offers whole machines one by one, at most 1024 for each framework, with five seconds to
-    /// answer: Mesos' default time of a refusal.
+    /// Settings with which whole machines are offered one by one, at most 1024 to each framework, with five seconds to
+    /// answer, which is Mesos' default time of a refusal.
     pub fn new(name: impl Into<Text>) -> Settings {
         Settings {
             name: name.into(),
@@ -105,7 +103,7 @@ pub struct Offer {
     pub description: Arc<Machine>,
     /// Amount that is offered of each kind.
     pub amounts: Amounts,
-    /// Free amount of each of its devices; `None` if it has none, or another offer contains them.
+    /// Free amount of each device of the machine; `None` if it has no devices, or another offer contains them.
     pub devices: Option<Devices>,
 }
 
@@ -115,24 +113,24 @@ pub enum Refuse {
     /// No filter: the machine may be offered again at once.
     #[default]
     Nothing,
-    /// The machine, until then.
+    /// Filters the machine until a time.
     Machine {
         /// Time of the clock passed to [`super::Frontend::step`].
         until: Nanos,
     },
-    /// Filters the machine until then, unless it has more of some kind than this offer.
+    /// Filters the machine until a time, unless it then has more of some kind than this offer.
     Amounts {
         /// Time of the clock passed to [`super::Frontend::step`].
         until: Nanos,
     },
 }
 
-/// A task that is to run on a machine that is offered.
+/// A task to run on an offered machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// A task of the framework's tenant that waits.
+    /// A pending task of the framework's tenant.
     pub task: TaskId,
-    /// The machine of one of the offers.
+    /// Machine of one of the accepted offers.
     pub machine: MachineId,
 }
 
@@ -153,7 +151,7 @@ pub enum Happened {
     Offered(Offer),
     /// The offer was withdrawn.
     Withdrawn(OfferId, Withdrawn),
-    /// The cell gave a task its machine.
+    /// The cell accepted the claim: the task has its machine.
     Launched {
         /// Id of the task.
         task: TaskId,
@@ -169,7 +167,7 @@ pub enum Happened {
         /// The reason.
         why: NotLaunched,
     },
-    /// A task of its tenant lost its machine: it ended, or waits again.
+    /// A task of the framework's tenant lost its machine. It has ended, or is pending again.
     Left {
         /// Id of the task.
         task: TaskId,
@@ -185,9 +183,9 @@ pub enum Happened {
 pub enum Withdrawn {
     /// Other schedulers used the offered resources.
     Taken,
-    /// The machine was removed, or accepts no tasks.
+    /// The machine was removed, or no longer accepts tasks.
     Gone,
-    /// The machine is another than was offered: its labels, taints or capacity changed.
+    /// The machine differs from the offered description: its labels, taints or capacity changed.
     Changed,
     /// The offer was not answered in time.
     Late,
@@ -196,9 +194,9 @@ pub enum Withdrawn {
 /// Reason for which a task was not launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotLaunched {
-    /// The cell rejected the claim: by a conflict, a rule, a quota or a gang.
+    /// The cell rejected the claim because of a conflict, a rule, a quota or a gang.
     Refused(Reason),
-    /// The transaction was not checked.
+    /// The cell has not checked the transaction.
     Unsent(HandleError),
 }
 
@@ -213,7 +211,7 @@ pub enum RegisterError {
     TooMany,
 }
 
-/// Error in the offers that a framework names. Nothing was done.
+/// Error in the offers that a framework names. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
     /// The framework is not registered: register it first.
@@ -233,7 +231,7 @@ pub enum OfferError {
 /// Reason for which an acceptance was rejected. Nothing changed: the offers are still open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptError {
-    /// An offer that is named cannot be used.
+    /// A named offer cannot be used.
     #[error(transparent)]
     Offer(#[from] OfferError),
     /// The task is of no job that names the framework's tenant, and the frontend as its scheduler.
@@ -267,7 +265,7 @@ pub enum AcceptError {
         /// Amount in the offers.
         offered: u64,
     },
-    /// Remedy: use the offer with the machine's devices.
+    /// None of the named offers has the machine's devices. Name the offer that has them.
     #[error(
         "task {task} needs devices, and none of the named offers has those of machine {machine}; add one"
     )]
@@ -277,7 +275,7 @@ pub enum AcceptError {
         /// Id of the machine.
         machine: MachineId,
     },
-    /// Remedy: launch the task elsewhere: a hard rule of its job forbids the machine.
+    /// A hard rule forbids the machine to the task. Launch the task elsewhere.
     #[error("task {task} may not run there: {reason:?}; launch it elsewhere")]
     Judged {
         /// Id of the task.
@@ -285,7 +283,7 @@ pub enum AcceptError {
         /// Rejection by the cell's checks.
         reason: Reason,
     },
-    /// Step first: the open transaction has too little room.
+    /// The tasks do not fit into the open transaction. Step first, or launch fewer.
     #[error("{tasks} further tasks do not fit into one transaction; step first, or launch fewer")]
     TooMany {
         /// Number of tasks to launch.
@@ -296,14 +294,14 @@ pub enum AcceptError {
 /// Division of the free resources in the view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Free resources, without accepted but uncommitted ones.
+    /// Free resources, without those of accepted offers that are not yet committed.
     pub free: Amounts,
-    /// Contents of offers.
+    /// Resources in open offers.
     pub offered: Amounts,
     /// Free resources of machines that accept no tasks.
     pub held_back: Amounts,
-    /// Free resources that are in no offer. They are offered next, unless the filters of all
-    /// frameworks exclude them.
+    /// Free resources that are in no offer. The next step offers them, unless the filters of all frameworks exclude
+    /// them.
     pub available: Amounts,
 }
 
@@ -318,7 +316,7 @@ pub struct Counters {
     pub accepted: u64,
     /// Offers that were declined.
     pub declined: u64,
-    /// Offers that were withdrawn because other schedulers took their resources.
+    /// Offers that were withdrawn because other schedulers took their resources or the machine changed.
     pub withdrawn: u64,
     /// Offers that were not answered in time.
     pub late: u64,

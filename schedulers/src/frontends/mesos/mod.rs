@@ -55,9 +55,9 @@ pub use messages::{
     Offer, OfferError, OfferId, Portion, Refuse, RegisterError, Settings, Withdrawn,
 };
 
-/// Frameworks of one front: each offer compares the shares of all. Mesos masters are run with hundreds.
+/// Maximum number of frameworks of a frontend, because each offer compares the shares of all. Mesos masters are run
+/// with hundreds.
 pub const FRAMEWORKS_MAX: usize = 1024;
 
-/// Maximum number of open offers on one machine. With more, the parts are smaller than a task
-/// needs.
+/// Maximum number of open offers of one machine. With more, the parts would be smaller than a task needs.
 pub const OFFERS_PER_MACHINE_MAX: usize = 64;

@@ -1,7 +1,7 @@
 //! Open offers, indexed by number, machine, framework and expiry.
 //!
-//! Invariant: the amounts offered on a machine, and to a tenant, are the sums of the open offers;
-//! at most one offer of a machine has its devices.
+//! Invariant: the amounts offered of a machine, and to a tenant, are the sums of the open offers. At most one offer of
+//! a machine has its devices.
 
 use super::messages::{FrameworkId, Offer, OfferId};
 use crate::dominant::{Sums, count};
@@ -11,7 +11,7 @@ use omega_core::{Amounts, Text};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// An offer that is out.
+/// An open offer, with its index keys.
 #[derive(Debug)]
 struct Out {
     offer: Offer,
@@ -24,9 +24,9 @@ struct Out {
 pub(super) struct OnMachine {
     /// The offers, the oldest first.
     pub(super) offers: SmallVec<[OfferId; 2]>,
-    /// Sum of the open offers.
+    /// Amounts in the open offers.
     pub(super) held: SmallVec<[i64; 4]>,
-    /// Offer that has the devices.
+    /// Offer that has the machine's devices.
     pub(super) devices: Option<OfferId>,
 }
 
@@ -52,7 +52,7 @@ impl OpenOffers {
         OfferId(self.next - 1)
     }
 
-    /// Notes that an offer is out.
+    /// Adds an open offer.
     pub(super) fn insert(&mut self, offer: Offer, tenant: &Text, late_at: Option<Nanos>) {
         let amounts = signed(&offer.amounts);
         let on = self.on.entry(offer.machine.slot).or_default();
@@ -98,7 +98,7 @@ impl OpenOffers {
         Some(offer)
     }
 
-    /// An offer that is out.
+    /// The open offer of this number.
     pub(super) fn get(&self, id: OfferId) -> Option<&Offer> {
         self.out.get(&id).map(|out| &out.offer)
     }
@@ -133,7 +133,7 @@ impl OpenOffers {
         self.tenants.get(tenant)
     }
 
-    /// The first offer that has expired.
+    /// The earliest offer that has expired.
     pub(super) fn late_by(&self, now: Nanos) -> Option<OfferId> {
         self.late.first().filter(|(late_at, _)| *late_at <= now).map(|(_, id)| *id)
     }

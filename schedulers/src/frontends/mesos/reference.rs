@@ -1,8 +1,8 @@
-//! Random histories of offers, compared with a naive reference that shares no code with them.
+//! Random histories of offers, compared with a naive reference that shares no code with the frontend.
 //!
-//! The reference keeps plain lists. At every step it reads the cell, recounts usage, finds invalid
-//! offers, and makes offers one by one to the framework with the lowest share, in fractions. The
-//! open offers must be equal, in order and amounts; and a failed call must change nothing.
+//! The reference keeps plain lists. At every step it reads the cell, recounts usage, finds invalid offers, and makes
+//! offers one by one to the framework with the lowest share, in fractions. The open offers of both must be equal, in
+//! order and amounts, and a failed call must change nothing.
 
 use super::*;
 use crate::dominant::Weight;
@@ -43,7 +43,7 @@ struct ModelOffer {
     slot: u32,
     amounts: [u64; 2],
     made: Nanos,
-    /// Id in the frontend, once both have made it.
+    /// Id in the frontend, once both have made the offer.
     id: Option<OfferId>,
 }
 
@@ -116,7 +116,7 @@ impl Reference {
         }
     }
 
-    /// Compares weighted dominant shares as fractions, then turns, then ids.
+    /// Compares weighted dominant shares as fractions, then the turns of the last offers, then ids.
     fn compare(&self, cell: &Cell, a: usize, b: usize) -> Ordering {
         let share = |i: usize| {
             let framework = &self.frameworks[i];
@@ -126,7 +126,7 @@ impl Reference {
             for offer in self.out.iter().filter(|offer| ids.contains(&offer.framework)) {
                 (0..2).for_each(|kind| has[kind] += offer.amounts[kind]);
             }
-            // Both over the common denominator of the two kinds.
+            // Fractions of both kinds, over their common denominator.
             let [cpu, memory] = CAPACITY;
             ((has[0] * memory).max(has[1] * cpu), framework.weight)
         };
@@ -157,7 +157,7 @@ impl Reference {
             let is_useful = (0..2).all(|kind| amounts[kind] >= framework.least[kind]);
             if amounts != [0, 0] && is_useful && !is_refused {
                 made += 1;
-                // One look at the machines, one count: they are offered when it is over.
+                // The machines found in one scan are offered together.
                 self.out.push(ModelOffer { framework: id, slot, amounts, made: now, id: None });
             }
         }
@@ -319,7 +319,7 @@ impl Run {
         match self.front.accept(framework, &ids, &launches, refuse) {
             Ok(()) => {
                 self.reference.answer(&offers, refuse);
-                // Another scheduler may commit first.
+                // In half of the cases another scheduler commits first.
                 if let Some(launch) = launches.first().filter(|_| self.rng.random_bool(0.5)) {
                     place(&self.cell, launch.machine.slot, [self.rng.random_range(3..7), 1]);
                 }
@@ -332,7 +332,7 @@ impl Run {
         self.check();
     }
 
-    /// Calls that make no sense.
+    /// Makes calls with invalid arguments.
     fn nonsense(&mut self) {
         let before: Vec<Offer> = self.front.offers().cloned().collect();
         let account = self.front.account();
@@ -402,7 +402,7 @@ fn offers_are_those_of_a_naive_reference() {
     let mut all = Counters::default();
     for seed in 0..300 {
         let mut run = Run::new(seed);
-        // A failure prints its seed.
+        // Prints the seed if the run fails.
         let named = Seed(seed);
         run.step();
         (0..150).for_each(|_| run.act());
@@ -420,7 +420,7 @@ fn offers_are_those_of_a_naive_reference() {
     assert!(happened.iter().all(|count| *count > 100), "too little happened: {all:?}");
 }
 
-/// Prints its seed if the test fails while it lives.
+/// Prints its seed if the test panics before it is dropped.
 struct Seed(u64);
 
 impl Drop for Seed {

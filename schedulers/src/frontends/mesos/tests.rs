@@ -1,4 +1,4 @@
-//! Offers, case by case; random histories are compared with a naive reference in `reference.rs`.
+//! Tests of single cases of offers. `reference.rs` compares random histories with a naive reference.
 
 use super::*;
 use crate::dominant::Weight;
@@ -29,8 +29,7 @@ fn ids(front: &Frontend, framework: FrameworkId) -> Vec<OfferId> {
     front.offers_of(framework).map(|offer| offer.id).collect()
 }
 
-/// Checks that offered, withheld and available amounts add up to the free ones, in sum and for each
-/// machine.
+/// Checks that offered, withheld and available amounts add up to the free amounts, in total and for each machine.
 fn check_account(front: &Frontend) {
     let Account { free, offered, held_back, available } = front.account();
     let sum = offered.checked_add(&held_back).and_then(|sum| sum.checked_add(&available));

@@ -1,15 +1,14 @@
-//! Fair order: first the queue with the lowest share, and in it the application with the lowest share.
+//! Fair order: the queue with the lowest share goes first, and in it the application with the lowest share.
 //!
-//! A turn is one container. Where the same application would have the next turns as well, it has them at once,
-//! because placing several tasks of a group costs little more than placing one: the order is that of single
-//! turns, as a test checks.
+//! A turn is one container. If an application would have several turns in a row, it gets them at once, because placing
+//! several tasks of a group costs little more than placing one. The order is that of single turns, which a test checks.
 
 use super::frontend::Frontend;
 use crate::dominant::{Share, Weight};
 use omega_core::{JobId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Queues and applications that may have a turn in this round, in the order of their shares.
+/// Queues and applications that may still have a turn in this round, in the order of their shares.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     queues: BTreeSet<(Share, Text)>,
@@ -17,7 +16,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Adds an application of a queue, or puts both at their new places.
+    /// Adds an application to a queue, and sorts both by their present shares.
     pub(super) fn put(
         &mut self,
         (queue, queue_share): (&Text, Share),
@@ -43,7 +42,7 @@ impl Turns {
         Some(id)
     }
 
-    /// Whether an application with these shares precedes all others.
+    /// Whether an application with these shares would be before all others.
     fn would_be_next(&self, queue: (Share, &Text), application: (Share, JobId)) -> bool {
         let others = self.queues.iter().find(|(_, name)| name != queue.1);
         let before_queues = others.is_none_or(|(share, name)| queue <= (*share, name));
@@ -53,8 +52,8 @@ impl Turns {
 }
 
 impl Frontend {
-    /// Number of turns an application has in a row, up to `most`, which is above 0, if each gives it a task
-    /// of this group.
+    /// Number of turns that an application has in a row, if each gives it a task of this group. At most `most`, which
+    /// must be above 0.
     pub(super) fn turns_in_a_row(
         &self,
         turns: &Turns,
@@ -74,7 +73,8 @@ impl Frontend {
             let own = totals.share([&entry.used, &more], Weight::ONE);
             turns.would_be_next((queue, tenant), (own, id))
         };
-        // Shares only grow, so it is next for some turns, and then no more.
+        // Each turn raises the shares, so the application is next for a number of turns, and then never again. This
+        // number is searched by bisection.
         let (mut known, mut over) = (1, most.max(1) + 1);
         while known + 1 < over {
             let middle = known.midpoint(over);

@@ -21,7 +21,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A size at a priority: the position of a group in its job.
+/// A container size, as the position of a group in its job, at a priority.
 pub(super) type Key = (Priority, usize);
 
 /// An application that has joined.
@@ -30,16 +30,16 @@ pub(super) struct Application {
     pub(super) tables: BTreeMap<Key, Table>,
     /// Blacklisted machines, by name.
     pub(super) refused: BTreeSet<Text>,
-    /// Containers allocated but not yet reported to it.
+    /// Containers that were allocated and not yet reported to the application.
     pub(super) untold: Vec<Given>,
     pub(super) completed: Vec<Completed>,
-    /// Containers being released that the cell still reports.
+    /// Containers being released that the cell still reports as running.
     pub(super) releasing: BTreeSet<TaskId>,
     pub(super) last_heartbeat: Nanos,
     pub(super) is_over: bool,
 }
 
-/// A container that was decided on: its result, or its report to the application, is pending.
+/// A container that was decided on. Its result, or its report to the application, is pending.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     pub(super) key: Key,
@@ -66,9 +66,9 @@ pub struct Frontend {
     pub(super) applications: BTreeMap<JobId, Application>,
     pub(super) weights: BTreeMap<Text, Weight>,
     pub(super) places: Places,
-    /// Containers that were decided on and have no answer yet.
+    /// Containers that were decided on, and whose claims the cell has not answered yet.
     pub(super) given: BTreeMap<TaskId, Given>,
-    /// Free resources at the last step; computed on demand.
+    /// Free resources as of the last step; computed when first needed.
     headroom: Option<Amounts>,
     pub(super) counters: Counters,
 }
@@ -100,7 +100,7 @@ impl Frontend {
         })
     }
 
-    /// Gives a queue, which is a tenant, a weight; without one it has 1.
+    /// Sets the weight of a queue, which is a tenant. The default is 1.
     pub fn set_weight(&mut self, tenant: Text, weight: Weight) {
         self.weights.insert(tenant, weight);
     }
@@ -126,8 +126,8 @@ impl Frontend {
         Ok(id)
     }
 
-    /// Removes an application with all its requests. Its containers stay until their tasks end.
-    /// Returns whether it was registered.
+    /// Removes an application with all its requests. Its containers stay until their tasks end. Returns whether the
+    /// application was registered.
     pub fn leave(&mut self, id: JobId) -> bool {
         self.applications.remove(&id).is_some()
     }
@@ -187,7 +187,7 @@ impl Frontend {
         }
     }
 
-    /// Removes applications whose job has ended and that have been silent too long.
+    /// Removes applications whose job has ended, and which have sent no heartbeat for too long.
     fn forget_silent(&mut self, now: Nanos) {
         let Some(silence) = self.settings.silence_max else { return };
         self.applications.retain(|_, application| {
@@ -195,14 +195,14 @@ impl Frontend {
         });
     }
 
-    /// Releases requested by applications, as many as fit into one transaction with the claims.
+    /// Releases that applications requested, as many as fit into one transaction with the claims.
     fn releases(&self) -> Vec<TaskId> {
         let most = omega_core::limits::TRANSACTION_ITEMS_MAX - self.session.view.open_claims();
         let all = self.applications.values().flat_map(|application| &application.releasing);
         all.take(most).copied().collect()
     }
 
-    /// Handles a result of the cell. Returns the number of containers allocated.
+    /// Handles the cell's answer to a transaction. Returns the number of containers allocated.
     fn settle(
         &mut self,
         txn: &Transaction,
@@ -242,7 +242,7 @@ impl Frontend {
         let waited = now.saturating_sub(given.since);
         self.counters.waited = self.counters.waited.saturating_add(waited);
         self.counters.waited_max = self.counters.waited_max.max(waited);
-        // The application may have left, and is then not notified.
+        // If the application has left, there is nothing to report.
         let Some(application) = self.applications.get_mut(&given.container.task.job) else {
             return;
         };
@@ -262,7 +262,7 @@ impl Frontend {
 
     // --- Queries ---------------------------------------------------------------------------------
 
-    /// The containers that an application has, ascending by task.
+    /// The containers of an application, ascending by task.
     pub fn containers_of(&self, id: JobId) -> impl Iterator<Item = (TaskId, MachineId)> + '_ {
         let entry = self.session.task_index.job(id).into_iter();
         entry.flat_map(move |entry| {
@@ -287,19 +287,19 @@ impl Frontend {
         self.session.totals.share(self.session.task_index.used_by(tenant), weight)
     }
 
-    /// The version of the cell that its view shows.
+    /// The version of the cell that the frontend's view shows.
     #[must_use]
     pub fn version(&self) -> Version {
         self.session.view.version()
     }
 
-    /// Counters since it began.
+    /// Counters since the frontend began.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Free resources of all machines that accept tasks. Summed up at the first call after a step.
+    /// Free resources of all machines that accept tasks. The first call after a step sums them up.
     pub(super) fn headroom(&mut self) -> Amounts {
         let view = &self.session.view;
         let sum = || {

@@ -1,4 +1,4 @@
-//! A heartbeat: checked as a whole, then done, then answered.
+//! Handling of a heartbeat: it is checked completely, then applied, then answered.
 
 use super::LINES_MAX;
 use super::frontend::{Application, Frontend, Given, Key};
@@ -10,10 +10,10 @@ use omega_core::{JobId, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Frontend {
-    /// Handles a heartbeat, and returns events since the last one.
+    /// Handles a heartbeat, and returns the events since the last one.
     ///
     /// # Errors
-    /// If any part is invalid: then nothing was done, and no events are lost.
+    /// If any part is invalid. Then nothing has changed, and no events are lost.
     pub fn heartbeat(
         &mut self,
         id: JobId,
@@ -51,8 +51,7 @@ impl Frontend {
         Ok(answer)
     }
 
-    /// Checks a heartbeat. Returns the changed tables, or `None` without requests, as in most
-    /// heartbeats.
+    /// Checks a heartbeat. Returns the changed tables; `None` if it has no requests, as most heartbeats.
     fn check(
         &self,
         id: JobId,
@@ -62,7 +61,7 @@ impl Frontend {
         let application =
             self.applications.get(&id).ok_or(HeartbeatError::UnknownApplication(id))?;
         let Some(entry) = self.session.task_index.job(id) else {
-            // The application has ended, so its requests do not matter.
+            // The application has ended, so its requests have no effect.
             return Ok(None);
         };
         self.check_releases(application, entry, (id, &heartbeat.releases))?;
@@ -124,7 +123,7 @@ impl Frontend {
         application.untold.iter().chain(flying)
     }
 
-    /// Number of allocated but unreported containers that count against the requests.
+    /// Number of allocated but unreported containers that are subtracted from a new request.
     fn untold(&self, id: JobId, application: &Application, (key, ask): (Key, &Ask)) -> u32 {
         let meets = |given: &&Given| given.key == key && given.lines.meet(given.spot(), &ask.at);
         self.given_to(id, application).filter(meets).count() as u32

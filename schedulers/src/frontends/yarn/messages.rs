@@ -11,61 +11,62 @@ pub struct Priority(pub u32);
 /// Preferred place of a container.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// On the machine of this name. A name that no machine has is waited for.
+    /// On the machine of this name. If there is no such machine, the request waits for it.
     Machine(Text),
     /// On a machine in this rack, by the label [`Settings::rack`].
     Rack(Text),
-    /// Any machine. This request has the total: without it, the others have no effect.
+    /// On any machine. This request has the total number of containers: without it, the requests for other places have
+    /// no effect.
     Anywhere,
 }
 
 /// Whether a container may be farther away than requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Relax {
-    /// After a wait.
+    /// Allowed after a wait.
     #[default]
     Allowed,
-    /// Never: of a rack, only its requested machines; of anywhere, only requested machines and
+    /// Never allowed. For a rack, only its requested machines are used; for anywhere, only requested machines and
     /// racks. Without effect for a machine.
     Forbidden,
 }
 
-/// A request: a number of containers at one place. It replaces the earlier one for the same
-/// priority, group and place.
+/// A request for a number of containers at one place. It replaces the previous request with the same priority, group
+/// and place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Priority of the request.
     pub priority: Priority,
-    /// The size: a group of the application's job, by name.
+    /// Size of the containers, as the name of a group of the application's job.
     pub group: Text,
     /// Place of the containers.
     pub at: Place,
-    /// Number; 0 withdraws the request.
+    /// Number of containers; 0 withdraws the request.
     pub containers: u32,
-    /// Whether they may be farther away.
+    /// Whether the containers may be farther away.
     pub relax: Relax,
 }
 
 impl Ask {
-    /// A request for containers of a group at a place, of priority 0, which may be farther away.
+    /// A request of priority 0 for containers of a group at a place, or farther away after a wait.
     pub fn new(group: impl Into<Text>, at: Place, containers: u32) -> Ask {
         let (priority, relax) = (Priority::default(), Relax::Allowed);
         Ask { priority, group: group.into(), at, containers, relax }
     }
 
-    /// The three lines that request containers on one machine: there, in its rack, and the total.
+    /// The three requests for containers on one machine: for the machine, for its rack, and for the total.
     pub fn near(group: &str, machine: &str, rack: &str, containers: u32) -> [Ask; 3] {
         let places = [Place::Machine(machine.into()), Place::Rack(rack.into()), Place::Anywhere];
         places.map(|at| Ask::new(group, at, containers))
     }
 }
 
-/// Heartbeat of an application. All of it may be empty.
+/// Heartbeat of an application. All lists may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Its requests.
+    /// Requests that are new or changed.
     pub asks: Vec<Ask>,
-    /// Containers that it gives back: their tasks wait again.
+    /// Containers that the application gives back. Their tasks are pending again.
     pub releases: Vec<TaskId>,
     /// Machines to blacklist, by name.
     pub refuse: Vec<Text>,
@@ -74,7 +75,7 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// A heartbeat with requests alone.
+    /// A heartbeat that contains only requests.
     pub fn asking(asks: impl IntoIterator<Item = Ask>) -> Heartbeat {
         Heartbeat { asks: asks.into_iter().collect(), ..Heartbeat::default() }
     }
@@ -87,16 +88,16 @@ pub enum Locality {
     Machine,
     /// In a requested rack.
     Rack,
-    /// Elsewhere: no nearer place was requested, or the wait has ended.
+    /// Elsewhere, because no nearer place was requested, or the wait has ended.
     Elsewhere,
 }
 
-/// A container that an application got.
+/// A container that was allocated to an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
-    /// The task that it is.
+    /// Task that runs in the container.
     pub task: TaskId,
-    /// Priority of its request.
+    /// Priority of the container's request.
     pub priority: Priority,
     /// Its size.
     pub group: Text,
@@ -111,16 +112,16 @@ pub struct Container {
 /// Cause of a container's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum How {
-    /// Its task has finished.
+    /// The container's task has finished.
     Finished,
-    /// Its task failed and is not retried.
+    /// The container's task failed and is not retried.
     Failed,
-    /// Its task was killed, because the group was made smaller.
+    /// The container's task was killed because the group was made smaller.
     Killed,
     /// The application gave it back.
     Released,
-    /// It lost its machine: the machine was removed, or the task was evicted or failed with
-    /// restarts left. It is placed again only on request.
+    /// The container lost its machine: the machine was removed, or the task was evicted or failed with restarts left.
+    /// It is placed again only on request.
     Displaced,
     /// The job has ended.
     JobOver,
@@ -129,9 +130,9 @@ pub enum How {
 /// A container that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// The task that it was.
+    /// Task that ran in the container.
     pub task: TaskId,
-    /// The machine that it had.
+    /// Machine that the container had.
     pub machine: MachineId,
     /// Cause of the end.
     pub how: How,
@@ -142,22 +143,22 @@ pub struct Completed {
 pub struct Missing {
     /// Name of the group.
     pub group: Text,
-    /// Number of missing tasks: add them to the group's count.
+    /// Number of missing tasks. To get them, add them to the group's count.
     pub tasks: u64,
 }
 
 /// Reply to a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Containers that it got since the last heartbeat.
+    /// Containers that were allocated since the last heartbeat.
     pub allocated: Vec<Container>,
-    /// Containers that have ended since.
+    /// Containers that have ended since the last heartbeat.
     pub completed: Vec<Completed>,
     /// Free resources of all machines that accept tasks, as of the last step.
     pub headroom: Amounts,
     /// Groups with fewer pending tasks than requested containers.
     pub missing: Vec<Missing>,
-    /// Whether the job has ended: this is the last reply.
+    /// Whether the job has ended. If so, this is the last reply.
     pub is_over: bool,
 }
 
@@ -177,7 +178,7 @@ pub enum JoinError {
     TooMany,
 }
 
-/// Reason for which a heartbeat was rejected. It changed nothing.
+/// Reason for which a heartbeat was rejected. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
     /// The job has not joined, or has ended: join it first.
@@ -203,7 +204,7 @@ pub enum HeartbeatError {
     /// The heartbeat names more places than allowed: request fewer.
     #[error("{lines} places are requested or blacklisted, at most {max} are allowed", max = super::LINES_MAX)]
     TooMany {
-        /// Resulting number of lines.
+        /// Number of places with the heartbeat's requests.
         lines: usize,
     },
 }
@@ -211,30 +212,30 @@ pub enum HeartbeatError {
 /// Settings of a request frontend.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its name: jobs that name it as their scheduler may join.
+    /// Name of the frontend. Jobs that name it as their scheduler may join.
     pub name: Text,
     /// Label with the rack of a machine.
     pub rack: Text,
     /// Number of rounds in which a request skips other machines while no requested one has room.
     /// (YARN's `node-locality-delay`, which counts heartbeats of machines.)
     pub machine_delay: u32,
-    /// Number of further rounds in which it skips machines of other racks. (YARN's
+    /// Number of further rounds in which a request skips machines of other racks. (YARN's
     /// `rack-locality-additional-delay`.)
     pub rack_delay: u32,
-    /// Time without a heartbeat after which an application gets no containers until its next one.
-    /// If its job has ended, it is removed. `None`: no limit.
+    /// Time without a heartbeat after which an application gets no containers until its next heartbeat. If its job has
+    /// ended, the application is removed. `None`: no limit.
     pub silence_max: Option<Nanos>,
-    /// Search for machines, for requests that accept any machine.
+    /// Settings of the search for requests that accept any machine.
     pub placement: Placement,
     /// Maximum number of containers allocated in a step.
     pub claims_max: usize,
-    /// Seed of the start of searches.
+    /// Seed for the machines at which searches start.
     pub seed: u64,
 }
 
 impl Settings {
-    /// Racks by the label `rack`; 40 rounds of wait for a machine, as many as YARN's heartbeats by default, and
-    /// as many again for a rack; ten minutes of silence, as YARN grants.
+    /// Settings with racks by the label `rack`, a wait of 40 rounds for a machine, which is YARN's default in
+    /// heartbeats, and as many again for a rack, and ten minutes without a heartbeat, as in YARN.
     pub fn new(name: impl Into<Text>) -> Settings {
         Settings {
             name: name.into(),
@@ -262,9 +263,9 @@ pub struct Counters {
     pub on_machine: u64,
     /// Containers in requested racks.
     pub in_rack: u64,
-    /// Containers elsewhere, of requests without a place or after the wait.
+    /// Containers elsewhere, because no place was requested, or after the wait.
     pub elsewhere: u64,
-    /// Claims that the cell rejected; they are retried.
+    /// Claims that the cell rejected. They are retried.
     pub conflicts: u64,
     /// Containers that applications gave back.
     pub released: u64,
@@ -272,10 +273,10 @@ pub struct Counters {
     pub completed: u64,
     /// Rounds in which a request skipped room elsewhere.
     pub passed_up: u64,
-    /// Total waiting time of containers, in nanoseconds of the caller's clock: each since the
-    /// application's first request for its group and priority.
+    /// Total waiting time of containers, in nanoseconds of the caller's clock. A wait begins with the application's
+    /// first request for the group and priority.
     pub waited: Nanos,
-    /// The longest of these waits.
+    /// Longest wait of a container, in nanoseconds.
     pub waited_max: Nanos,
 }
 

@@ -59,9 +59,9 @@ pub use messages::{
     Locality, Missing, Place, Priority, Relax, Settings,
 };
 
-/// Maximum number of applications of a frontend: the default of YARN's resource manager.
+/// Maximum number of applications of a frontend, which is the default of YARN's resource manager.
 pub const APPLICATIONS_MAX: usize = 10_000;
 
-/// Maximum number of machines, racks and groups that one application may request or blacklist at a
-/// time: more than a large file has blocks, or most cells have machines.
+/// Maximum number of machines, racks and groups that one application may request or blacklist at a time. A large file
+/// has fewer blocks, and most cells have fewer machines.
 pub const LINES_MAX: usize = 1 << 16;

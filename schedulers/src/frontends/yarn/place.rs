@@ -15,7 +15,7 @@ use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{JobId, TaskId, Text};
 use std::collections::BTreeSet;
 
-/// Containers to place: the application, priority and size, as the view compiled it.
+/// A request to be placed: the application, the priority and size, and the group as compiled by the view.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
     id: JobId,
@@ -23,11 +23,11 @@ struct Wish {
     group: GroupRef,
 }
 
-/// The keys that have let room pass in this round: each counts it once.
+/// The requests that have skipped room in this round. Each is counted once per round.
 type PassedUp = BTreeSet<(JobId, Key)>;
 
 impl Frontend {
-    /// Claims machines in turn, until no request finds one or the transaction is full.
+    /// Claims machines in turns, until no request finds a machine or the transaction is full.
     pub(super) fn decide(&mut self, now: Nanos) {
         let most = self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
         let mut turns = Turns::default();
@@ -59,8 +59,8 @@ impl Frontend {
         turns.put((tenant, self.queue_share(tenant)), (id, share));
     }
 
-    /// Claims a machine for the next container of an application, or for several if the next turns
-    /// are its own. Returns their number; 0 means that it gets no more in this round.
+    /// Claims a machine for the next container of an application, or for several containers if it has the next turns as
+    /// well. Returns their number; 0 means that the application gets no more in this round.
     fn serve(
         &mut self,
         id: JobId,
@@ -122,8 +122,8 @@ impl Frontend {
             || name().is_some_and(|name| !application.refused.contains(name))
     }
 
-    /// Whether a task may be placed on a row, by the cell's check, its tenant's limits and the
-    /// application.
+    /// Whether a task may be placed on a row, by the cell's check, the limits of its tenant and the application's
+    /// blacklist.
     fn may_have(&self, wish: Wish, row: usize) -> bool {
         let view = &self.session.view;
         view.quota_room(wish.group, 1) > 0
@@ -161,7 +161,7 @@ impl Frontend {
         claimed
     }
 
-    /// Claims the best machines for the next tasks. Returns the number of tasks.
+    /// Claims the best machines for the next tasks. Returns the number of claimed tasks.
     fn claim_anywhere(&mut self, wish: Wish, count: usize) -> usize {
         let Some(entry) = self.session.task_index.job(wish.id) else { return 0 };
         let waiting = entry.waiting(wish.key.1).take(count);
@@ -187,13 +187,13 @@ impl Frontend {
         claimed
     }
 
-    /// The first feasible machine, for an application that has blacklisted the best.
+    /// Claims the first feasible machine, for an application that has blacklisted the best machine.
     fn claim_beside_refused(&mut self, wish: Wish, task: TaskId) -> bool {
         let found = (0..self.session.view.rows()).find(|row| self.may_have(wish, *row));
         found.is_some_and(|row| self.claim_row((wish, task), row, Locality::Elsewhere))
     }
 
-    /// Whether there is room for a task anywhere, tried on the view.
+    /// Whether there is room for a task on any machine, tried on the view.
     fn has_room(&mut self, wish: Wish, task: TaskId) -> bool {
         let how = (&self.profile, self.settings.placement);
         self.placer.has_room(&mut self.session.view, how, (wish.group, task), &mut self.rng)

@@ -1,6 +1,5 @@
-//! Index of machines by name and by rack.
-//!
-//! Views find machines by row; requests name them. Each sync updates the names.
+//! Index of machines by name and by rack, because requests name machines, and views find them by row. Each sync updates
+//! the index.
 
 use foldhash::fast::FixedState;
 use omega_cellstate::Delta;
@@ -23,7 +22,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Applies a sync. `label` is the label with the rack.
+    /// Applies a sync. `label` is the key of the label with the rack.
     pub(super) fn hear(&mut self, delta: &Delta, label: &str) {
         if delta.full {
             *self = Places::default();
@@ -39,7 +38,7 @@ impl Places {
 
     fn clear(&mut self, slot: u32) {
         let Some(stand) = self.rows.get_mut(slot as usize).and_then(Option::take) else { return };
-        // Its name may be another row's by now.
+        // Another row may have a machine of this name by now.
         if self.names.get(&stand.machine) == Some(&slot) {
             self.names.remove(&stand.machine);
         }
@@ -63,7 +62,7 @@ impl Places {
         self.rows[slot as usize] = Some(stand);
     }
 
-    /// The row of the machine of this name.
+    /// The row of the machine with this name.
     pub(super) fn row(&self, name: &str) -> Option<usize> {
         self.names.get(name).map(|slot| *slot as usize)
     }

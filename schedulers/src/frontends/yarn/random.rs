@@ -1,5 +1,5 @@
-//! Random histories of requests, seen from the applications; and turns in a row against turns one
-//! by one.
+//! Random histories of requests, checked as the applications see them, and a comparison of turns in a row with single
+//! turns.
 
 use super::*;
 use crate::dominant::Weight;
@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
-/// An application's knowledge: its total requests, and how often each task was started.
+/// State that an application knows: its total request, and how often each task was started.
 #[derive(Default)]
 struct Known {
     wanted: u32,
@@ -84,14 +84,14 @@ impl Run {
         }
         let answer = match self.front.heartbeat(job, heartbeat, self.now) {
             Ok(answer) => answer,
-            // It may have ended or been given back, without the application knowing.
+            // The task may have ended or been given back before the application knew.
             Err(HeartbeatError::NotAContainer(_)) => return,
             Err(error) => panic!("{error}"),
         };
         let known = self.known.get_mut(&job).unwrap();
         known.wanted = wanted.unwrap_or(known.wanted);
         let got = answer.allocated.len() as u32;
-        // Its present request includes containers not yet reported to it.
+        // A new request includes containers that were not yet reported.
         match wanted {
             Some(wanted) => known.wanted = wanted.saturating_sub(got),
             None => {
@@ -130,7 +130,7 @@ impl Run {
                 });
                 if !placed.is_empty() {
                     let task = placed[self.rng.random_range(0..placed.len())];
-                    // Lost tasks are pending again, so jobs never run out of tasks.
+                    // Tasks are reported as lost, so they are pending again, and jobs never run out of tasks.
                     report(&self.cell, task, TaskReport::Lost);
                 }
             }
@@ -169,7 +169,7 @@ struct Naive {
     wanted: u64,
 }
 
-/// Containers given one by one to the queue and application with the lowest shares, by fractions.
+/// Gives containers one by one to the queue and the application with the lowest shares, computed as fractions.
 fn one_by_one(applications: &mut [Naive], weights: [u64; 2], totals: [u64; 2], turns: usize) {
     let larger = |sums: [u64; 2]| (sums[0] * totals[1]).max(sums[1] * totals[0]);
     for _ in 0..turns {
@@ -183,7 +183,7 @@ fn one_by_one(applications: &mut [Naive], weights: [u64; 2], totals: [u64; 2], t
             applications.iter().any(|one| one.queue == queue && one.has < one.wanted)
         };
         let queue = match (is_short(0), is_short(1)) {
-            // Shares over weights, compared by products; the first queue if they are equal.
+            // Weighted shares are compared by cross-multiplication. If they are equal, the first queue is next.
             (true, true) if queue_share(0) * weights[1] <= queue_share(1) * weights[0] => 0,
             (_, true) => 1,
             (true, false) => 0,

@@ -1,17 +1,17 @@
-//! Requests of an application for containers of one group at one priority: the total, and the
-//! preferred places.
+//! Requests of an application for containers of one group at one priority: the total, and the preferred places. Each
+//! place has a line.
 //!
-//! A container counts against each matching line: one on a requested machine against the machine,
-//! its rack and the total; one in a rack against the rack and the total. The lines are kept until
-//! the container is reported, so that a rejected claim is requested again, and a request that
-//! crosses an allocation does not request it twice.
+//! A container is subtracted from each matching line: one on a requested machine from the lines of the machine, its
+//! rack and the total; one in a requested rack from the lines of the rack and the total. The lines subtracted from are
+//! remembered until the container is reported, so that a rejected claim is requested again, and a request that was sent
+//! before the application learned of an allocation does not request that container twice.
 
 use super::messages::{Locality, Place, Relax, Settings};
 use crate::queue::Nanos;
 use omega_core::Text;
 use std::collections::BTreeMap;
 
-/// The lines that a container was counted against.
+/// The lines from which a container was subtracted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lines {
     machine: bool,
@@ -28,7 +28,7 @@ pub(super) struct Spot<'a> {
 
 /// Requests of an application; see the head of the file.
 ///
-/// Invariant: the count of each machine's line is above 0.
+/// Invariant: a machine's line has a count above 0.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     total: u32,
@@ -38,7 +38,7 @@ pub(super) struct Table {
     racks: BTreeMap<Text, (u32, Relax)>,
     /// Number of rounds in which room elsewhere was skipped.
     pub(super) passed_up: u32,
-    /// Time of its first request.
+    /// Time of the first request since the total was last 0.
     pub(super) since: Nanos,
 }
 
@@ -73,7 +73,7 @@ impl Table {
         !self.has_total && is_asked
     }
 
-    /// Number of lines it has.
+    /// Number of lines in the table.
     pub(super) fn lines(&self) -> usize {
         self.machines.len() + self.racks.len() + 1
     }
@@ -83,7 +83,7 @@ impl Table {
         self.machines.keys()
     }
 
-    /// Racks with requests that accept more than the requested machines.
+    /// Racks whose requests accept all machines of the rack, not only requested ones.
     pub(super) fn racks(&self) -> impl Iterator<Item = &Text> {
         let may =
             |(_, (count, relax)): &(&Text, &(u32, Relax))| *count > 0 && *relax == Relax::Allowed;
@@ -108,12 +108,12 @@ impl Table {
         self.total_relax == Relax::Allowed && self.passed_up >= after
     }
 
-    /// Whether it will accept a farther machine after a wait.
+    /// Whether a farther machine will be accepted after a wait.
     pub(super) fn may_relax(&self) -> bool {
         self.total_relax == Relax::Allowed || self.racks().next().is_some()
     }
 
-    /// Counts a container against the lines that it meets.
+    /// Subtracts a container from the lines that match it. Returns these lines.
     pub(super) fn take(&mut self, spot: Spot<'_>, locality: Locality) -> Lines {
         let mut lines = Lines::default();
         if locality == Locality::Machine
@@ -141,7 +141,7 @@ impl Table {
         lines
     }
 
-    /// Undoes the count of a container.
+    /// Adds a container again to the lines from which it was subtracted.
     pub(super) fn give_back(&mut self, spot: Spot<'_>, lines: Lines) {
         if lines.machine {
             *self.machines.entry(spot.machine.clone()).or_default() += 1;
@@ -160,11 +160,11 @@ impl Table {
         self.total == 0 && self.machines.is_empty() && self.racks.is_empty()
     }
 
-    /// Records an allocated container: one at a near machine restarts the wait. Other claims of the
-    /// round were decided on the same wait.
+    /// Records an allocated container. A container on a requested machine or rack restarts the wait. This does not
+    /// affect other claims of the same round, which were decided before.
     pub(super) fn served(&mut self, locality: Locality) {
-        // An application that accepted a distant place has few nearby ones, and does not start a
-        // new wait for each container.
+        // After a container elsewhere the wait is not restarted: the requested places have little room, and each
+        // further container would wait again.
         if locality != Locality::Elsewhere {
             self.passed_up = 0;
         }
@@ -172,7 +172,7 @@ impl Table {
 }
 
 impl Lines {
-    /// Whether a line of this place was counted for a container at this spot.
+    /// Whether a container at this spot was subtracted from the line of a place.
     pub(super) fn meet(self, spot: Spot<'_>, at: &Place) -> bool {
         match at {
             Place::Machine(name) => self.machine && spot.machine == name,

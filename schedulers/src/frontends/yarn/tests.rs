@@ -1,4 +1,4 @@
-//! Tests of requests, case by case; random histories are in `random.rs`.
+//! Tests of single cases of requests. `random.rs` has random histories.
 
 use super::*;
 use crate::dominant::Weight;
@@ -8,7 +8,7 @@ use crate::queue::Nanos;
 use omega_cellstate::{HandleError, SharedCell};
 use omega_core::{Amounts, Command, JobId, TaskId, TaskReport, Text};
 
-/// A front that waits two rounds for a machine and three more for a rack.
+/// A frontend that waits two rounds for a machine and three more for a rack.
 fn front(cell: &SharedCell) -> Frontend {
     let settings = Settings { machine_delay: 2, rack_delay: 3, ..Settings::new("front") };
     Frontend::new(cell, Profile::first_fit(), settings).unwrap()
@@ -29,7 +29,7 @@ fn near(machine: &str, rack: &str) -> Heartbeat {
     Heartbeat::asking(Ask::near("main", machine, rack, 1))
 }
 
-/// Reply to an empty heartbeat: containers by task, machine and nearness; and the ended ones.
+/// Reply to an empty heartbeat: allocated containers by task, machine and locality, and ended containers.
 type Told = (Vec<(u32, Text, Locality)>, Vec<(u32, How)>);
 
 fn told(front: &mut Frontend, job: JobId, now: Nanos) -> Told {
@@ -75,7 +75,7 @@ fn locality_is_waited_for_and_then_given_up_step_by_step() {
     let rounds: Vec<usize> = (1..=3).map(|now| front.step(&cell, now).unwrap()).collect();
     assert_eq!(rounds, [0, 0, 1], "two rounds pass before another machine of the rack will do");
     assert_eq!(told(&mut front, job, 4).0, [(0, "m1".into(), Locality::Rack)]);
-    // Now neither machine of the rack has room, and the wait is longer.
+    // No machine of the rack has room now, so the wait is longer.
     front.heartbeat(job, near("m0", "r0"), 4).unwrap();
     let rounds: Vec<usize> = (5..=10).map(|now| front.step(&cell, now).unwrap()).collect();
     assert_eq!(rounds, [0, 0, 0, 0, 0, 1]);
@@ -165,7 +165,7 @@ fn an_ask_that_crosses_an_allocation_is_not_served_twice() {
     join(&cell, &mut front, job);
     front.heartbeat(job, near("m0", "r0"), 0).unwrap();
     front.step(&cell, 1).unwrap();
-    // The application has not heard of its container, and now requests two.
+    // The application does not know of its container yet, and requests two in total.
     let answer =
         front.heartbeat(job, Heartbeat::asking(Ask::near("main", "m0", "r0", 2)), 2).unwrap();
     assert_eq!(answer.allocated.len(), 1);
@@ -329,8 +329,7 @@ fn queues_and_applications_share_by_what_they_need_most() {
     }
     front.step(&cell, 1).unwrap();
     let counts = jobs.map(|job| front.containers_of(job).count());
-    // Queue `b` has twice the weight, and memory is its dominant resource: 24 x 10 is all the
-    // memory.
+    // Queue `b` has twice the weight, and memory is its dominant resource: 24 tasks of 10 use all the memory.
     assert_eq!(counts, [5, 5, 19]);
     assert_eq!(front.share(jobs[0]), front.share(jobs[1]));
 }

@@ -1,4 +1,5 @@
-//! Encoding of directives for an agent: equal programs are sent once, and long lists are split into several messages.
+//! Encoding of directives for an agent: each distinct program is sent once, and long lists are split into several
+//! messages.
 
 use super::orders::{Orders, Start};
 use omega_client::{convert, proto};
@@ -6,11 +7,11 @@ use omega_core::{JobKind, MachineId, TaskId};
 use prost::Message;
 use std::collections::BTreeMap;
 
-/// Bytes of programs in a message from which on the next message begins. A message may exceed it by the largest program
+/// Bytes of programs in a message above which the next message begins. A message may exceed this by the largest program
 /// and the starts of one machine, and is still far below the message limit of clients.
 const PROGRAM_BYTES: usize = 1 << 20;
 
-/// Encodes orders as messages. All but the last say that more follow.
+/// Encodes orders as messages. All messages but the last say that more follow.
 pub(super) fn directives(orders: Orders) -> Vec<proto::AgentDirectives> {
     let stop = |(task, machine): (TaskId, MachineId)| proto::StopTask {
         task: Some(task.into()),
@@ -38,13 +39,13 @@ pub(super) fn directives(orders: Orders) -> Vec<proto::AgentDirectives> {
     messages.finish()
 }
 
-/// The messages of one set of orders.
+/// The messages for one set of orders.
 struct Messages {
     done: Vec<proto::AgentDirectives>,
     open: proto::AgentDirectives,
-    /// Bytes of the open message.
+    /// Bytes in the open message.
     bytes: usize,
-    /// Number of programs in all of them.
+    /// Number of programs in all messages.
     programs: u32,
 }
 

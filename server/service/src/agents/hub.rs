@@ -1,6 +1,6 @@
-//! The task that serves all agents of a leader: it routes changes of the cell to their streams, and
-//! passes their heartbeats to the monitor.
-//! It never waits for an agent or a command: a stream whose queue is full is ended, and commands run concurrently.
+//! The tokio task that serves all agents of a leader: it routes changes of the cell to their streams, and passes their
+//! heartbeats to the monitor. It never waits for an agent or a command: a stream whose queue is full is ended, and
+//! commands run concurrently.
 
 use super::Sent;
 use super::log_reads::LogReads;
@@ -23,29 +23,30 @@ use tokio::time::{Instant, MissedTickBehavior};
 /// Time for which changes are batched before they are routed, as for schedulers.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Interval at which leadership is checked: a tenth of the shortest election timeout.
+/// Interval of the check for leadership: a tenth of the shortest election timeout.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Interval of the check for silent machines: short compared with a timeout of 40 s.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Longest interval at which the cell's time is advanced. While something in the cell depends on it, such as a waiting
-/// gang, it is advanced at every [`LOOK`]; a leader also does so with commands that depend on it.
+/// Longest interval at which the cell's time is advanced. While something in the cell depends on time, such as a
+/// waiting gang, it is advanced at every [`LOOK`]; a leader also advances it with commands that depend on it.
 const EXPIRE: Duration = Duration::from_secs(10);
 
-/// Timeout of a command about the whole cell. The next tick repeats it.
+/// Timeout of a command about the whole cell. If it fails, the next tick repeats it.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
 /// A message from a stream to the hub.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The stream was opened. It has ended when `alive` is dropped.
+    /// The stream was opened. It ends when `alive` is dropped.
     Open { stream: StreamId, to: mpsc::Sender<Sent>, alive: oneshot::Sender<()> },
     /// The agent manages machines, and sends heartbeats for some.
     Heartbeats { stream: StreamId, attach: Vec<MachineId>, alive: Vec<MachineId> },
-    /// The recorded ends of tasks.
+    /// Ends of tasks that were recorded.
     Confirmed(Vec<Confirmed>),
-    /// A task's log is requested from the agent of a machine, or from all agents if the task has no machine any more.
+    /// A caller requests a task's log from the agent of a machine, or from all agents if the task no longer has a
+    /// machine.
     ReadLog {
         machine: Option<MachineId>,
         read: proto::ReadLog,
@@ -57,7 +58,7 @@ pub(crate) enum Event {
     Close { stream: StreamId, error: Option<ApiError> },
 }
 
-/// A reported end of a task that was recorded or rejected at this version or later.
+/// A reported end of a task that was recorded or rejected, at this version or later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Confirmed {
     pub(crate) task: TaskId,
@@ -82,7 +83,7 @@ struct Lead {
     reads: LogReads,
     /// Version up to which changes are routed.
     since: Version,
-    /// Actions in progress; the monitor is called again after them.
+    /// Actions in progress. The monitor is called again after they have ended.
     carried: Option<JoinHandle<Vec<Step>>>,
     was_mass_loss: bool,
     next_step: Instant,
@@ -98,7 +99,7 @@ pub(crate) struct Hub {
     lead: Option<Lead>,
 }
 
-/// Error for an agent from a replica that does not lead.
+/// Error that an agent gets from a replica that does not lead.
 pub(crate) fn no_leader(host: &Host) -> ApiError {
     host.no_leader("agents attach to").retry_after(LOOK)
 }
@@ -113,7 +114,7 @@ impl Hub {
         let mut versions = self.host.versions();
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Set while changes are being batched.
+        // Time at which batched changes are routed; `None` if no changes are waiting.
         let mut due: Option<Instant> = None;
         loop {
             tokio::select! {
@@ -144,7 +145,7 @@ impl Hub {
         let now = self.now_ms();
         let Some(lead) = &mut self.lead else {
             if let Event::Open { to, .. } = event {
-                // The channel is new, so it has room.
+                // The channel is new, so it has room for the message.
                 let _ = to.try_send(Err(no_leader(&self.host)));
             }
             return;
@@ -201,7 +202,7 @@ impl Hub {
         lead.send(out);
     }
 
-    /// Checks who leads, and carries out due actions.
+    /// Checks whether this replica leads, and performs due actions.
     async fn look(&mut self) {
         let leadership = self.host.leadership();
         let term = self.lead.as_ref().map(|lead| lead.term);
@@ -239,7 +240,7 @@ impl Lead {
             carried: None,
             was_mass_loss: false,
             next_step: now + STEP,
-            // A new cell has no time yet.
+            // The time of a new cell has not been set yet.
             next_expire: now,
         }
     }
@@ -247,7 +248,7 @@ impl Lead {
     /// Ends all streams.
     fn end(self, host: &Host) {
         for connected in self.streams.into_values() {
-            // A full stream ends without a message.
+            // If the stream's queue is full, the stream ends without a message.
             let _ = connected.to.try_send(Err(no_leader(host)));
         }
     }
@@ -264,7 +265,7 @@ impl Lead {
         }
     }
 
-    /// Asks the agents that may have a log.
+    /// Requests a log from the agents that may have it.
     fn read_log(
         &mut self,
         machine: Option<MachineId>,
@@ -285,15 +286,15 @@ impl Lead {
     fn close(&mut self, stream: StreamId, error: Option<ApiError>) {
         self.routes.close(stream);
         if let (Some(connected), Some(error)) = (self.streams.remove(&stream), error) {
-            // A full stream ends without a message.
+            // If the stream's queue is full, the stream ends without a message.
             let _ = connected.to.try_send(Err(error));
         }
     }
 
-    /// Calls the monitor once its previous actions are done.
+    /// Calls the monitor once its previous actions have ended.
     async fn step(&mut self, host: &Host, now_ms: u64) {
         if let Some(carried) = self.carried.take_if(|carried| carried.is_finished()) {
-            // It cannot panic; if it did, the steps would count as done.
+            // The actions do not panic. If one did, its steps would count as done.
             let failed = carried.await.unwrap_or_default();
             host.read(|cell| note_failed(&mut self.monitor, cell, failed, now_ms));
         }
@@ -318,7 +319,7 @@ impl Lead {
     }
 }
 
-/// Monitors a machine that an agent manages now, which counts as a heartbeat.
+/// Starts to monitor a machine that an agent now manages. Attaching it counts as a heartbeat.
 fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
     if let Some(state) = cell.machine(id) {
         monitor.watch(id, has_taint(state.machine), now_ms);
@@ -326,8 +327,8 @@ fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
     }
 }
 
-/// Records failed steps. A step of unknown outcome may have been applied, and its change already read. So the machines
-/// are read again; otherwise one could keep a taint unknown to the monitor.
+/// Records failed steps. If a step's outcome is unknown, it may have been applied, and its change may have been read
+/// before. So the machines are read again; otherwise a machine could keep a taint that the monitor does not know.
 fn note_failed(monitor: &mut Monitor, cell: &Cell, failed: Vec<Step>, now_ms: u64) {
     for step in failed {
         monitor.failed(step);
@@ -356,7 +357,7 @@ fn note_all(
     }
 }
 
-/// Submits a command in the background; a failure is repaired by a later repetition.
+/// Submits a command in the background. If it fails, a later repetition makes up for it.
 fn give(host: &Host, command: Command) {
     let host = host.clone();
     tokio::spawn(async move {
@@ -384,7 +385,7 @@ mod tests {
         monitor.watch(id, false, 0);
         let silent = monitor.step(timeout);
         assert_eq!(silent, [Step::Taint(id)], "all machines are silent");
-        // The command is committed and read, and then its sender times out with an unknown outcome.
+        // The command is committed and read, and then the sender of the command times out with an unknown outcome.
         monitor.watch(id, true, timeout);
         note_failed(&mut monitor, &cell, silent, timeout);
         monitor.heartbeat(id, timeout);

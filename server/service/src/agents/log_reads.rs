@@ -1,14 +1,14 @@
-//! Log requests in progress: the agents that were asked, and the waiting callers. A plain structure.
+//! Log requests in progress: the agents that were asked, and the waiting callers. A plain data structure.
 
 use super::orders::StreamId;
 use omega_client::proto;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::oneshot;
 
-/// Maximum number of concurrent requests. Further ones get no reply.
+/// Maximum number of concurrent requests. Further requests are rejected.
 const READS_MAX: usize = 1000;
 
-/// A request, with the agents that have not replied.
+/// A request, with the agents that have not yet replied.
 #[derive(Debug)]
 struct Read {
     asked: BTreeSet<StreamId>,
@@ -23,7 +23,8 @@ pub(super) struct LogReads {
 }
 
 impl LogReads {
-    /// Adds a request to some agents, and returns its number. Without any agent there is no reply.
+    /// Adds a request to some agents, and returns its number. `None` if there is no agent, or there are too many
+    /// requests.
     pub(super) fn begin(
         &mut self,
         asked: BTreeSet<StreamId>,
@@ -38,7 +39,8 @@ impl LogReads {
         Some(self.next)
     }
 
-    /// Handles an agent's reply. The caller gets the first one that has the log; unrequested replies are ignored.
+    /// Handles an agent's reply. The caller gets the first reply that has the log, or the last one if none has. Replies
+    /// that were not requested are ignored.
     pub(super) fn answered(&mut self, stream: StreamId, part: proto::LogPart) {
         let number = part.read;
         let Some(read) = self.reads.get_mut(&number) else { return };
@@ -46,7 +48,7 @@ impl LogReads {
             return;
         }
         if let Some(read) = self.reads.remove(&number) {
-            // The caller may have gone.
+            // The caller may have stopped waiting.
             let _ = read.answer.send(part);
         }
     }

@@ -1,7 +1,7 @@
 //! Application of the monitor's decisions to the cell: taints, and reports of lost tasks.
 //!
-//! A taint with the effect `no_execute` keeps new tasks off a machine. Running tasks that tolerate it stay, because
-//! their owners prefer waiting for the machine to a start elsewhere.
+//! A taint with the effect `no_execute` keeps new tasks off a machine. Running tasks that tolerate the taint stay,
+//! because their owners prefer waiting for the machine to starting elsewhere.
 
 use super::monitor::Step;
 use crate::host::Host;
@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Timeout of one command, after which the monitor repeats it.
+/// Timeout of one command. The monitor repeats a command that has failed.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
 /// Number of machines that are changed concurrently.
 const AT_ONCE: usize = 64;
 
-/// The taint of a machine whose agent is silent (unreachable).
+/// The taint of a machine whose agent sends no heartbeats (unreachable).
 pub(crate) fn taint() -> Taint {
     Taint { key: UNREACHABLE.into(), value: "".into(), effect: TaintEffect::NoExecute }
 }
@@ -57,13 +57,13 @@ async fn apply_plan_one(host: &Host, step: Step) -> Result<(), ApiError> {
     }
 }
 
-/// The machine with the taint; `None` if it has it.
+/// The machine with the taint added; `None` if the machine already has it.
 fn with_taint(machine: &Machine) -> Option<Machine> {
     let taints = machine.taints.iter().cloned().chain([taint()]).collect();
     (!has_taint(machine)).then(|| Machine { taints, ..machine.clone() })
 }
 
-/// The machine without the taint; `None` if it has none.
+/// The machine with the taint removed; `None` if the machine does not have it.
 fn without_taint(machine: &Machine) -> Option<Machine> {
     let others = machine.taints.iter().filter(|taint| *taint.key != *UNREACHABLE);
     has_taint(machine).then(|| Machine { taints: others.cloned().collect(), ..machine.clone() })
@@ -79,7 +79,7 @@ async fn change_taint(
     noted(host.apply(Command::UpdateMachine { id, machine }, Instant::now() + COMMAND_MAX).await)
 }
 
-/// Reports a machine's tasks lost. Nothing new is placed there, because of the taint.
+/// Reports the tasks of a machine lost. Because of the taint, no new tasks are placed there.
 async fn take(host: &Host, machine: MachineId) -> Result<(), ApiError> {
     let tasks: Vec<TaskId> = host.read(|cell| {
         let all = cell.machine(machine).map_or(&[][..], |state| state.tasks);
@@ -97,7 +97,7 @@ fn tolerates(cell: &Cell, task: TaskId) -> bool {
     group.is_some_and(|group| group.rules.tolerations.iter().any(|one| one.covers(&taint())))
 }
 
-/// Treats a rejection as success: the machine or the task is already gone.
+/// Treats a rejection as success, because it means that the machine or the task no longer exists.
 fn noted<T>(outcome: Result<T, ApiError>) -> Result<(), ApiError> {
     match outcome {
         Err(error) if error.is_temporary() || error.code == ErrorCode::OutcomeUnknown => Err(error),

@@ -45,20 +45,20 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Messages that wait for a slow agent: with some 500 tasks each, a million tasks. Beyond it the stream ends, and the
-/// agent gets the full state when it reconnects.
+/// Maximum number of messages that wait for a slow agent. With some 500 tasks each, they hold a million tasks. Beyond
+/// this, the stream ends, and the agent gets the full state when it reconnects.
 const ORDERS_MAX: usize = 2048;
 
-/// Events that wait for the hub. Streams block while it is behind.
+/// Maximum number of events that wait for the hub. Beyond this, streams wait too.
 const EVENTS_MAX: usize = 1024;
 
-/// Longest wait until this replica knows a machine that an agent manages.
+/// Longest wait until this replica knows a machine that an agent wants to manage.
 const KNOWN_MAX: Duration = Duration::from_secs(5);
 
 /// Time that an agent may take to read a log.
 const READ_MAX: Duration = Duration::from_secs(3);
 
-/// Item of a stream, encoded as a message only when it is sent.
+/// An item of a stream. It is encoded as a message only when it is sent.
 type Sent = Result<Orders, ApiError>;
 
 /// The service.
@@ -66,12 +66,12 @@ type Sent = Result<Orders, ApiError>;
 pub struct Agents {
     host: Host,
     events: mpsc::Sender<Event>,
-    /// Source of stream numbers.
+    /// Source of the numbers of streams.
     next: Arc<AtomicU64>,
 }
 
 impl Agents {
-    /// The service of a cell, with the monitor of its machines while this replica leads. Needs a tokio runtime.
+    /// Starts the service of a cell, with the monitor of its machines while this replica leads. Needs a tokio runtime.
     #[must_use]
     pub fn start(host: Host, settings: MonitorSettings) -> Agents {
         let (events, inbox) = mpsc::channel(EVENTS_MAX);
@@ -79,7 +79,7 @@ impl Agents {
         Agents { host, events, next: Arc::default() }
     }
 
-    /// Reads a task's log from the agent of a machine, or from all agents if the task has no machine any more.
+    /// Reads a task's log from the agent of a machine, or from all agents if the task no longer has a machine.
     ///
     /// # Errors
     /// If this replica does not lead, or no agent with the log replies.
@@ -131,7 +131,7 @@ impl AgentService for Agents {
     }
 }
 
-/// Receiver of the directives for one agent.
+/// Receiver of an agent's reports.
 struct Stream {
     id: StreamId,
     caller: Arc<Caller>,
@@ -147,7 +147,7 @@ impl Stream {
             listened = self.listen(reports) => listened.err(),
             _ = over => None,
         };
-        // Without a hub the event is not needed.
+        // If the hub is gone, nobody needs the event.
         let _ = self.events.send(Event::Close { stream: self.id, error }).await;
     }
 

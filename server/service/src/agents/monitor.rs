@@ -8,9 +8,10 @@
 //!          └───────────────────────────────────────────────┴───┘
 //! ```
 //!
-//! A network failure looks like the death of many machines at once. Starting all their tasks elsewhere would be worse
-//! than waiting: it would swamp the remaining machines, and everything would run twice when the network is back. So
-//! machines are tainted at a bounded rate, and while more than a third is silent, no task is reported lost.
+//! A network failure looks like the death of many machines at once. It would be worse to start all their tasks
+//! elsewhere than to wait: the remaining machines would be overloaded, and every task would run twice once the network
+//! is back. So machines are tainted at a bounded rate, and while more than a third of them are silent, no task is
+//! reported lost.
 //!
 //! Invariant: `silent` is the number of monitored machines without a heartbeat for a timeout, as of the last step.
 
@@ -27,21 +28,21 @@ pub struct MonitorSettings {
 }
 
 impl Default for MonitorSettings {
-    /// Default: four missed heartbeats; and a rate at which a rack of forty is marked within four
-    /// seconds, while a network failure of a minute displaces the tasks of at most 200 machines.
+    /// By default, a machine is unreachable after four missed heartbeats. At the default rate, a rack of forty machines
+    /// is marked within four seconds, and a network failure of a minute displaces the tasks of at most 200 machines.
     fn default() -> Self {
         MonitorSettings { timeout: Duration::from_secs(40), eviction_rate: 10 }
     }
 }
 
-/// A network failure is assumed if more than one in this many machines is silent.
+/// Divisor of the number of machines: if more than this part of them is silent, a network failure is assumed.
 const SILENT_PART: usize = 3;
 
-/// Maximum number of machines that return in one step: each is one command, and a step's commands should take less than
-/// a second.
+/// Maximum number of machines whose taint is removed in one step. Each is one command, and a step's commands should
+/// take less than a second.
 const RETURNS_MAX: usize = 500;
 
-/// An action on a machine. The caller reports failures to the monitor.
+/// An action on a machine. If it fails, the caller reports this to the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Add the taint, and leave the tasks.
@@ -66,14 +67,15 @@ enum Condition {
     Alive,
     /// The machine has the taint; its tasks are unchanged.
     Tainted,
-    /// Its tasks were reported lost, too.
+    /// The machine has the taint, and its tasks were reported lost.
     Taken,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     incarnation: u32,
-    /// Time of its last heartbeat; `None` if it was unreachable before this leader's term, as its taint shows.
+    /// Time of the machine's last heartbeat; `None` if its taint shows that it was unreachable before this leader's
+    /// term.
     heartbeat_ms: Option<u64>,
     condition: Condition,
 }
@@ -86,15 +88,15 @@ pub struct Monitor {
     watched: Vec<Option<Watched>>,
     count: usize,
     silent: usize,
-    /// Start of its leadership: no machine is marked before one full timeout.
+    /// Time since which this replica leads. No machine is marked before a full timeout after it.
     began_ms: u64,
-    /// The left budget of taints, in thousandths, and the time when it was computed.
+    /// Budget of taints that is left, in thousandths of a machine, and the time at which it was computed.
     allowance_milli: u64,
     reckoned_ms: u64,
 }
 
 impl Monitor {
-    /// A new monitor. Times are milliseconds since any fixed moment, and never decrease.
+    /// Creates a monitor. Times are milliseconds since any fixed moment, and never decrease.
     #[must_use]
     pub fn new(settings: MonitorSettings, now_ms: u64) -> Monitor {
         Monitor {
@@ -108,8 +110,8 @@ impl Monitor {
         }
     }
 
-    /// Begins to monitor a machine with an agent; one with the taint of an earlier leader starts as tainted. For a
-    /// machine that is monitored already, records whether it has the taint, which an operator may have removed.
+    /// Begins to monitor a machine with an agent. A machine with a taint from an earlier leader starts as tainted. If
+    /// the machine is monitored already, records whether it has the taint, which an operator may have removed.
     pub fn watch(&mut self, id: MachineId, has_taint: bool, now_ms: u64) {
         let row = id.row();
         if self.watched.len() <= row {
@@ -140,7 +142,7 @@ impl Monitor {
         }
     }
 
-    /// Records which machine has a row, and stops monitoring the previous one.
+    /// Records which machine has a row, and stops monitoring the row's previous machine.
     pub fn row_is_of(&mut self, slot: u32, incarnation: Option<u32>) {
         let Some(row) = self.watched.get_mut(slot as usize) else { return };
         if row.is_some_and(|known| Some(known.incarnation) != incarnation) {
@@ -149,8 +151,7 @@ impl Monitor {
         }
     }
 
-    /// Returns the due actions. They count as done, unless [`Monitor::failed`] is called before the
-    /// next step.
+    /// Returns the actions that are due. They count as done unless [`Monitor::failed`] is called before the next step.
     pub fn step(&mut self, now_ms: u64) -> Vec<Step> {
         self.earn(now_ms);
         let timeout = self.settings.timeout.as_millis() as u64;
@@ -194,7 +195,7 @@ impl Monitor {
         steps
     }
 
-    /// Records that an action failed: it will be repeated.
+    /// Records that an action failed, so that a later step repeats it.
     pub fn failed(&mut self, step: Step) {
         if let Some(known) = self.known(step.machine()) {
             known.condition = match step {
@@ -204,19 +205,19 @@ impl Monitor {
         }
     }
 
-    /// Whether, at the last step, too many machines were silent to report their tasks lost.
+    /// Whether so many machines were silent at the last step that their tasks are not reported lost.
     #[must_use]
     pub fn is_mass_loss(&self) -> bool {
         self.silent * SILENT_PART > self.count
     }
 
-    /// Number of monitored machines, and of those silent at the last step.
+    /// Number of monitored machines, and number of those that were silent at the last step.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.count, self.silent)
     }
 
-    /// Adds to the budget of taints in proportion to the elapsed time, at most one second's worth.
+    /// Increases the budget of taints in proportion to the elapsed time, up to the budget of one second.
     fn earn(&mut self, now_ms: u64) {
         let rate = u64::from(self.settings.eviction_rate);
         let passed = now_ms.saturating_sub(self.reckoned_ms);
@@ -249,7 +250,7 @@ mod tests {
         monitor
     }
 
-    /// Lets machines send heartbeats and the clock run, a second at a time; returns all actions.
+    /// Advances the clock second by second while the machines in `alive` send heartbeats. Returns all actions.
     fn run(monitor: &mut Monitor, seconds: std::ops::Range<u64>, alive: &[u32]) -> Vec<Step> {
         let mut said = Vec::new();
         for second in seconds {
@@ -276,7 +277,7 @@ mod tests {
         assert_eq!(said.len(), 40);
         assert!(said.iter().all(|step| matches!(step, Step::Taint(_))), "{said:?}");
         assert!(monitor.is_mass_loss());
-        // Seven return, so only 33 of 100 are silent: no mass loss.
+        // Seven machines send heartbeats again, so only 33 of 100 are silent, which is no mass loss.
         let alive: Vec<u32> = (0..67).collect();
         let said = run(&mut monitor, 60..70, &alive);
         let taken: Vec<u32> = said
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(run(&mut monitor, 41..42, &[0, 1]), [Step::Take(next)]);
     }
 
-    /// History of a machine, built from the steps.
+    /// State of a machine, derived from the steps.
     #[derive(Clone, Copy, Default)]
     struct Told {
         is_marked: bool,
@@ -320,8 +321,8 @@ mod tests {
     }
 
     proptest! {
-        /// With random heartbeats: a machine with heartbeats is not tainted, taints respect rate and timeout, no tasks
-        /// are lost in a mass loss, and each step follows from the one before.
+        /// Properties under random heartbeats: a machine with heartbeats is not tainted, taints respect rate and
+        /// timeout, no tasks are lost in a mass loss, and each step is possible after the previous one.
         #[test]
         fn marks_are_true_and_bounded(
             machines in 1u32..60,
@@ -363,7 +364,8 @@ mod tests {
                     marked_at.push(now);
                 }
             }
-            // In any time span: at most what was earned in it, plus one second's saved budget.
+            // In any span of time, the number of taints is at most the budget earned in it, plus the saved budget of
+            // one second.
             for (i, from) in marked_at.iter().enumerate() {
                 for (j, to) in marked_at.iter().enumerate().skip(i) {
                     let most = u64::from(rate) * (to - from) / 1000 + u64::from(rate) + 1;

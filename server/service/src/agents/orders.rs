@@ -1,4 +1,4 @@
-//! Directives for agents: sent at once, or waiting.
+//! Directives for agents, in messages that are sent at once or wait to be sent.
 
 use omega_cellstate::Cell;
 use omega_client::proto;
@@ -6,7 +6,7 @@ use omega_core::{Amounts, DeviceSet, Job, MachineId, NodeCores, TaskId, TaskStat
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum number of tasks in a message, except for those of one machine, which stay together.
+/// Maximum number of tasks in a message. It is exceeded only by the tasks of one machine, which stay together.
 const ITEMS_MAX: usize = 500;
 
 /// One stream of one agent.
@@ -19,7 +19,7 @@ pub(crate) struct Start {
     pub(crate) task: TaskId,
     pub(crate) machine: MachineId,
     pub(crate) job: Arc<Job>,
-    /// The position of its group.
+    /// The position of the task's group in its job.
     pub(crate) group: usize,
     pub(crate) devices: DeviceSet,
     pub(crate) cores: NodeCores,
@@ -43,12 +43,12 @@ impl Orders {
     }
 }
 
-/// Messages to send, for each stream in order.
+/// The messages to send to each stream, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox(pub(crate) BTreeMap<StreamId, Vec<Orders>>);
 
 impl Outbox {
-    /// The message that is being filled.
+    /// The message that is being filled for a stream.
     pub(super) fn of(&mut self, stream: StreamId) -> &mut Orders {
         let all = self.0.entry(stream).or_default();
         if all.last().is_none_or(Orders::is_full) {
@@ -58,8 +58,8 @@ impl Outbox {
         &mut all[last]
     }
 
-    /// Adds a stop. Within a message, stops precede starts, so a stop after a start of the same task opens a new
-    /// message.
+    /// Adds a stop. An agent handles the stops in a message before the starts, so a stop that must follow a start of
+    /// the same task goes into a new message.
     pub(super) fn stop(&mut self, stream: StreamId, task: TaskId, machine: MachineId) {
         let begun = self.of(stream);
         if begun.starts.iter().any(|start| start.task == task) {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// Maximum number of values in a column.
 const COLUMN_MAX: usize = 4096;
 
-/// Timeout of the commands of one message. Then the stream ends, and the agent repeats them.
+/// Timeout of the commands of one message. After it the stream ends, and the agent reports again.
 const COMMANDS_MAX: Duration = Duration::from_secs(5);
 
 /// A message of an agent.
@@ -24,7 +24,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// All machines of the message; one may occur several times.
+    /// All machines in the message. A machine may occur several times.
     pub(super) fn machines(&self) -> impl Iterator<Item = MachineId> + '_ {
         let commanded = self.commands.iter().filter_map(|command| match command {
             Command::ReportLoad { id, .. } => Some(*id),
@@ -76,7 +76,7 @@ impl TryFrom<proto::AgentReport> for Report {
     }
 }
 
-/// The command of a report, with the end of a run if the agent knows it.
+/// The command for a report, with the end of the run if the agent knows it.
 pub(crate) fn command(
     (task, machine): (TaskId, MachineId),
     report: TaskReport,
@@ -114,7 +114,7 @@ fn machines(
 /// Applies reports in order, and returns the recorded ends of tasks.
 ///
 /// # Errors
-/// If it is not known that all were applied: then the stream must end.
+/// If it is unknown whether all reports were applied. The stream must then end.
 pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Confirmed>, ApiError> {
     let until = Instant::now() + COMMANDS_MAX;
     let before = host.read(|cell| cell.version());
@@ -127,7 +127,7 @@ pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Con
             Err(error) if error.is_temporary() || error.code == ErrorCode::OutcomeUnknown => {
                 return Err(error);
             }
-            // Rejected: the task had left the machine, at an unknown version.
+            // The report was rejected, because the task had left the machine at an unknown version.
             Ok(_) | Err(_) => before,
         };
         confirmed.extend(end.map(|(task, machine)| Confirmed { task, machine, version }));

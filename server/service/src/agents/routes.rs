@@ -1,11 +1,11 @@
-//! Routes: the agent of each machine, and the directives sent to it. A plain structure, which computes further
+//! Routes: the agent of each machine, and the directives sent to it. A plain data structure, which computes further
 //! directives.
 //!
 //! The directive sent for each task is stored with its version of the cell. So a task that left a machine and returned
-//! is distinguished from one that stayed.
+//! can be told from one that stayed.
 //!
-//! Invariant: a task that is known on a machine is in that machine's set, and the machine in its stream's set; nothing
-//! else is in them.
+//! Invariant: a task that is known on a machine is in that machine's set, and the machine is in its stream's set. The
+//! sets contain nothing else.
 
 use super::orders::{Outbox, Start, StreamId, start};
 use omega_cellstate::{Cell, Changed};
@@ -18,7 +18,7 @@ pub(crate) struct Routes {
     streams: BTreeMap<StreamId, BTreeSet<MachineId>>,
     machines: BTreeMap<MachineId, Attached>,
     tasks: HashMap<TaskId, Known>,
-    /// Allocations sent to agents, where they differ from the group's request.
+    /// Allocations sent to agents, for tasks whose allocation differs from their group's request.
     held: HashMap<TaskId, Amounts>,
 }
 
@@ -32,12 +32,12 @@ struct Attached {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     machine: MachineId,
-    /// Version of the cell at that directive.
+    /// Version of the cell when the directive was sent.
     since: Version,
 }
 
 impl Routes {
-    /// Assigns machines to a stream, and sends it all tasks that should run there.
+    /// Assigns machines to a stream, and sends to it all tasks that should run on them.
     pub(crate) fn attach(
         &mut self,
         cell: &Cell,
@@ -76,7 +76,7 @@ impl Routes {
         self.machines.get(&id).is_some_and(|attached| attached.stream == stream)
     }
 
-    /// Removes a stream with its machines.
+    /// Removes a stream and its machines.
     pub(crate) fn close(&mut self, stream: StreamId) {
         for id in self.streams.remove(&stream).unwrap_or_default() {
             for task in self.machines.remove(&id).map(|gone| gone.tasks).unwrap_or_default() {
@@ -86,8 +86,8 @@ impl Routes {
         }
     }
 
-    /// Computes directives for the changes since the last call; `changes` is `None` if the log no longer reaches back
-    /// that far.
+    /// Computes directives for the changes since the last call. `changes` is `None` if the change log does not reach
+    /// back that far.
     pub(crate) fn apply(
         &mut self,
         cell: &Cell,
@@ -107,7 +107,7 @@ impl Routes {
         }
     }
 
-    /// Confirms that the end of a task was recorded or rejected, at a version or later.
+    /// Handles the confirmation that the end of a task was recorded or rejected, at this version or later.
     pub(crate) fn confirm(
         &mut self,
         cell: &Cell,
@@ -118,7 +118,7 @@ impl Routes {
         let Some(attached) = self.machines.get(&machine) else { return };
         let stream = attached.stream;
         match self.tasks.get(&task) {
-            // Started again after that: it is another run.
+            // The task was started again after this version, so the confirmation is about an earlier run.
             Some(known) if known.machine == machine && known.since >= version => return,
             Some(known) if known.machine == machine => self.forget(task),
             _ => {}
@@ -140,8 +140,8 @@ impl Routes {
         }
         let Some(machine) = now else { return };
         match before == now {
-            // The agent runs the task, and the cell does not know that yet: the agent reports it again. A resized task
-            // gets its new allocation.
+            // If the agent runs the task and the cell does not know this yet, the repeated directive makes the agent
+            // report it again. If the task was resized, the directive has the new allocation.
             true if matches!(state, Some(TaskState::Placed(_))) || self.is_resized(cell, task) => {
                 let stream = self.machines[&machine].stream;
                 out.of(stream).starts.extend(start(cell, task));
@@ -161,7 +161,7 @@ impl Routes {
         }
     }
 
-    /// Computes directives for all differences.
+    /// Computes directives for all differences between the agents and the cell.
     fn compare_all(&mut self, cell: &Cell, out: &mut Outbox) {
         let all: Vec<MachineId> = self.machines.keys().copied().collect();
         for id in all {
@@ -183,7 +183,7 @@ impl Routes {
         let fresh: Vec<TaskId> = wanted.difference(&attached.tasks).copied().collect();
         let stayed: Vec<Start> =
             wanted.intersection(&attached.tasks).filter_map(|task| start(cell, *task)).collect();
-        // These may have left and returned: the agent reports again that they run.
+        // These tasks may have left and returned. The repeated directive makes the agent report again that they run.
         for start in stayed {
             if !start.is_running || self.is_resized(cell, start.task) {
                 self.note_held(cell, start.task);
@@ -241,7 +241,7 @@ impl Routes {
         }
     }
 
-    /// Drops machines that had a row before.
+    /// Removes the machines that had a row before its present machine.
     fn row_changed(&mut self, cell: &Cell, slot: u32, out: &mut Outbox) {
         let all = MachineId::first(slot)..=MachineId { slot, incarnation: u32::MAX };
         let now = cell.machine_in(slot).map(|state| state.id);
@@ -250,7 +250,7 @@ impl Routes {
         gone.into_iter().for_each(|id| self.detach(id, None, out));
     }
 
-    /// Removes a machine from its stream, and notifies the stream, unless it is the caller.
+    /// Removes a machine from its stream, and notifies the stream, unless it is the stream in `by`.
     fn detach(&mut self, id: MachineId, by: Option<StreamId>, out: &mut Outbox) {
         let Some(gone) = self.machines.remove(&id) else { return };
         for task in &gone.tasks {
@@ -279,7 +279,7 @@ mod tests {
     const TASKS: u32 = 8;
     const STREAMS: u64 = 3;
 
-    /// An event of the cell, of an agent, or between them.
+    /// An event in the cell, at an agent, or on the way between them.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Place(u32, u32),
@@ -309,12 +309,13 @@ mod tests {
         ]
     }
 
-    /// A cell, its routes, and agents that follow directives.
+    /// A cell, its routes, and agents that execute directives.
     struct World {
         cell: Cell,
         routes: Routes,
         since: Version,
-        /// Tasks of each stream's agent: running ones (`None`), and ended ones that are not yet confirmed.
+        /// Tasks at the agent of each stream: `None` for a running task, and the end of a task that is not yet
+        /// confirmed.
         agents: BTreeMap<(StreamId, MachineId, TaskId), Option<TaskReport>>,
         confirmations: Vec<(TaskId, MachineId, Version)>,
         /// Allocation of a task at each stream's agent.
@@ -349,7 +350,7 @@ mod tests {
             match step {
                 Step::Place(index, slot) => {
                     let machine = self.machine(slot);
-                    // A placed task stays.
+                    // If the task is already placed, the command is rejected, and nothing changes.
                     drop(self.cell.apply(Command::AdoptTask { task: task(index), machine }));
                 }
                 Step::Evict(index) => {
@@ -384,7 +385,7 @@ mod tests {
             self.obey(out);
         }
 
-        /// A task without a machine stays unchanged.
+        /// Resizes a task. A task without a machine is not changed.
         fn resize(&mut self, task: TaskId, to: u64) {
             let id = TransactionId { scheduler: SchedulerId(0), number: self.resizes };
             self.resizes += 1;
@@ -405,7 +406,7 @@ mod tests {
             }
         }
 
-        /// Reports an end, which is confirmed later.
+        /// Reports the end of a task. The confirmation arrives later.
         fn report(&mut self, machine: MachineId, task: TaskId, report: TaskReport) {
             let before = self.cell.version();
             let version = self.say(machine, task, report).unwrap_or(before);
@@ -425,7 +426,7 @@ mod tests {
             }
         }
 
-        /// Carries out directives as agents do.
+        /// Executes directives as agents do.
         fn obey(&mut self, out: Outbox) {
             for (stream, messages) in out.0 {
                 for orders in messages {
@@ -460,7 +461,7 @@ mod tests {
             }
         }
 
-        /// Delivers all messages, and compares the agents with the cell.
+        /// Delivers all messages, and compares the tasks of the agents with the cell.
         fn check(&mut self) {
             for _ in 0..3 {
                 self.step(Step::Confirm);
@@ -499,8 +500,8 @@ mod tests {
     }
 
     proptest! {
-        /// After any sequence of events, once all messages have arrived, each agent runs the tasks that the cell has
-        /// there.
+        /// After any sequence of events, once all messages have arrived, each agent runs the tasks that the cell has on
+        /// its machines.
         #[test]
         fn agents_run_what_the_cell_says(
             steps in prop::collection::vec(step(), 0..120),

@@ -35,7 +35,8 @@ use table::{LOOK_MS, Table};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Retry interval of a standby: short enough for a prompt takeover after an orderly end, long enough to cost little.
+/// Retry interval of a standby. It is short enough for a prompt takeover after an orderly end, and long enough to cost
+/// little.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// The leases known to this replica. Clones share them.
@@ -47,13 +48,13 @@ pub struct Leases {
 #[derive(Debug)]
 struct Shared {
     began: Instant,
-    /// Locked for a look-up or a change of one owner.
+    /// Locked to look up or change one owner.
     table: Mutex<Table>,
-    /// Number of owners whose lease was ended because it had expired. It orders nothing.
+    /// Number of owners whose leases were ended because they had expired. No other memory access depends on its order.
     silenced: AtomicU64,
 }
 
-/// Request of a process.
+/// Request of a process for the lease of a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) name: Text,
@@ -74,7 +75,7 @@ pub(crate) struct Listed {
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) hold: Hold,
-    /// Empty until its first message.
+    /// Description of the process; empty until the process has sent a message.
     pub(crate) process: Text,
     pub(crate) left_ms: u64,
 }
@@ -88,24 +89,24 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// Follows the leadership until `end` is dropped: leases run from the start of a leadership,
-    /// not from the first request.
+    /// Follows the leadership until `end` is dropped, so that leases run from the start of a leadership and not from
+    /// the first request.
     pub(crate) async fn watch(host: Host, mut end: oneshot::Receiver<()>) {
         let mut looks = tokio::time::interval(Duration::from_millis(LOOK_MS));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = &mut end => return,
-                // Nothing to do without leadership.
+                // If this replica does not lead, there is nothing to do.
                 _ = looks.tick() => drop(host.leases().look(&host)),
             }
         }
     }
 
-    /// Leases a name to a process, if no process owns it, or its lease has expired.
+    /// Leases a name to a process, if no process owns the name, or the owner's lease has expired.
     ///
     /// # Errors
-    /// If another process owns it, this replica is not the leader, or the outcome is unknown.
+    /// If another process owns the name, this replica is not the leader, or the outcome is unknown.
     pub(crate) async fn hold(
         &self,
         host: &Host,
@@ -139,7 +140,7 @@ impl Leases {
     /// Renews a process's leases of these names.
     ///
     /// # Errors
-    /// If it no longer owns one of them, or this replica is not the leader.
+    /// If the process no longer owns one of the names, or this replica is not the leader.
     pub(crate) async fn renew(
         &self,
         host: &Host,
@@ -149,7 +150,7 @@ impl Leases {
     ) -> Result<(), ApiError> {
         self.look(host)?;
         if lost(host, holder, names).is_some() {
-            // A new leader may not yet have applied everything of the last one.
+            // A new leader may not have applied everything that the previous leader committed.
             host.refresh(until).await?;
         }
         if let Some(name) = lost(host, holder, names) {
@@ -166,7 +167,7 @@ impl Leases {
     /// Revokes all names of a process.
     ///
     /// # Errors
-    /// If no leader accepts it in time, or the outcome is unknown.
+    /// If no leader accepts the command in time, or its outcome is unknown.
     pub(crate) async fn end(
         &self,
         host: &Host,
@@ -197,13 +198,13 @@ impl Leases {
         Ok(all)
     }
 
-    /// Whether a process owns a name; expired leases do not count. Only the leader knows.
+    /// Whether a process owns a name with a lease that has not expired. Only the leader has this information.
     pub(crate) fn is_held(&self, host: &Host, name: &str) -> bool {
         let Some(hold) = host.read(|cell| cell.hold_of(name)) else { return false };
         self.look(host).is_err() || self.held(hold).left_ms > 0
     }
 
-    /// Number of owners whose lease this replica ended because it had expired.
+    /// Number of owners whose leases this replica ended because they had expired.
     pub(crate) fn silenced(&self) -> u64 {
         self.shared.silenced.load(Ordering::Relaxed)
     }
@@ -217,7 +218,7 @@ impl Leases {
         let leadership = host.leadership();
         let term = leadership.is_leader.then_some(leadership.term);
         {
-            // The time is read under the lock, so that it never goes back.
+            // The time is read under the lock, so that later calls never have an earlier time.
             let mut table = self.shared.table.lock();
             table.look(term, self.now_ms());
         }
@@ -235,7 +236,7 @@ impl Leases {
             table.len() > 2 * SCHEDULERS_MAX
         };
         if is_full {
-            // Processes that were rejected, or whose leases have ended.
+            // Only current owners are kept. Others were rejected, or their leases have ended.
             let known: BTreeSet<HolderId> = host.read(|cell| {
                 cell.schedulers().filter_map(|state| Some(state.hold?.holder)).collect()
             });
@@ -250,8 +251,8 @@ impl Leases {
     }
 }
 
-/// A short mark of a process, for callers that may not know its number, because whoever has the number can act as the
-/// process. The 32-bit one-way hash does not reveal it.
+/// A short mark of a process. It is for callers that may not know the process's number, with which they could act as
+/// the process. The mark is a 32-bit one-way hash, which does not reveal the number.
 pub(crate) fn mark(holder: HolderId) -> u32 {
     let hash = digest(&SHA256, &holder.0.to_le_bytes());
     let first = hash.as_ref().first_chunk().expect("a hash has 32 bytes");
@@ -270,7 +271,7 @@ pub(crate) fn marked(cell: &Cell, name: &str, of: u32) -> Result<Option<HolderId
     Ok(cell.hold_of(name).map(|hold| hold.holder).filter(|holder| mark(*holder) == of))
 }
 
-/// Maximum length of a process description in bytes: a list of all schedulers fits one message.
+/// Maximum bytes of a process description, so that a list of all schedulers fits into one message.
 const PROCESS_BYTES_MAX: usize = 256;
 
 /// The description of a process, truncated if too long.
@@ -291,7 +292,7 @@ fn lost<'n>(host: &Host, holder: HolderId, names: &'n [String]) -> Option<&'n St
     })
 }
 
-/// Sends one attempt; further attempts check leadership and leases again.
+/// Sends a command once. A further attempt must check leadership and leases again.
 async fn ask(host: &Host, command: Command, until: Instant) -> Result<Outcome, ApiError> {
     let asked = host.begin(command, Try::Again).answers();
     match tokio::time::timeout_at(until, asked).await.ok().and_then(|mut all| all.pop()) {

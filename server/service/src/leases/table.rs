@@ -1,7 +1,7 @@
 //! The table of leases: a plain state machine that gets the time as an argument.
 //!
-//! Only a leader has it, from received renewals. A new leader, or one that was paused, cannot distinguish a dead owner
-//! from one whose renewals it missed, and gives each a full lease.
+//! Only a leader has a table, filled from the renewals that it received. A leader that is new or was paused cannot tell
+//! a dead owner from one whose renewals it missed, so it gives each a full lease.
 
 use omega_core::{Hold, HolderId, Text};
 use omega_store::log::Term;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Interval at which leadership is checked, in milliseconds: a tenth of an election.
 pub(super) const LOOK_MS: u64 = 100;
 
-/// Time without a check after which this replica must have been paused: ten missed checks.
+/// Time without a check after which this replica is considered to have been paused: ten missed checks.
 const STOPPED_MS: u64 = 10 * LOOK_MS;
 
 /// Last renewals by owner, at the leader.
@@ -18,7 +18,7 @@ const STOPPED_MS: u64 = 10 * LOOK_MS;
 pub(super) struct Table {
     /// The term in which this replica leads.
     term: Option<Term>,
-    /// Start of leadership; no earlier message can exist.
+    /// Start of the leadership, or end of the last pause. Leases run from here at the earliest.
     began_ms: u64,
     looked_ms: u64,
     heard: BTreeMap<HolderId, Heard>,
@@ -31,7 +31,7 @@ struct Heard {
 }
 
 impl Table {
-    /// Updates the term in which this replica leads, if it does.
+    /// Records the term in which this replica leads; `None` if it does not lead.
     pub(super) fn look(&mut self, term: Option<Term>, now_ms: u64) {
         if self.term != term {
             self.term = term;
@@ -49,7 +49,7 @@ impl Table {
         self.heard.insert(holder, Heard { at_ms: now_ms, process });
     }
 
-    /// Keeps only these owners, so that the number of names bounds the table.
+    /// Drops all other owners, so that the number of names bounds the table.
     pub(super) fn keep(&mut self, holds: impl Fn(HolderId) -> bool) {
         self.heard.retain(|holder, _| holds(*holder));
     }
@@ -93,8 +93,8 @@ mod tests {
         ]
     }
 
-    /// The expected remaining time, from all events: a lease expires after its full length without renewal, while this
-    /// replica led in one term and missed no checks.
+    /// The expected remaining time, computed from all events: a lease expires after its full length without renewal,
+    /// provided that this replica led in one term during this time and missed no checks.
     fn left_of(past: &[(u64, Event)], hold: Hold, now_ms: u64) -> u64 {
         let mut since_ms = 0;
         let (mut term, mut looked_ms) = (None, 0);

@@ -1,7 +1,7 @@
-//! Metrics of cell-wide rules: incomplete gangs, evictions, moves, reservations, peaks, resizes and
-//! optional resources, exclusive cores, deadlines, and cluster resources.
+//! Metrics of cell-wide rules: incomplete gangs, evictions, moves, reservations, peaks, resizes and optional resources,
+//! exclusive cores, deadlines, and cluster resources.
 //!
-//! Every replica applies every command, so all report the same, except that a restarted one counts
+//! Every replica applies every command, so all replicas report the same values, except that a restarted replica counts
 //! from its newest snapshot.
 
 use crate::openmetrics::{Figure, MetricWriter};

@@ -1,5 +1,5 @@
-//! Metrics of tenants: usage, limits and guarantees. Each tenant is a series, so only the first ones are reported, with
-//! the number of all.
+//! Metrics of tenants: usage, limits and guarantees. Each tenant is a series, so only the first tenants are reported,
+//! together with the number of all tenants.
 
 use crate::openmetrics::{Figure, MetricWriter};
 use omega_cellstate::Cell;
@@ -70,7 +70,7 @@ impl TenantFigures {
         pen.gauges(Figure::new("tenant_guaranteed", help), sure)
     }
 
-    /// Writes the limits, for limited kinds.
+    /// Writes the limits, for kinds that have one.
     fn limits<'a>(
         &'a self,
         of: impl Fn(&'a Told) -> &'a [u64],

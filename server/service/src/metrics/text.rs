@@ -1,7 +1,7 @@
 //! Metrics text of a server for Prometheus.
 //!
-//! Names and labels are part of the API: dashboards are built on them, so they change like any other call.
-//! docs/metrics.md has all of them.
+//! Names and labels are part of the API: dashboards depend on them, so they follow the same rules for changes as calls.
+//! docs/metrics.md lists all of them.
 
 use super::Metrics;
 use super::policies::PolicyFigures;
@@ -167,7 +167,7 @@ impl Now {
         pen.gauges(Figure::seconds("scheduler_oldest_wait", help), waits)
     }
 
-    /// Writes the leases, which only a leader knows.
+    /// Writes the leases. Only a leader has them.
     fn write_leases(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let leases = self.host.leases();
         let help = "Scheduler leases that expired, so that another process took the name";

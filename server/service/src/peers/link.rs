@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Number of messages that wait for one peer. More are dropped, and raft sends them again.
+/// Maximum number of messages that wait for one peer. Further ones are dropped, and raft sends them again.
 const MESSAGES_MAX: usize = 4096;
 
 /// Number of encoded frames that wait to be sent.
@@ -22,17 +22,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The stream to one peer.
 pub(super) struct Link {
     me: Whoami,
-    /// Addresses of this replica, sent in each frame.
+    /// Addresses of this replica, which are sent in each frame.
     reached: Reached,
     to: ReplicaId,
     dial: Dial,
     messages: mpsc::Receiver<PeerMessage>,
-    /// Last error of the peer; empty if none.
+    /// Message of the peer's last rejection; empty if there was none.
     refused: String,
 }
 
 impl Link {
-    /// A stream to a peer, and the sender of its messages. It ends when the sender is dropped.
+    /// Creates a stream to a peer, and the sender of its messages. The stream ends when the sender is dropped.
     pub(super) fn new(
         me: Whoami,
         reached: &Reached,
@@ -71,7 +71,7 @@ impl Link {
                 };
                 let frame = self.frame(message);
                 tokio::select! {
-                    // If nothing accepts frames any more, the call has ended.
+                    // If the receiver of the frames is gone, the call has ended.
                     sent = frames.send(frame) => if sent.is_err() { break call.await },
                     ended = &mut call => break ended,
                 }
@@ -80,15 +80,15 @@ impl Link {
                 self.note(status.into());
             }
             tokio::time::sleep(PAUSE).await;
-            // Messages collected meanwhile are outdated; raft sends the important ones again.
+            // Messages that were collected meanwhile are outdated; raft sends those again that still matter.
             while let Ok(message) = self.messages.try_recv() {
                 first = Some(message);
             }
         }
     }
 
-    /// Logs a peer's rejection, once for each reason, because it is retried. An unreachable peer is
-    /// not logged.
+    /// Logs a peer's rejection, once for each reason, because the message is retried. An unreachable peer is not
+    /// logged.
     fn note(&mut self, why: ApiError) {
         let is_refusal = !why.is_temporary()
             && !matches!(
@@ -101,7 +101,7 @@ impl Link {
         }
     }
 
-    /// A frame of a message and the ones queued after it.
+    /// A frame with a message and the messages queued after it.
     fn frame(&mut self, first: PeerMessage) -> proto::PeerFrame {
         let mut frame = proto::PeerFrame {
             cell: self.me.cell.to_string(),

@@ -24,7 +24,7 @@ impl PeersHeard {
         self.0.lock().insert(peer, Instant::now());
     }
 
-    /// Time since a peer's last message; `None` if there was none since this process began.
+    /// Time since a peer's last message; `None` if there was none since this process started.
     #[must_use]
     pub fn silent(&self, peer: ReplicaId) -> Option<Duration> {
         self.0.lock().get(&peer).map(Instant::elapsed)
@@ -38,23 +38,23 @@ pub struct PeerListener {
     running: Arc<Running>,
     peers: Peers,
     heard: PeersHeard,
-    /// Last error of each peer, so that retries do not log it again.
+    /// Message of the last rejection for each peer, so that retries do not log it again.
     refused: Mutex<BTreeMap<u64, String>>,
 }
 
 impl PeerListener {
-    /// The service of a replica, with the record of peers' messages.
+    /// Creates the service of a replica, with the record of peers' messages.
     #[must_use]
     pub fn new(running: Arc<Running>, peers: Peers, heard: PeersHeard) -> PeerListener {
         PeerListener { me: peers.me(), running, peers, heard, refused: Mutex::default() }
     }
 
-    /// Sets the address of this replica for clients, which its peers are sent.
+    /// Sets the address of this replica for clients, which is sent to its peers.
     pub fn listens_to_clients(&self, at: String) {
         self.peers.listens_to_clients(at);
     }
 
-    /// Logs that a peer's message cannot be read.
+    /// Logs that a peer's message cannot be read, once for each reason.
     fn note(&self, from: u64, why: &str) {
         let mut refused = self.refused.lock();
         if refused.get(&from).is_none_or(|told| told != why) {
@@ -63,8 +63,8 @@ impl PeerListener {
         }
     }
 
-    /// Checks that a frame is addressed to this replica of this cell, and comes from the replica in
-    /// its sender's certificate.
+    /// Checks that a frame is addressed to this replica of this cell, and was sent by the replica in its sender's
+    /// certificate.
     fn check(&self, frame: &proto::PeerFrame, sender: &Caller) -> Result<(), ApiError> {
         let wrong = |what: &str, given: &str, is: &str| {
             let say = format!("{what} is {given}, and this is {is}: check the peers' addresses");

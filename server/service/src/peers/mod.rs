@@ -1,8 +1,8 @@
-//! The network between replicas: a stream to each peer ([`Peers`]), and a service that receives theirs
+//! The network between replicas: a stream to each peer ([`Peers`]), and a service that receives the peers' messages
 //! ([`PeerListener`]).
 //!
 //! Raft retransmits lost messages, so nothing waits here: messages that a slow peer does not accept are dropped, the
-//! newest first. Messages have the replicas' own encoding; the frame around them names sender and receiver, and is
+//! newest first. Messages have the replicas' own encoding. The frame around them names sender and receiver, and is
 //! checked before the messages are decoded.
 
 mod link;
@@ -18,24 +18,24 @@ use omega_store::wire;
 use std::sync::{Arc, OnceLock};
 use tonic::transport::Endpoint;
 
-/// Bytes of messages in one frame, not counting the last one.
+/// Maximum bytes of messages in one frame, not counting the last message.
 const FRAME_BYTES: usize = 1 << 20;
 
-/// The most bytes of a frame.
+/// Maximum bytes of a frame.
 pub const FRAME_BYTES_MAX: usize = FRAME_BYTES + wire::MESSAGE_BYTES_MAX + 4096;
 
-/// Connector to peers. Called for each connection, because certificates change.
+/// Source of the endpoint of a peer. Called for each connection, because certificates change.
 pub type Dial = Box<dyn Fn() -> Option<Endpoint> + Send + Sync>;
 
-/// Endpoint of the peer at an address, or an error if the address is invalid.
+/// Creates the source of endpoints for the peer at an address. Fails if the address is invalid.
 pub type Dialer = Box<dyn Fn(&str) -> Result<Dial, tonic::transport::Error> + Send + Sync>;
 
-/// Addresses of a replica. Clones share the values set later.
+/// Addresses of a replica. Clones share values that are set later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reached {
     /// Address for its peers.
     by_peers: String,
-    /// Address for its clients, once it listens to them.
+    /// Address for its clients, known once the replica listens to them.
     by_clients: Arc<OnceLock<String>>,
 }
 

@@ -1,8 +1,8 @@
 //! Addresses of the peers, and a stream to each.
 //!
-//! A peer's address is that of the membership, else that of this server's settings, else the one
-//! that the peer has sent. So a membership change moves or adds a replica without a restart of the
-//! others, and a joining replica needs only its own address.
+//! A peer's address is that in the membership, or else that in this server's settings, or else the one that the peer
+//! has sent. So a membership change moves or adds a replica without a restart of the others, and a joining replica
+//! needs only its own address.
 
 use super::link::Link;
 use super::{Dialer, Reached, Whoami};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-/// Number of peers whose announced address is kept: the current replicas, and some former ones.
+/// Maximum number of peers whose announced addresses are kept: the current replicas, and some former ones.
 const HEARD_MAX: usize = 2 * REPLICAS_MAX;
 
 /// Sends to the peers. Clones share their streams.
@@ -68,7 +68,7 @@ impl Routes {
 }
 
 impl Peers {
-    /// Connections of the replica reached at `address`, to peers at the addresses in the settings.
+    /// Creates the streams of the replica at `address`, to peers at the addresses in the settings.
     #[must_use]
     pub fn new(
         me: Whoami,
@@ -82,17 +82,17 @@ impl Peers {
         Peers(Arc::new(Inner { me, reached, dialer, runtime, routes }))
     }
 
-    /// This replica.
+    /// Identity of this replica.
     pub(super) fn me(&self) -> Whoami {
         self.0.me
     }
 
-    /// Sets the address of this replica for clients, which its peers are sent. Only the first call counts.
+    /// Sets the address of this replica for clients, which is sent to its peers. Only the first call has an effect.
     pub(super) fn listens_to_clients(&self, at: String) {
         let _ = self.0.reached.by_clients.set(at);
     }
 
-    /// Address of a replica for clients, if it has sent it.
+    /// Address of a replica for clients, if the replica has sent it.
     pub(crate) fn client_address(&self, of: ReplicaId) -> Option<String> {
         if of == self.0.me.replica {
             return self.0.reached.by_clients.get().cloned();
@@ -100,7 +100,7 @@ impl Peers {
         self.0.routes.lock().clients.get(&of).cloned()
     }
 
-    /// Records the addresses that a peer has sent: for its peers, and for its clients.
+    /// Records the addresses that a peer has sent: its address for peers, and its address for clients.
     pub(super) fn heard(&self, from: ReplicaId, address: &str, clients: &str) {
         let mut routes = self.0.routes.lock();
         let told = routes.clients.get(&from);
@@ -149,7 +149,7 @@ impl Transport for Peers {
             routes.open.insert(to, open);
         }
         if let Some(open) = routes.open.get(&to) {
-            // A full queue drops it: see the module documentation.
+            // If the queue is full, the message is dropped: see the module documentation.
             drop(open.messages.try_send(message));
         }
     }

@@ -1,7 +1,8 @@
-//! The end of an evacuation: at its time, what still runs on a machine is told to stop, and placed elsewhere.
+//! The end of an evacuation: when its time has come, tasks that still run on the machine are stopped and placed
+//! elsewhere.
 //!
 //! Until then, services move by the rules of their updates (`plan.rs`), and batch tasks may end. Tasks of a group with
-//! one on each machine stay: they belong to the machine.
+//! one task on each machine stay, because they belong to the machine.
 
 use super::COMMAND_MAX;
 use super::plan::drain_by;
@@ -12,17 +13,18 @@ use omega_core::{Command, MachineId, TaskId, TaskReport};
 use std::collections::BTreeSet;
 use tokio::time::Instant;
 
-/// Tasks that are moved in one step.
+/// Maximum number of tasks that are moved in one step.
 const AT_ONCE: usize = 500;
 
-/// Takes tasks off the machines whose time has come.
+/// Moves tasks off the machines whose time has come, by reporting them lost.
 pub(super) async fn step(host: &Host, machines: &BTreeSet<MachineId>, now_ms: u64) {
     let late = host.read(|cell| late(cell, machines, now_ms));
     let until = Instant::now() + COMMAND_MAX;
     let moved = late.into_iter().map(|(task, machine)| {
         host.apply(Command::ReportTask { task, machine, report: TaskReport::Lost }, until)
     });
-    // A task that is gone meanwhile is refused; the others are repeated in the next step.
+    // If a task has ended or moved meanwhile, the report is rejected. Other failed reports are repeated in the next
+    // step.
     join_all(moved).await;
 }
 
@@ -39,7 +41,7 @@ fn late(cell: &Cell, machines: &BTreeSet<MachineId>, now_ms: u64) -> Vec<(TaskId
     late
 }
 
-/// Whether a task is of a group with one task on each machine.
+/// Whether a task belongs to a group with one task on each machine.
 fn stays(cell: &Cell, task: TaskId) -> bool {
     let group = cell.task_group(task).zip(cell.job(task.job));
     let group = group.and_then(|(group, job)| job.groups.get(group));

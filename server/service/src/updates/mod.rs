@@ -27,16 +27,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Interval at which open jobs are looked at: short compared with the start of a program.
+/// Interval at which open jobs are examined. It is short compared with the start of a program.
 const STEP: Duration = Duration::from_millis(200);
 
-/// Timeout of one command; the next step decides anew.
+/// Timeout of one command. If a command fails, the next step decides anew.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
-/// Time until a job is looked at again after the cell refused its step, for lack of an allowed request, say.
+/// Time after which a job is examined again if the cell has rejected its step, for example because of a request limit.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 
-/// Number of jobs that are changed concurrently.
+/// Maximum number of jobs that are changed concurrently.
 const AT_ONCE: usize = 64;
 
 /// Runs until the replica has stopped.
@@ -74,7 +74,7 @@ struct Lead {
 #[derive(Debug, Default)]
 struct Open {
     progress: Progress,
-    /// Time before which it is not looked at.
+    /// Time before which the job is not examined.
     not_before: Option<Instant>,
 }
 
@@ -114,10 +114,10 @@ impl Lead {
         }
     }
 
-    /// Records the outcome of a step.
+    /// Records the result of a job's step.
     fn note(&mut self, id: JobId, outcome: Result<Outcome, ApiError>) {
         match outcome {
-            // It was updated or has ended: its change is read next.
+            // The job was updated or has ended. The next step reads this change.
             Err(error) if matches!(error.code, ErrorCode::OtherVersion | ErrorCode::UnknownJob) => {
             }
             Err(error) => {
@@ -130,7 +130,7 @@ impl Lead {
         }
     }
 
-    /// Opens the jobs that changes concern.
+    /// Opens the jobs to which changes relate.
     fn read_changes(&mut self, cell: &Cell) {
         if self.since == cell.version() && self.since != Version(0) {
             return;
@@ -176,7 +176,7 @@ impl Lead {
         }
     }
 
-    /// Opens the jobs with a task on each machine, and those with tasks on an evacuated machine.
+    /// Opens the jobs with one task on each machine, and the jobs with tasks on an evacuated machine.
     fn machines_changed(&mut self, cell: &Cell, slot: Option<u32>) {
         for id in &self.per_machine {
             self.open.entry(*id).or_default();

@@ -18,7 +18,7 @@ use omega_core::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Times since which the new tasks of a job run, as the controller saw them.
+/// Times since when the new tasks of a job have been running, as observed by the controller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
     since_ms: BTreeMap<u32, u64>,
@@ -31,17 +31,17 @@ pub(super) struct Progress {
 pub(super) enum Next {
     /// Nothing is left to do until the job or a machine changes.
     Settled,
-    /// Look again later: tasks start, or are not healthy yet.
+    /// To be examined again later, because tasks are starting or not healthy yet.
     Wait,
     /// A new task has failed: the update waits for an operator.
     Stopped,
-    /// Change its tasks.
+    /// Tasks of the job are to be changed.
     Roll(RollStep),
-    /// A new task has failed: go back to this description.
+    /// A new task has failed, and the job is to go back to this description.
     Rollback {
         /// The version that failed.
         version: u32,
-        /// The version before.
+        /// Description of the version before.
         spec: Arc<Job>,
     },
 }
@@ -102,7 +102,7 @@ fn living(cell: &Cell, job: JobId) -> Vec<Living> {
 }
 
 impl Progress {
-    /// Records which tasks run.
+    /// Records which tasks run, and since when.
     fn see(&mut self, living: &[Living], now_ms: u64) {
         let runs = |task: &&Living| matches!(task.state, TaskState::Running(_));
         let running: BTreeSet<u32> = living.iter().filter(runs).map(|task| task.index).collect();
@@ -113,7 +113,7 @@ impl Progress {
     }
 }
 
-/// The state from which a step of a job is decided.
+/// The state on which a step of a job is decided.
 struct Plan<'c> {
     cell: &'c Cell,
     id: JobId,
@@ -138,7 +138,7 @@ impl Plan<'_> {
                 step.stops.push(task.index);
             }
         }
-        // A job that would lose its last task would end.
+        // A job whose last task is ended would end too, so one task is kept.
         if step.adds.is_empty() && step.stops.len() >= self.living.len() {
             step.stops.truncate(self.living.len().saturating_sub(1));
         }
@@ -169,7 +169,7 @@ impl Plan<'_> {
         let missing = wanted.saturating_sub(new.len() as u32 + spent);
         let total = (new.len() + old.len()) as u32 - ended;
         let room = (wanted + self.rules.max_surge).saturating_sub(total);
-        // Without old tasks, all are new at once: nothing is replaced.
+        // If there are no old tasks, all new ones are added at once, because none is replaced.
         let adds = if old.is_empty() { missing } else { missing.min(room) };
         if adds > 0 {
             step.adds.push(GroupGrowth { group: group.name.clone(), count: adds });
@@ -180,7 +180,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The old tasks to end: those that do not run, and as many others as may be missing.
+    /// The old tasks to end: those that do not run, and as many others as the rules allow to be missing.
     fn stops(&self, wanted: u32, healthy: u32, old: &[&Living]) -> Vec<u32> {
         let runs = |task: &&&Living| matches!(task.state, TaskState::Running(_));
         let running: Vec<u32> = old.iter().filter(runs).map(|task| task.index).collect();
@@ -196,7 +196,7 @@ impl Plan<'_> {
         job.and_then(|job| job.groups.get(position)).is_some_and(|of| of.name == group.name)
     }
 
-    /// Tasks of a group that have failed for good: they are not replaced.
+    /// Number of a group's tasks that have failed for good or finished, and are not replaced.
     fn spent(&self, position: usize) -> u32 {
         let ended = |state: TaskState| matches!(state, TaskState::Failed | TaskState::Finished);
         let tasks = self.cell.tasks(self.id).filter(|(_, state)| ended(*state));
@@ -210,7 +210,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Whether a task of a group that came with this version has failed.
+    /// Whether a task has failed whose group is new in this version.
     fn has_failed(&self, version: u32) -> bool {
         let Some(job) = self.cell.job(self.id) else { return false };
         self.cell.tasks(self.id).any(|(id, state)| {
@@ -233,7 +233,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The machines on which new tasks of a group may stay, and whether it has one task on each.
+    /// The machines on which new tasks of a group may stay.
     fn places(&self, group: &TaskGroup) -> Places {
         let on: BTreeSet<MachineId> =
             self.living.iter().filter_map(|task| task.state.machine()).collect();
@@ -251,11 +251,11 @@ impl Plan<'_> {
     }
 }
 
-/// The machines where tasks of a group may stay.
+/// The machines on which tasks of a group may stay.
 enum Places {
-    /// All but the evacuated ones.
+    /// All machines except these, which are evacuated.
     AnyBut(BTreeSet<MachineId>),
-    /// These, with one task on each.
+    /// Exactly these machines, with one task on each.
     EachOf(BTreeSet<MachineId>),
 }
 
@@ -269,7 +269,7 @@ impl Places {
     }
 }
 
-/// The time by which tasks have to leave a machine, if it is evacuated, in milliseconds since 1970.
+/// The time by which tasks have to leave a machine that is evacuated, in milliseconds since 1970.
 pub(super) fn drain_by(machine: &Machine) -> Option<u64> {
     let taint = machine.taints.iter().find(|taint| &*taint.key == DRAIN_BY)?;
     Some(taint.value.parse().unwrap_or(u64::MAX))
@@ -279,7 +279,7 @@ pub(super) fn drain_by(machine: &Machine) -> Option<u64> {
 fn may_run(group: &TaskGroup, machine: &Machine) -> bool {
     let rules = &group.rules;
     let keeps_off = |effect| matches!(effect, TaintEffect::NoSchedule | TaintEffect::NoExecute);
-    // A task that belongs to its machine stays while that is emptied.
+    // Tasks that belong to their machine stay while it is evacuated.
     let is_tolerated = |taint: &Taint| {
         &*taint.key == DRAIN_BY || rules.tolerations.iter().any(|one| one.covers(taint))
     };
@@ -289,7 +289,7 @@ fn may_run(group: &TaskGroup, machine: &Machine) -> bool {
         && machine.taints.iter().all(|taint| !keeps_off(taint.effect) || is_tolerated(taint))
 }
 
-/// The tasks that a group loses if it has too many: those that do not run first, then the newest.
+/// The tasks that a group loses if it has too many: first those that do not run, then the newest.
 fn newest(tasks: &[&Living], count: u32) -> Vec<u32> {
     let runs = |task: &Living| matches!(task.state, TaskState::Running(_));
     let mut order: Vec<(bool, u32)> = tasks.iter().map(|task| (!runs(task), task.index)).collect();

@@ -1,5 +1,5 @@
-//! Updates against a cell whose tasks start, fail and are placed at random: the bounds hold at each step, and each
-//! update ends.
+//! Updates of a cell whose tasks start, fail and are placed at random: the bounds hold at each step, and each update
+//! ends.
 
 use super::command;
 use super::plan::{Next, Progress, next};
@@ -20,7 +20,7 @@ struct World {
     id: JobId,
     progress: Progress,
     now_ms: u64,
-    /// Programs that fail.
+    /// Name of the program that fails.
     bad: &'static str,
 }
 
@@ -54,7 +54,7 @@ impl World {
         self.apply(Command::UpdateJob { job: self.id, version: None, spec });
     }
 
-    /// The controller's step. Returns whether it has nothing left to do.
+    /// Makes a step of the controller, and returns it.
     fn control(&mut self) -> Next {
         let next = next(&self.cell, self.id, &mut self.progress, self.now_ms);
         command(self.id, next.clone()).into_iter().for_each(|command| self.apply(command));
@@ -80,7 +80,7 @@ impl World {
         group.run.as_ref().map_or_else(String::new, |run| run.command.to_string())
     }
 
-    /// Places a pending task on a machine that takes tasks.
+    /// Places a pending task on a machine that accepts tasks.
     fn place(&mut self, choice: usize) {
         let Some(task) = self.tasks(|state| state == TaskState::Pending).first().copied() else {
             return;
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Starts the program of a placed task, or lets it fail.
+    /// Starts the program of a placed task, or reports its failure.
     fn start(&mut self) {
         let placed = self.tasks(|state| matches!(state, TaskState::Placed(_)));
         let Some(task) = placed.first().copied() else { return };
@@ -117,7 +117,7 @@ impl World {
         self.apply(Command::ReportTask { task, machine, report });
     }
 
-    /// Lets everything happen until nothing changes.
+    /// Runs all parts until nothing changes.
     fn settle(&mut self) -> Next {
         for round in 0..1000 {
             self.now_ms += 1000;
@@ -263,8 +263,8 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// A step of the controller takes no more tasks down than may be missing, and has no more than it may; and in the
-    /// end all tasks are of the last version.
+    /// No step of the controller leaves fewer tasks available or more tasks in total than the rules allow. In the end,
+    /// all tasks are of the last version.
     #[test]
     fn bounds_hold_at_each_step(
         surge in 0..3_u32,

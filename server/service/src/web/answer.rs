@@ -50,7 +50,7 @@ impl IntoResponse for Failed {
     }
 }
 
-/// Parameters of a request. Invalid ones are reported like any other error.
+/// Parameters of a request. Invalid parameters are reported like any other error.
 #[derive(Debug)]
 pub(super) struct Asked<T>(pub(super) T);
 

@@ -20,7 +20,7 @@ struct CellShape {
     leader: Option<u64>,
     /// Empty for a cell in memory.
     replicas: Vec<ReplicaShape>,
-    /// Random number of this start, at which the counters began at 0.
+    /// Random number of this process. A new number means that counters have started at 0 again.
     started: u64,
     uptime_ms: u64,
     machines: u32,
@@ -39,7 +39,7 @@ struct ReplicaShape {
     replica: u64,
     role: &'static str,
     leads: bool,
-    /// Absent on followers: the leader measures it.
+    /// Absent on followers, because the leader measures it.
     lag_entries: Option<u64>,
 }
 

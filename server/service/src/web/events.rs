@@ -24,9 +24,9 @@ pub(super) struct AskedEvents {
 #[derive(Serialize)]
 struct EventsShape {
     version: u64,
-    /// Whether there are older ones.
+    /// Whether there are older events.
     more: bool,
-    /// The latest first.
+    /// Events, the latest first.
     items: Vec<EventShape>,
 }
 

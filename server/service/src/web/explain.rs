@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// Time for which an explanation is cached: each one reads the whole cell.
+/// Time for which an explanation is cached, because each reads the whole cell.
 const FRESH: Duration = Duration::from_secs(3);
 
 /// Maximum number of cached explanations.
@@ -19,7 +19,7 @@ const KEPT_MAX: usize = 64;
 /// Cached explanations.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Locked during an explanation, so that one is computed at a time.
+    /// Locked during an explanation, so that only one is computed at a time.
     now: Mutex<Vec<(Arc<str>, Instant, Words)>>,
 }
 

@@ -1,9 +1,8 @@
-//! Checks before every route: the host name of the request, the caller, and the security headers
-//! of the answer.
+//! Checks before every route: the host name of the request, the caller, and the security headers of the answer.
 //!
-//! Without certificates only local programs get here, and a browser is one of them. A foreign page
-//! may make it send requests; it can read the response only if its own host name resolves to this
-//! machine. So a request must name this machine in a way that no name server controls.
+//! Without certificates, only programs on this machine reach the listener, and a browser is one of them. A foreign page
+//! may make the browser send requests, but can read the responses only if the page's own host name resolves to this
+//! machine. So a request must name this machine by a name that does not depend on a name server.
 
 use super::Shown;
 use super::answer::Failed;
@@ -21,10 +20,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The API call that needs the same rights as the page.
+/// The API call that requires the same rights as the page.
 const AS_CALL: &str = "/omega.v1.CellService/GetStatistics";
 
-/// Content-Security-Policy, frame and nosniff headers.
+/// Security headers of every response: Content-Security-Policy, frame and nosniff headers.
 const HEADERS: [(&str, &str); 6] = [
     (
         "content-security-policy",
@@ -56,7 +55,7 @@ pub(super) async fn protect(
     response
 }
 
-/// Admits callers who may read the whole cell, like the gate before the services.
+/// Admits callers who may read the whole cell, as the gate does for services.
 pub(super) async fn admit(State(shown): State<Shown>, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Arc<Caller>>().cloned();
     let caller = caller.unwrap_or_else(|| Arc::new(Caller::without_certificate()));

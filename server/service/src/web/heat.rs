@@ -1,7 +1,7 @@
 //! Usage of the machines, by place: `/api/v1/heat`.
 //!
-//! Few machines are listed singly; otherwise the sums of each domain of a level (each rack, each
-//! zone), and the machines of the requested domain. The data are columns of numbers: ten thousand
+//! If there are few machines, they are listed singly. Otherwise the reply has the sums for each domain of a level (each
+//! rack, each zone), and the machines of the requested domain. The data are columns of numbers, so ten thousand
 //! machines take some hundred kilobytes.
 
 use super::Shown;
@@ -12,21 +12,20 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest number of machines listed individually: as many as fit on a screen with a few pixels
-/// each.
+/// Largest number of machines that are listed singly: as many as fit on a screen with a few pixels each.
 const MACHINES_MAX: usize = 10_000;
 
-/// Maximum number of domains in a reply: a level with more is no clearer than single machines.
+/// Maximum number of domains in a reply. A level with more domains is no clearer than single machines.
 const DOMAINS_MAX: usize = 2_000;
 
-/// Sample of machines read to find the levels.
+/// Number of machines that are sampled to find the levels.
 const SAMPLE: usize = 1_000;
 
 #[derive(Deserialize)]
 pub(super) struct Which {
-    /// Label whose values are the domains; by default racks or zones.
+    /// Label whose values are the domains. By default, it is a label for racks or zones.
     level: Option<String>,
-    /// Only this domain's machines.
+    /// Domain whose machines are requested.
     domain: Option<String>,
 }
 
@@ -40,13 +39,13 @@ struct HeatShape {
     domains: Vec<DomainShape>,
     /// Whether there are further domains.
     more: bool,
-    /// `null`: too many; request one domain.
+    /// `null` if there are too many; request one domain to get them.
     machines: Option<MachinesShape>,
 }
 
 #[derive(Serialize)]
 struct DomainShape {
-    /// Empty: those without the label.
+    /// Value of the label; empty for machines without it.
     name: String,
     machines: u32,
     draining: u32,
@@ -59,18 +58,17 @@ struct DomainShape {
 #[derive(Default, Serialize)]
 struct MachinesShape {
     name: Vec<String>,
-    /// Index of the domain.
+    /// Index of each machine's domain.
     domain: Vec<u32>,
     draining: Vec<u8>,
     unreachable: Vec<u8>,
-    /// Claimed percentage by resource (in the order of `resources`), then by machine; -1 without
-    /// capacity.
+    /// Claimed percentages: for each resource, in the order of `resources`, a list by machine. -1 without capacity.
     taken: Vec<Vec<i32>>,
 }
 
 pub(super) async fn heat(State(shown): State<Shown>, Asked(asked): Asked<Which>) -> Answer {
     let summary = summary(&shown.web.host).await;
-    // It takes a while for a hundred thousand machines, so it runs on another thread.
+    // A hundred thousand machines take a while, so the reply is computed on another thread.
     let told = tokio::task::spawn_blocking(move || json(&shape(&summary, &asked))).await;
     Ok(told.expect("counting machines does not panic"))
 }
@@ -80,7 +78,7 @@ fn percent(claimed: u64, claimable: u64) -> Option<u32> {
     Some(percent.min(999) as u32)
 }
 
-/// Labels by which machines may be grouped: those shared by several.
+/// Labels by which machines may be grouped, because several machines have the same value.
 fn levels(summary: &Summary) -> Vec<String> {
     let step = summary.machines.len().div_ceil(SAMPLE).max(1);
     let sample = summary.machines.iter().step_by(step);
@@ -100,7 +98,7 @@ fn levels(summary: &Summary) -> Vec<String> {
     shared.map(|(key, _)| key.to_owned()).collect()
 }
 
-/// The default level: the smallest one with a well-known name.
+/// The default level: a label whose key contains `rack`, or else `zone`, or else the first one.
 fn usual(levels: &[String]) -> Option<&String> {
     let named = |word: &str| levels.iter().find(|level| level.contains(word));
     named("rack").or_else(|| named("zone")).or_else(|| levels.first())
@@ -179,7 +177,7 @@ mod tests {
     use omega_core::{Amounts, Command, Kinds, Labels, Machine};
     use proptest::prelude::*;
 
-    /// Sums of a cell whose machines have a rack, if given, and a unique label.
+    /// Summary of a cell whose machines each have a unique label, and a rack if one is given.
     fn summary_of(racks: &[Option<u8>]) -> Summary {
         let mut cell = Cell::new(Kinds::standard());
         for (index, rack) in racks.iter().enumerate() {

@@ -21,14 +21,14 @@ const JOBS_AT_ONCE: usize = 1000;
 
 #[derive(Deserialize)]
 pub(super) struct AskedList {
-    /// `waiting`: jobs with pending tasks; `live`: jobs with unfinished tasks; else all.
+    /// `waiting` selects jobs with pending tasks, `live` jobs with unfinished tasks; anything else selects all.
     state: Option<String>,
-    /// Only jobs whose name contains this.
+    /// Text that the names of the jobs contain.
     name: Option<String>,
-    /// Only jobs of this scheduler.
+    /// Scheduler name of the jobs.
     scheduler: Option<String>,
     limit: Option<usize>,
-    /// Last job of the previous page.
+    /// Last job on the previous page.
     page: Option<String>,
 }
 
@@ -67,7 +67,7 @@ struct JobShape {
     /// Number of tasks that must run together; `null` without a gang.
     gang_min: Option<u32>,
     tasks: TasksShape,
-    /// Time since it was submitted, as far as this replica knows: at most its uptime.
+    /// Time since the job was submitted, as this replica observed it: at most its own uptime.
     age_ms: u64,
 }
 
@@ -97,7 +97,7 @@ impl From<Counts> for TasksShape {
     }
 }
 
-/// A task, if its job is known.
+/// A task; `None` if its job is unknown.
 pub(super) fn task(cell: &Cell, id: TaskId) -> Option<TaskShape> {
     let job = cell.job(id.job)?;
     let (state, machine) = match cell.task(id)? {
@@ -160,7 +160,7 @@ pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedLi
     let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let mut first = JobId(page_start(asked.page.as_deref().unwrap_or_default())?);
     let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
-    // The lock is released after some jobs, even if few of them match.
+    // The lock is released after a number of jobs, even if few of them match.
     loop {
         let next = shown.web.host.read(|cell| {
             list.version = cell.version().0;

@@ -1,6 +1,6 @@
 //! HTTP/1.1 on a connection, with the limits of the other listeners.
 //!
-//! Headers must arrive within five seconds (`Limits::handshake`) and be short; request bodies are not read.
+//! Headers must be short and arrive within five seconds (`Limits::handshake`). Request bodies are not read.
 
 use crate::connection::{Connection, Door, incoming_http1};
 use crate::identity::Caller;
@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tower::{Service, ServiceExt};
 
-/// Maximum number of headers of one request: browsers send some twenty.
+/// Maximum number of headers of one request. Browsers send some twenty.
 const HEADERS_COUNT_MAX: usize = 64;
 
 /// A listener with its access rules.
@@ -28,7 +28,7 @@ pub(super) struct Entry {
     pub(super) limits: Limits,
 }
 
-/// Serves until `end` resolves, and completes open requests.
+/// Serves until `end` resolves, and then completes open requests.
 pub(super) async fn serve(
     Entry { listener, door, limits }: Entry,
     routes: Router,
@@ -68,7 +68,7 @@ async fn speak(
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        // A connection may be idle for as long; browsers then open another one.
+        // This is also the longest time for which a connection may be idle; browsers then open another one.
         .header_read_timeout(limits.handshake)
         .max_buf_size(limits.header_bytes.max(HEADER_BYTES_MIN) as usize)
         .max_headers(HEADERS_COUNT_MAX);
@@ -76,9 +76,9 @@ async fn speak(
         builder.serve_connection(TokioIo::new(connection), TowerToHyperService::new(service));
     let mut speaking = pin!(speaking);
     tokio::select! {
-        // Clients that violate the protocol have got an error, or are gone.
+        // The connection has ended, or its client violated the protocol and has got an error.
         _ = &mut speaking => return,
-        // It fails only if the server is gone.
+        // The wait fails only if the server is gone.
         _ = ended.wait_for(|ended| *ended) => speaking.as_mut().graceful_shutdown(),
     }
     let _ = speaking.await;

@@ -20,10 +20,10 @@ const AT_ONCE: usize = 1000;
 
 #[derive(Deserialize)]
 pub(super) struct AskedList {
-    /// Only machines whose name contains this.
+    /// Text that the names of the machines contain.
     name: Option<String>,
     limit: Option<usize>,
-    /// Last machine of the previous page.
+    /// Last machine on the previous page.
     page: Option<String>,
 }
 
@@ -71,7 +71,7 @@ struct AmountShape {
     capacity: u64,
     claimable: u64,
     claimed: u64,
-    /// Measured usage of its tasks; `null` without a report.
+    /// Measured usage by the machine's tasks; `null` without a report.
     used: Option<u64>,
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedLi
         .unwrap_or(usize::MAX);
     let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
     let part = asked.name.unwrap_or_default();
-    // The lock is released after some machines, even if few of them match.
+    // The lock is released after a number of machines, even if few of them match.
     loop {
         let next = shown.web.host.read(|cell| {
             list.version = cell.version().0;

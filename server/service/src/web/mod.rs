@@ -56,11 +56,11 @@ struct Shown {
     explanations: Explanations,
     /// Cached explanations.
     kept: Arc<explain::Kept>,
-    /// Whether only this machine reaches the listener, so that no certificate is needed.
+    /// Whether the listener can be reached only from this machine, so that no certificate is needed.
     is_local: bool,
 }
 
-/// Serves the page, its data, `/metrics`, `/healthz` (the replica has not stopped) and `/readyz` (a leader answers),
+/// Serves the page, its data, `/metrics`, `/healthz` (the replica has not stopped) and `/readyz` (a leader answers)
 /// until `end` resolves. Without certificates every caller is an operator.
 ///
 /// # Errors

@@ -18,8 +18,8 @@ use tokio::net::TcpListener;
 /// Writer of the metrics text.
 pub type MakeText = Arc<dyn Fn() -> Result<String, fmt::Error> + Send + Sync>;
 
-/// Serves `/metrics` and `/healthz` until `end` resolves, to everyone who reaches the listener. On a loopback address,
-/// requests must name a local host, like those for the web page.
+/// Serves `/metrics` and `/healthz` until `end` resolves, to everyone who reaches the listener. If the address is a
+/// loopback address, requests must name a local host, as for the web page.
 ///
 /// # Errors
 /// I/O errors of the listener.

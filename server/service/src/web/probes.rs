@@ -18,7 +18,7 @@ pub(super) async fn metrics(State(shown): State<Shown>) -> Response {
     }
 }
 
-/// Reports whether the replica runs. The reason of a stop is on the page, not in the response.
+/// Reports whether the replica runs. If it has stopped, the reason is on the page, not in the response.
 pub(super) async fn healthy(State(shown): State<Shown>) -> Response {
     if shown.web.host.stopped().is_none() {
         return "ok\n".into_response();
@@ -26,7 +26,7 @@ pub(super) async fn healthy(State(shown): State<Shown>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "the replica has stopped\n").into_response()
 }
 
-/// Reports whether a leader answers. The reason for a failure is on the page, not in the response.
+/// Reports whether a leader answers. If none does, the reason is on the page, not in the response.
 pub(super) async fn ready(State(shown): State<Shown>) -> Response {
     match shown.web.host.refresh(Instant::now() + READY_MAX).await {
         Ok(()) => "ready\n".into_response(),

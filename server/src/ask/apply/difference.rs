@@ -7,10 +7,10 @@ use omega_workload::words::plural;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The difference, by groups.
+/// The difference, with the changes of each group.
 #[derive(Debug, Serialize)]
 pub(in crate::ask) struct Difference {
-    /// Fields of the job that differ, beside its groups.
+    /// Fields of the job, outside of its groups, that differ.
     pub(super) fields: Vec<String>,
     pub(super) groups: Vec<GroupChange>,
 }
@@ -25,12 +25,12 @@ pub(super) struct GroupChange {
     pub(super) from: u32,
     /// Number of tasks after the change.
     pub(super) to: u32,
-    /// Fields that differ, so that its tasks are replaced.
+    /// Fields of the group that differ, so that its tasks are replaced.
     pub(super) fields: Vec<String>,
 }
 
 impl Difference {
-    /// The difference of a description from the one before, if there was one.
+    /// The difference between a description and the previous one, if there was one.
     pub(in crate::ask) fn of(kinds: &Kinds, before: Option<&Job>, after: &Job) -> Difference {
         let old = |name: &str| before?.groups.iter().find(|group| *group.name == *name);
         let new = after.groups.iter().map(|group| change(kinds, old(&group.name), Some(group)));
@@ -48,13 +48,13 @@ impl Difference {
         }
     }
 
-    /// Whether only numbers of tasks differ.
+    /// Whether the descriptions differ only in numbers of tasks.
     pub(super) fn is_size_alone(&self) -> bool {
         let is_size = |change: &GroupChange| matches!(change.change, "resized" | "kept");
         self.fields.is_empty() && self.groups.iter().all(is_size)
     }
 
-    /// The groups that only change their number of tasks.
+    /// The groups of which only the number of tasks changes.
     pub(super) fn sizes(&self) -> impl Iterator<Item = &GroupChange> {
         self.groups.iter().filter(|change| change.change == "resized")
     }
@@ -75,7 +75,7 @@ impl Difference {
         self.fields.iter().cloned().chain(groups).collect::<Vec<_>>().join("; ")
     }
 
-    /// The difference in words, a line for each part.
+    /// The difference in words, with a line for each part.
     pub(in crate::ask) fn lines(&self) -> String {
         let fields = match self.fields.is_empty() {
             true => String::new(),
@@ -132,7 +132,7 @@ fn change(
     Some(GroupChange { group, change, from, to, fields })
 }
 
-/// The fields of a job as its file has them. A payload that is no text is written as numbers.
+/// The fields of a job as in its file. A payload that is not text is written as numbers.
 fn fields_of(kinds: &Kinds, job: &Job) -> Map<String, Value> {
     let mut job = job.clone();
     for group in &mut job.groups {

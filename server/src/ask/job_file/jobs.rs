@@ -16,17 +16,17 @@ pub(in crate::ask) struct JobsFile {
     job: Vec<JobFile>,
 }
 
-/// The first look at a file: whether it has several jobs.
+/// First pass over a file, which shows whether it has several jobs.
 #[derive(Debug, Deserialize)]
 struct Peek {
     job: Option<IgnoredAny>,
 }
 
 impl JobsFile {
-    /// Reads a file of one job, or of several as `[[job]]`.
+    /// Reads a file with one job, or with several as `[[job]]`.
     ///
     /// # Errors
-    /// If it cannot be read, or is no such file.
+    /// If the file cannot be read, or does not describe jobs.
     pub(in crate::ask) fn read(file: &Path) -> Result<JobsFile, FileError> {
         let text = file::text(file)?;
         match file::parse::<Peek>(file, &text)?.job {
@@ -35,10 +35,10 @@ impl JobsFile {
         }
     }
 
-    /// The jobs that it describes, for a cell with these kinds.
+    /// The jobs that the file describes, for a cell with these kinds.
     ///
     /// # Errors
-    /// As of [`JobFile::job`], or if two have the same name.
+    /// As [`JobFile::job`], or if two jobs have the same name.
     pub(in crate::ask) fn jobs(&self, kinds: &Kinds, file: &Path) -> Result<Vec<Job>, AskError> {
         let jobs: Vec<Job> =
             self.job.iter().map(|job| job.job(kinds, file)).collect::<Result<_, _>>()?;

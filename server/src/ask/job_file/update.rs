@@ -1,4 +1,4 @@
-//! The rules of rolling updates as a job file describes them.
+//! The rules of rolling updates in a job file.
 
 use super::TimeFile;
 use omega_core::{OnFailure, UpdateRules};
@@ -12,7 +12,8 @@ pub(super) struct UpdateFile {
     /// Number of tasks of a group that may be missing while it is updated.
     #[serde(default)]
     max_unavailable: u32,
-    /// Number of tasks beyond the group's count while it is updated; 1 without `max_unavailable`, else 0.
+    /// Number of tasks beyond the group's count while it is updated. By default, 1 without `max_unavailable`, and 0
+    /// with it.
     max_surge: Option<u32>,
     /// Time for which a new task runs before it counts as healthy: `10s`, at most `1h`.
     #[schemars(with = "Option<String>")]
@@ -29,7 +30,7 @@ enum OnFailureFile {
     /// The update stops: tasks of both versions run until someone decides.
     #[default]
     Stop,
-    /// The job goes back to its version before.
+    /// The job goes back to its previous version.
     Rollback,
 }
 

@@ -1,4 +1,4 @@
-//! A job as a file describes it: what `omega job get -o toml` prints, with everything that `omega job submit` reads.
+//! Conversion of a job to a file: `omega job get -o toml` prints it, and `omega job submit` reads all of it.
 
 use super::{
     CoresFile, DevicesFile, GroupFile, JobFile, KindFile, PlaceFile, PreemptionFile, TimeFile,
@@ -26,10 +26,10 @@ impl Serialize for TimeFile {
 }
 
 impl JobFile {
-    /// The file of a job of a cell with these kinds.
+    /// The file for a job of a cell with these kinds.
     ///
     /// # Errors
-    /// If a payload is no text, so that it needs a file of its own.
+    /// If a payload is not text, so that it needs a file of its own.
     pub(in crate::ask) fn written(job: &Job, kinds: &Kinds) -> Result<JobFile, AskError> {
         let groups = job.groups.iter().enumerate();
         Ok(JobFile {
@@ -138,7 +138,8 @@ impl From<DeviceRequest> for DevicesFile {
     }
 }
 
-/// Amounts by kind. The amount of `gpu` is written with devices even if it is 0, since it would be derived otherwise.
+/// Amounts by kind. If there are devices, the amount of `gpu` is written even if it is 0, because it would otherwise be
+/// derived from them.
 fn amounts(kinds: &Kinds, amounts: &Amounts, has_devices: bool) -> BTreeMap<String, Amount> {
     let is_written = |id: KindId, name: &str| amounts.get(id) > 0 || (has_devices && name == "gpu");
     let written = kinds.iter().filter(|(id, kind)| is_written(*id, &kind.name));

@@ -1,4 +1,4 @@
-//! Placement rules of a job as a file describes them: the opposite direction of the conversions in the parent.
+//! Conversion of a job's placement rules to those of a file, the reverse of the conversions in the parent module.
 
 use super::{
     EffectFile, LevelFile, NearFile, OperatorFile, PortFile, PreferredFile, ProtocolFile,
@@ -73,7 +73,7 @@ impl From<&Toleration> for TolerationFile {
 }
 
 impl PortFile {
-    /// A port, with the name that the program has for its number.
+    /// A port with the name that its number has for the program.
     pub(in crate::ask) fn written(port: &Port, names: &[NamedPort]) -> PortFile {
         let protocol = match port.protocol {
             Protocol::Tcp => ProtocolFile::Tcp,

@@ -1,4 +1,4 @@
-//! The program of a group as a file describes it.
+//! Conversion of a group's program to the form in a file.
 
 use super::{HealthFile, HttpFile, RestartFile, RunFile};
 use crate::ask::job_file::TimeFile;

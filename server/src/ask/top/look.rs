@@ -9,13 +9,13 @@ use omega_core::Kinds;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Timeout of each of several replicas. Without an answer its counters are missing in the sample.
+/// Timeout of each replica, if there are several. If a replica does not answer, the sample lacks its counters.
 const PATIENCE: Duration = Duration::from_millis(900);
 
 /// Maximum number of pending jobs shown.
 const WAITING_MAX: u32 = 10;
 
-/// A cell, and each of its replicas alone.
+/// Connections to a cell, and to each of its replicas separately.
 #[derive(Debug)]
 pub(super) struct Watched {
     all: Caller,
@@ -25,23 +25,23 @@ pub(super) struct Watched {
 /// A sample of the cell: totals, and the statistics of each replica.
 #[derive(Debug)]
 pub(super) struct Look {
-    /// Totals of the cell.
+    /// Resource kinds of the cell.
     pub(super) kinds: Kinds,
     /// Description of the cell.
     pub(super) told: proto::DescribeCellResponse,
     /// State reported by each replica that answered, by address.
     pub(super) statistics: BTreeMap<String, proto::GetStatisticsResponse>,
-    /// Replicas that did not answer.
+    /// Addresses of replicas that did not answer.
     pub(super) silent: Vec<String>,
-    /// Jobs with tasks that wait, the oldest first.
+    /// Jobs with pending tasks, the oldest first.
     pub(super) waiting: Vec<proto::JobStatus>,
 }
 
 impl Watched {
-    /// Prepares a connection to the whole cell, and one to each replica alone.
+    /// Prepares a connection to the whole cell, and one to each replica.
     ///
     /// # Errors
-    /// If the address is none.
+    /// If the address is invalid.
     pub(super) fn new(ask: &AskArgs) -> Result<Watched, AskError> {
         let address = ask.cell.address()?;
         let patience = if address.replicas.len() > 1 { PATIENCE } else { ask.timeout };

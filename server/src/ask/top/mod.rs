@@ -22,7 +22,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 use terminal::{Event, Terminal};
 
-/// Refresh interval; rates are means over it.
+/// Refresh interval. Rates are means over this time.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The cell, and whether to repeat.
@@ -82,7 +82,7 @@ fn live(args: &TopArgs) -> Result<(), AskError> {
                     page = screen::text(&after.kinds, &shape);
                     before = after;
                 }
-                // The page stays, because old figures are better than none.
+                // The last page stays, because old figures are better than none.
                 Err(error) => page = screen::with_trouble(&page, &error.to_string()),
             },
         }

@@ -1,5 +1,5 @@
-//! Reasons of the pending jobs on the page. Each explanation reads the whole cell, so they are
-//! computed one at a time in the background, and cached.
+//! Reasons of the pending jobs on the page. Each explanation reads the whole cell, so explanations are computed one at
+//! a time in the background, and cached.
 
 use super::super::job::by_name;
 use super::super::{AskArgs, AskError, explain};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Time after which an explanation is outdated.
 const FRESH: Duration = Duration::from_secs(15);
 
-/// Number of cached reasons: far more than fit on a page.
+/// Maximum number of cached reasons: far more than fit on a page.
 const KEPT_MAX: usize = 256;
 
 type Known = BTreeMap<String, (Instant, Option<String>)>;
@@ -46,7 +46,7 @@ impl Reasons {
         Reasons { known, to }
     }
 
-    /// Fills in known reasons, and starts the explanation of the first job without one.
+    /// Fills in reasons that are known, and starts the explanation of the first job without one.
     pub(super) fn fill(&self, waiting: &mut [WaitingShape]) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_asked = false;
@@ -54,14 +54,14 @@ impl Reasons {
             let told = known.get(&job.job);
             job.why = told.and_then(|(_, why)| why.clone());
             if !is_asked && told.is_none_or(|(since, _)| since.elapsed() > FRESH) {
-                // It fails while another job is being explained; then this job is tried later.
+                // If another job is being explained, this fails, and the job is explained later.
                 is_asked = self.to.try_send(job.job.clone()).is_ok();
             }
         }
     }
 }
 
-/// Reason for which a job is pending, in a line; `None` if unknown.
+/// Reason for which a job is pending, in one line; `None` if unknown.
 pub(super) fn why(ask: &AskArgs, job: &str) -> Option<String> {
     let told = || -> Result<String, AskError> {
         let request =

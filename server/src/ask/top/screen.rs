@@ -1,4 +1,4 @@
-//! The page as text: the same for a terminal and for a file.
+//! The page as text, which is the same for a terminal and for a file.
 
 use super::super::show::{Align, columns, facts};
 use super::shape::{ReplicaShape, SchedulerShape, TopShape, WaitingShape};
@@ -7,11 +7,10 @@ use omega_core::Kinds;
 /// Width of a full bar.
 const BAR: u64 = 24;
 
-/// Maximum number of characters shown of a name, so that the following columns stay visible; JSON
-/// has all of it.
+/// Maximum number of characters of a name, so that the following columns stay visible. JSON has the whole name.
 const NAME_MAX: usize = 30;
 
-/// A name, cut where it is long.
+/// A name, cut if it is too long.
 fn short(name: &str) -> String {
     match name.chars().count() > NAME_MAX {
         true => name.chars().take(NAME_MAX - 3).chain("...".chars()).collect(),
@@ -41,7 +40,7 @@ pub(super) fn text(kinds: &Kinds, top: &TopShape) -> String {
     text
 }
 
-/// The last page, under a line with the error for which there is no newer one.
+/// The last page, below a line with the error because of which there is no newer one.
 pub(super) fn with_trouble(page: &str, why: &str) -> String {
     const MARK: &str = "! ";
     let page = match page.strip_prefix(MARK) {
@@ -86,7 +85,7 @@ fn replicas(all: &[ReplicaShape]) -> String {
     }
 }
 
-/// A rate: exact where it is small.
+/// A rate. Small rates have decimal places.
 fn rate(per_second: f64) -> String {
     match per_second {
         small if small < 10.0 && small > 0.0 => format!("{small:.1}"),

@@ -1,4 +1,4 @@
-//! The contents of `omega top`: sums over the replicas, and rates from two readings.
+//! The contents of `omega top`: sums over the replicas, and rates from two samples.
 
 use super::super::shape::{self, ByKind, MemberShape};
 use super::look::Look;
@@ -6,7 +6,7 @@ use omega_client::proto;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A cell for a moment. docs/cli.md has the fields.
+/// The activity of a cell at one moment. docs/cli.md describes the fields.
 #[derive(Debug, Serialize)]
 pub(super) struct TopShape {
     pub(super) cell: String,
@@ -21,7 +21,7 @@ pub(super) struct TopShape {
     pub(super) schedulers: Vec<SchedulerShape>,
     pub(super) waiting: Vec<WaitingShape>,
     pub(super) replicas: Vec<ReplicaShape>,
-    /// Addresses of replicas that did not answer. Their traffic is not counted.
+    /// Addresses of replicas that did not answer. The sums lack their traffic.
     pub(super) silent: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct SchedulerShape {
     pub(super) conflicts: BTreeMap<String, u64>,
     pub(super) commits_per_second: f64,
     pub(super) placements_per_second: f64,
-    /// Of the transactions in this second, in percent; `null` if there was none.
+    /// Percentage of the transactions between the samples that conflicted; `null` if there were none.
     pub(super) conflicted_percent: Option<f64>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct WaitingShape {
     pub(super) job: String,
     pub(super) scheduler: String,
     pub(super) waiting: u32,
-    /// `null`: not known yet.
+    /// Reason for which the job is pending; `null` if it is not known yet.
     pub(super) why: Option<String>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct ReplicaShape {
     pub(super) replica: u64,
     pub(super) role: &'static str,
     pub(super) leads: bool,
-    /// `null`: unknown to all answering replicas.
+    /// `null` if no replica that answered knows it.
     pub(super) lag_entries: Option<u64>,
 }
 
@@ -128,7 +128,7 @@ fn per_second(count: u64, ms: u64) -> f64 {
     (count * 1000).checked_div(ms).map_or(0.0, |_| count as f64 * 1000.0 / ms as f64)
 }
 
-/// Time between the two samples, by the clock of a replica that answered both.
+/// Time between the two samples, by the clock of a replica that answered in both.
 fn elapsed_ms(before: &Look, after: &Look) -> u64 {
     let passed = after.statistics.iter().filter_map(|(at, now)| {
         let then = before.statistics.get(at).filter(|then| then.started == now.started)?;
@@ -137,8 +137,8 @@ fn elapsed_ms(before: &Look, after: &Look) -> u64 {
     passed.max().unwrap_or(0)
 }
 
-/// Each scheduler: the sum of all replicas' counters, and its pending tasks by the replica that
-/// knows most of them.
+/// Each scheduler, with the sum of all replicas' counters, and its pending tasks according to the replica that reports
+/// most of them.
 fn schedulers(
     before: &Look,
     after: &Look,
@@ -187,7 +187,7 @@ fn schedulers(
     all.into_iter().map(finish).collect()
 }
 
-/// The replica that runs longest has the most accurate waiting times.
+/// The longest of the waiting times that replicas report. A replica that has run for longer knows it more exactly.
 fn oldest_wait_ms(after: &Look, name: &str) -> u64 {
     let all = after.statistics.values().flat_map(|one| &one.schedulers);
     let waits = all.filter(|one| one.name == name).map(|one| one.oldest_wait_ms);
@@ -196,7 +196,7 @@ fn oldest_wait_ms(after: &Look, name: &str) -> u64 {
 
 fn replicas(after: &Look) -> Vec<ReplicaShape> {
     let Some(members) = &after.told.members else { return Vec::new() };
-    // The leader's list has all members; others know only part of them.
+    // The leader's list has all members. The lists of other replicas are incomplete.
     let mut known: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
     for one in after.statistics.values() {
         for progress in &one.progress {

@@ -1,5 +1,4 @@
-//! The terminal of `omega top`: the alternate screen, unbuffered keys, and the former state at the
-//! end.
+//! The terminal of `omega top`: the alternate screen, unbuffered keys, and the restoration of the former state.
 
 use crate::signals::Signals;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
@@ -7,14 +6,14 @@ use std::io::{self, Read, Write};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-/// Escape sequences of a second page without a cursor, and back.
+/// Escape sequences that switch to a second screen without a cursor, and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// Everything there is to do.
+/// Event for which the display waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The time has passed.
+    /// The time to wait has passed.
     Time,
     /// A key was pressed.
     Key(u8),
@@ -33,11 +32,11 @@ impl Terminal {
     /// Switches the terminal to raw mode. It is restored when this is dropped.
     ///
     /// # Errors
-    /// If it is none, or the system has no threads left.
+    /// If standard input is not a terminal, or the system has no threads left.
     pub(super) fn take() -> io::Result<Terminal> {
         let before = tcgetattr(io::stdin())?;
         let mut ours = before.clone();
-        // Ctrl-C is read as a key, so that the terminal is restored before the end.
+        // Ctrl-C is read as a key, so that the terminal is restored before the process ends.
         ours.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
         let (to, events) = mpsc::channel();
         let signals = to.clone();
@@ -59,7 +58,7 @@ impl Terminal {
         write(&frame(page, (rows, width), is_halted))
     }
 
-    /// Waits for a key, a signal, or the time.
+    /// Waits for a key, a signal, or the end of a time.
     pub(super) fn wait(&self, time: Duration) -> Event {
         match self.events.recv_timeout(time) {
             Ok(event) => event,
@@ -71,13 +70,13 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A terminal that has gone needs nothing back.
+        // If the terminal is gone, it need not be restored.
         let _ = write(LEAVE);
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }
 
-/// Bytes to write for a page. Every line is cut, and earlier contents are cleared.
+/// Bytes to write for a page. Every line is cut at the terminal's width, and earlier contents are cleared.
 fn frame(page: &str, (rows, width): (usize, usize), is_halted: bool) -> String {
     let cut = |line: &str| line.chars().take(width).collect::<String>();
     let mut lines: Vec<String> = page.lines().take(rows - 1).map(cut).collect();
