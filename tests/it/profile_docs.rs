@@ -42,28 +42,34 @@ fn the_table_in_the_docs_is_that_of_the_registry() {
     check_file("docs/profiles.md", &[before, TABLE[0], &table(), "\n", TABLE[1], after].concat());
 }
 
-/// Every plugin of the library: the cell's own filters by name, and the others in a table.
+/// Every plugin of the library: the cell's own filters by name, and a table of the others for each kind of point.
 fn table() -> String {
-    let mut rows =
-        "| name, alias | point | arguments (default) | effect |\n|---|---|---|---|\n".to_owned();
+    let mut tables =
+        [("Filters", String::new()), ("Scores", String::new()), ("Others", String::new())];
     let mut always = Vec::new();
     let schema = schema(&Registry::built_in());
     for plugin in Registry::built_in().plugins() {
         let names = std::iter::once(plugin.name()).chain(plugin.aliases());
         let quoted: Vec<String> = names.map(|name| format!("`{name}`")).collect();
         let names = quoted.join(", ");
-        match plugin.presence() {
-            Presence::Always => always.push(names),
-            Presence::Optional => {
-                let arguments = arguments(&schema, plugin.point(), plugin.name());
-                let (point, effect) = (plugin.point(), plugin.sentence());
-                rows += &format!("| {names} | {point} | {arguments} | {effect} |\n");
-            }
+        if plugin.presence() == Presence::Always {
+            always.push(names);
+            continue;
         }
+        let arguments = arguments(&schema, plugin.point(), plugin.name());
+        let effect = plugin.sentence();
+        let (at, names) = match plugin.point().name() {
+            "filter" => (0, names),
+            "score" => (1, names),
+            other => (2, format!("{names} ({other})")),
+        };
+        tables[at].1 += &format!("| {names} | {arguments} | {effect} |\n");
     }
     let always = always.join(", ");
+    let head = "| name, alias | arguments (default) | effect |\n|---|---|---|\n";
+    let tables = tables.map(|(title, rows)| format!("{title}:\n\n{head}{rows}")).join("\n");
     format!(
-        "The cell's own filters are in every profile, and have no arguments: {always}.\n\n{rows}"
+        "The cell's own filters are in every profile, and have no arguments: {always}.\n\n{tables}"
     )
 }
 
