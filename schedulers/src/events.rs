@@ -179,7 +179,7 @@ impl Heard {
         }
     }
 
-    /// The present count: later events have a higher one.
+    /// The present count of events. Later events have a higher one.
     pub(crate) fn now(&self) -> u64 {
         self.count
     }

@@ -22,9 +22,9 @@ pub struct Tasks<'a> {
     pub compiled: GroupRef,
     /// Compiled resource requests of one task.
     pub need: &'a Need,
-    /// The id of their job.
+    /// Id of the tasks' job.
     pub id: JobId,
-    /// Their job.
+    /// The tasks' job.
     pub job: &'a Job,
     /// Their group.
     pub group: &'a TaskGroup,

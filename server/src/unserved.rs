@@ -49,7 +49,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The exit code: bad input.
+    /// The exit code, which is that of bad input.
     pub(crate) fn exit_code(&self) -> u8 {
         crate::BAD_INPUT
     }

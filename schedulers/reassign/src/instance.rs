@@ -49,7 +49,7 @@ pub enum Sharing {
 /// Job: tasks under common rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
-    /// Whether its tasks may share a machine.
+    /// Whether tasks of the job may share a machine.
     pub sharing: Sharing,
     /// Minimum number of locations in which its tasks run.
     pub spread: u32,
@@ -60,11 +60,11 @@ pub struct Job {
 /// Task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Position of its job.
+    /// Position of the task's job.
     pub job: u32,
     /// Use of each kind.
     pub request: Vec<i64>,
-    /// Cost of moving it.
+    /// Cost of moving the task.
     pub move_cost: i64,
     /// Position in [`Instance::allowed`] of the machines to which the task may move; `None` if it may move to all.
     pub allowed: Option<u32>,
@@ -99,9 +99,9 @@ pub struct MoveWeights {
 /// Limits on the number of moved tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoveLimits {
-    /// Most moved tasks of all jobs together.
+    /// Maximum number of moved tasks of all jobs together.
     pub total: u32,
-    /// Most moved tasks of one job.
+    /// Maximum number of moved tasks of one job.
     pub per_job: u32,
 }
 

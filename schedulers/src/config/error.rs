@@ -69,9 +69,9 @@ pub enum Fault {
     OtherPoint {
         /// The name in the file.
         name: String,
-        /// Extension point where it is listed.
+        /// Extension point where the plugin is listed.
         point: Point,
-        /// Extension point where it belongs.
+        /// Extension point where the plugin belongs.
         other: Point,
     },
     /// The filter is one of the cell's own, which every profile has. Leave it out.

@@ -243,7 +243,7 @@ impl Balance {
     }
 }
 
-/// Tasks with preferences about other tasks that count.
+/// Preferences of tasks about other tasks that count for the score.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]

@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A queue has one order.
+    /// Checks that the profile has at most one order.
     fn one_order(&self, table: &ProfileTable) -> Result<(), ConfigError> {
         let [first, second, ..] = table.order.as_slice() else { return Ok(()) };
         let (line, _) = self.source.place(first.plugin.span().start);

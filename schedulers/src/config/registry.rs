@@ -95,7 +95,7 @@ type Read = dyn Fn(ValueDeserializer<'_>) -> Result<Box<Add>, Misread> + Send + 
 /// Error of arguments that do not match the plugin's type, with the field.
 pub(super) type Misread = serde_path_to_error::Error<toml::de::Error>;
 
-/// A plugin as files name it.
+/// A plugin that files may name.
 #[derive(Clone)]
 pub struct Plugin {
     point: Point,
@@ -286,7 +286,7 @@ impl Plugin {
         &self.about
     }
 
-    /// Whether files may leave it out.
+    /// Whether files may leave the plugin out.
     #[must_use]
     pub fn presence(&self) -> Presence {
         if self.read.is_some() { Presence::Optional } else { Presence::Always }

@@ -53,7 +53,7 @@ use sweep::Sweep;
 /// Settings of a rebalancer.
 #[derive(Debug)]
 pub struct Settings {
-    /// The scheduler name under which it commits.
+    /// The scheduler name under which the rebalancer commits.
     pub name: Text,
     /// Objectives by which placements are compared.
     pub objectives: Objectives,

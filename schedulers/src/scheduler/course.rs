@@ -1,5 +1,5 @@
-//! The course of a scheduler's rounds: transactions without an outcome, and what a round leaves to
-//! the next.
+//! The course of a scheduler's rounds: transactions without an outcome, and the state that a
+//! round leaves to the next one.
 
 use super::decided::Turns;
 use crate::queue::Nanos;

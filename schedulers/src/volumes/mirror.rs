@@ -1,7 +1,8 @@
-//! A list that mirrors volumes which controllers elsewhere bind, make and attach, as in a Kubernetes cluster.
+//! A list that mirrors volumes which external controllers bind, make and attach, as in a Kubernetes cluster.
 //!
-//! Their reports are true whatever this list has chosen, so no report is an error. A reservation is only a choice: the
-//! claim keeps the chosen volume until a controller reports another one, or until the task that reserved it is gone.
+//! The controllers' reports are true whatever this list has chosen, so no report is an error. A reservation is only a
+//! choice: the claim keeps the chosen volume until a controller reports another one, or until the task that reserved it
+//! is gone.
 //!
 //! | reported | rule |
 //! |---|---|

@@ -130,7 +130,7 @@ pub struct Volume {
     pub labels: Labels,
     /// Class of the volume; empty if it has none.
     pub class: Text,
-    /// Driver that attaches it to machines.
+    /// Driver that attaches the volume to machines.
     pub driver: Text,
     /// Size.
     pub bytes: u64,
@@ -150,7 +150,7 @@ pub struct Volume {
 pub struct VolumeClaim {
     /// Its name.
     pub name: Text,
-    /// Class of its volume.
+    /// Class of the claimed volume.
     pub class: Text,
     /// Minimum size of the volume in bytes.
     pub bytes: u64,

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-/// Counters. Clones share it.
+/// Counters. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     counted: Arc<Counted>,

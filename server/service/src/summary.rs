@@ -49,9 +49,9 @@ pub(crate) struct Seen {
     pub(crate) id: MachineId,
     /// The machine as registered.
     pub(crate) machine: Arc<Machine>,
-    /// Whether it is drained.
+    /// Whether the machine is drained.
     pub(crate) draining: bool,
-    /// Whether its agent sends no heartbeats.
+    /// Whether the machine's agent sends no heartbeats.
     pub(crate) unreachable: bool,
     /// Claimable amount of each kind.
     pub(crate) claimable: Box<[u64]>,

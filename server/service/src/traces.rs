@@ -67,7 +67,7 @@ struct Shared {
 pub(crate) enum Choice {
     /// By the caller's sampling decision, if the call belongs to a trace, or else at random.
     Sender,
-    /// At random only, because the call is a stream of many transactions.
+    /// Only at random, because the call is a stream of many transactions.
     Chance,
 }
 

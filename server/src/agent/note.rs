@@ -32,7 +32,7 @@ impl Note {
         }
     }
 
-    /// The name of the task, such as `web/0`; its ids if the note has no job name.
+    /// Name of the task, such as `web/0`; the task's ids if the note has no job name.
     pub(super) fn name(&self) -> String {
         match &*self.job {
             "" => self.task.to_string(),

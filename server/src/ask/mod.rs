@@ -103,7 +103,7 @@ pub(crate) fn kinds_of(address: &Address) -> Result<Kinds, AskError> {
 /// Timeout of the request for a cell's kinds: many times an election.
 const KINDS_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Error of a command: one line for the user.
+/// Error of a command, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
     /// The address is invalid. Correct it.

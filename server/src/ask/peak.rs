@@ -119,7 +119,7 @@ struct PeakShape {
     until_ms: u32,
     /// Percentage of a machine's capacity that batch tasks may claim, by kind.
     batch_max: BTreeMap<String, u8>,
-    /// Whether it is in effect now, by the cell's time.
+    /// Whether the peak is in effect now, by the cell's time.
     holds: bool,
 }
 

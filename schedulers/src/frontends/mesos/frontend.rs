@@ -100,7 +100,7 @@ impl Frontend {
     }
 
     /// Runs one round, and returns the events for frameworks, in order. `now` is the time in
-    /// nanoseconds since any fixed time; it must not go back.
+    /// nanoseconds since any fixed time; it must not decrease.
     ///
     /// # Errors
     /// If the cell cannot be reached. The frontend and its offers are unchanged, and the next

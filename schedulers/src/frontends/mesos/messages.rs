@@ -95,7 +95,7 @@ impl Settings {
 pub struct Offer {
     /// Its number.
     pub id: OfferId,
-    /// Framework that may use it.
+    /// Framework that may use the offer.
     pub framework: FrameworkId,
     /// The machine.
     pub machine: MachineId,
@@ -171,9 +171,9 @@ pub enum Happened {
     Left {
         /// Id of the task.
         task: TaskId,
-        /// The machine that it had.
+        /// The machine that the task had.
         machine: MachineId,
-        /// Current state; `None` if its job has ended.
+        /// Current state; `None` if the task's job has ended.
         state: Option<TaskState>,
     },
 }
@@ -203,10 +203,10 @@ pub enum NotLaunched {
 /// Reason for which a framework cannot register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// Another framework has this name: choose another one, or deregister that framework.
+    /// Another framework has this name. Choose another one, or deregister that framework.
     #[error("a framework called {0:?} is registered; choose another name, or deregister it")]
     NameTaken(Text),
-    /// The maximum number of frameworks is registered: start another frontend, maybe on the same cell.
+    /// The maximum number of frameworks is registered. Start another frontend, maybe on the same cell.
     #[error("{max} frameworks are registered, the maximum; start another frontend on the same cell", max = super::FRAMEWORKS_MAX)]
     TooMany,
 }
@@ -217,7 +217,7 @@ pub enum OfferError {
     /// The framework is not registered: register it first.
     #[error("no framework {0} is registered; register first")]
     UnknownFramework(FrameworkId),
-    /// The offer was withdrawn or answered before, as an event reported: leave it out.
+    /// The offer was withdrawn or answered before, as an event reported. Leave it out.
     #[error("offer {0} is no longer open: it was withdrawn or answered before; leave it out")]
     NotOut(OfferId),
     /// The offer was made to another framework.
@@ -237,13 +237,13 @@ pub enum AcceptError {
     /// The task is of no job that names the framework's tenant, and the frontend as its scheduler.
     #[error("there is no task {0} among the jobs of this framework's tenant and this frontend")]
     UnknownTask(TaskId),
-    /// The task has a machine, is about to have one, or has ended: leave it out.
+    /// The task has a machine, is about to have one, or has ended. Leave it out.
     #[error("task {0} does not wait for a machine; leave it out")]
     NotWaiting(TaskId),
     /// The task is named twice.
     #[error("task {0} is named twice; name it once")]
     TaskTwice(TaskId),
-    /// None of the named offers is of the machine where a task is to run: add one.
+    /// None of the named offers is of the machine where a task is to run. Add one.
     #[error(
         "none of the named offers is of machine {machine}, where task {task} is to run; add one"
     )]

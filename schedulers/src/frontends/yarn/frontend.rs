@@ -132,7 +132,7 @@ impl Frontend {
         self.applications.remove(&id).is_some()
     }
 
-    /// One round. `now` is the time in nanoseconds since any fixed moment, and must not decrease.
+    /// Runs one round. `now` is the time in nanoseconds since any fixed moment, and must not decrease.
     /// Returns the number of allocated containers.
     ///
     /// # Errors

@@ -118,7 +118,7 @@ pub enum How {
     Failed,
     /// The container's task was killed because the group was made smaller.
     Killed,
-    /// The application gave it back.
+    /// The application gave the container back.
     Released,
     /// The container lost its machine: the machine was removed, or the task was evicted or failed with restarts left.
     /// It is placed again only on request.
@@ -173,7 +173,7 @@ pub enum JoinError {
     /// The job has already joined: continue with heartbeats.
     #[error("job {0} has joined already; continue with heartbeats")]
     Joined(JobId),
-    /// The maximum number of applications has joined: start another frontend, maybe on the same cell.
+    /// The maximum number of applications has joined. Start another frontend, maybe on the same cell.
     #[error("{max} applications have joined, the maximum; start another frontend on the same cell", max = super::APPLICATIONS_MAX)]
     TooMany,
 }
@@ -187,7 +187,7 @@ pub enum HeartbeatError {
     /// The job has no group of this name.
     #[error("the job has no group {0:?}")]
     NoGroup(Text),
-    /// Containers are requested at places without a total: add a request for `Anywhere`, which may forbid relaxing.
+    /// Containers are requested at places without a total. Add a request for `Anywhere`, which may forbid relaxing.
     #[error("containers of group {group:?} are requested at places without a total: add a request for `Anywhere`", group = .group)]
     NoTotal {
         /// The priority.
@@ -198,10 +198,10 @@ pub enum HeartbeatError {
     /// Two requests have one priority, group and place: merge them.
     #[error("one heartbeat has two requests for {0:?}: merge them")]
     Twice(Box<Ask>),
-    /// The task is not, or no longer, a container of this application: leave it out.
+    /// The task is not, or no longer, a container of this application. Leave it out.
     #[error("task {0} is no container of this application, or has been given back; leave it out")]
     NotAContainer(TaskId),
-    /// The heartbeat names more places than allowed: request fewer.
+    /// The heartbeat names more places than allowed. Request fewer.
     #[error("{lines} places are requested or blacklisted, at most {max} are allowed", max = super::LINES_MAX)]
     TooMany {
         /// Number of places with the heartbeat's requests.

@@ -33,7 +33,7 @@ pub type Dialer = Box<dyn Fn(&str) -> Result<Dial, tonic::transport::Error> + Se
 /// Addresses of a replica. Clones share values that are set later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reached {
-    /// Address for its peers.
+    /// Address at which peers reach the replica.
     by_peers: String,
     /// Address for its clients, known once the replica listens to them.
     by_clients: Arc<OnceLock<String>>,

@@ -2,8 +2,8 @@
 //!
 //! For each group of the version:
 //!
-//! - *new* tasks belong to it, and may stay on their machines;
-//! - *old* tasks belong to an earlier version of it, or are on a machine that is evacuated;
+//! - *new* tasks belong to the version, and may stay on their machines;
+//! - *old* tasks belong to an earlier version, or are on a machine that is evacuated;
 //! - tasks of groups that the version no longer has are ended at once.
 //!
 //! A step ends old tasks while enough others are available, and adds new tasks while there are not too many
