@@ -28,7 +28,7 @@ pub struct Appraisal {
 /// A machine that a filter rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Its row.
+    /// Row of the machine.
     pub row: u32,
     /// Name of the first filter that rejects it, in the order of the profile.
     pub filter: &'static str,
@@ -41,7 +41,7 @@ pub struct Refusal {
 pub struct ScoreAccount {
     /// The score's name.
     pub name: &'static str,
-    /// Its weight.
+    /// Weight of the score.
     pub weight: i32,
     /// Values of the score; `None` if it does not apply to these tasks.
     pub columns: Option<ScoreColumns>,

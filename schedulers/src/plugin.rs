@@ -26,7 +26,7 @@ pub struct Tasks<'a> {
     pub id: JobId,
     /// The tasks' job.
     pub job: &'a Job,
-    /// Their group.
+    /// The tasks' group.
     pub group: &'a TaskGroup,
     /// Locality level of the tasks for now.
     pub reach: &'a Reach,
@@ -220,7 +220,7 @@ pub struct MachineRef<'a> {
 }
 
 impl<'a> MachineRef<'a> {
-    /// Its id.
+    /// Id of the machine.
     #[must_use]
     pub fn id(&self) -> MachineId {
         self.block.machine_id(self.lane)

@@ -187,7 +187,7 @@ pub struct Lack<'a> {
     pub task: TaskId,
     /// Group of the task, compiled in the view.
     pub group: GroupRef,
-    /// Its job.
+    /// Job of the task.
     pub job: &'a Arc<Job>,
     /// The profile whose filters rejected every machine. [`first_refusals`](crate::refusals::first_refusals) returns
     /// which filter rejected which machine.

@@ -53,11 +53,11 @@ impl Budget {
 pub struct Expected {
     /// The row of the machine.
     pub row: usize,
-    /// Its job.
+    /// Job of the task.
     pub job: JobId,
-    /// Its group, compiled.
+    /// Group of the task, compiled.
     pub group: GroupRef,
-    /// Its precedence.
+    /// Precedence of the task.
     pub precedence: Precedence,
 }
 

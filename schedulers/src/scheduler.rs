@@ -153,7 +153,7 @@ impl Scheduler {
         self.finder.crowding()
     }
 
-    /// Its settings.
+    /// Settings of the scheduler.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings

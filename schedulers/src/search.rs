@@ -75,11 +75,11 @@ impl Home {
 /// A feasible machine with its score. Candidates are ordered by score; among equals, the one found first is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Candidate {
-    /// Its score.
+    /// Score of the machine.
     pub score: i32,
     /// Order of discovery: the complement of the distance from the start, so that nearer machines have larger values.
     pub(crate) nearness: u32,
-    /// Its row.
+    /// Row of the machine.
     pub row: u32,
 }
 

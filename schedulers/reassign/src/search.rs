@@ -42,7 +42,7 @@ pub trait Watch: Sync {
 pub struct Found {
     /// Machine of each task.
     pub assignment: Vec<u32>,
-    /// Its costs.
+    /// Costs of the assignment.
     pub costs: Costs,
     /// Changes tried by all walks.
     pub steps: u64,

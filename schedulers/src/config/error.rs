@@ -49,7 +49,7 @@ pub enum Fault {
     /// Two profiles have one name. Name another scheduler, or merge them.
     #[error("there is a profile {name:?} in line {line} already")]
     SecondProfile {
-        /// Its name.
+        /// Name of the profile.
         name: String,
         /// Line of the first profile.
         line: usize,

@@ -263,24 +263,24 @@ impl Plugin {
         self
     }
 
-    /// Its extension point.
+    /// Extension point of the plugin.
     #[must_use]
     pub fn point(&self) -> Point {
         self.point
     }
 
-    /// Its name.
+    /// Name of the plugin.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its other names.
+    /// Other names of the plugin.
     pub fn aliases(&self) -> impl Iterator<Item = &str> {
         self.aliases.iter().map(String::as_str)
     }
 
-    /// Its description.
+    /// Description of the plugin.
     #[must_use]
     pub fn sentence(&self) -> &str {
         &self.about

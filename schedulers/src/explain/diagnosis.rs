@@ -15,9 +15,9 @@ const MISSES_MAX: usize = 5;
 /// Machines that are infeasible for the same obstacles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Miss {
-    /// The first such machine.
+    /// First of the machines.
     pub example: MachineId,
-    /// Number of such machines.
+    /// Number of the machines.
     pub machines: usize,
     /// Obstacles of each of these machines; never empty.
     pub obstacles: Vec<Obstacle>,

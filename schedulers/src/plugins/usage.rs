@@ -22,7 +22,7 @@ const COUNTED: &str = "pods";
 /// Amounts by which a task is counted in scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
-    /// Its claim.
+    /// The task's claim.
     Claimed,
     /// Nominal amounts of kinds for which the cell has a nominal kind, else the claim.
     Nominal,

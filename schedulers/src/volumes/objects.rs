@@ -111,7 +111,7 @@ impl Provisioning {
 /// Common properties of a class of volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageClass {
-    /// Its name.
+    /// Name of the class.
     pub name: Text,
     /// Driver of the volumes that the class provisions.
     pub driver: Text,
@@ -124,7 +124,7 @@ pub struct StorageClass {
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
-    /// Its name.
+    /// Name of the volume.
     pub name: Text,
     /// Labels by which claims may select it.
     pub labels: Labels,
@@ -148,7 +148,7 @@ pub struct Volume {
 /// A claim to a volume, which tasks refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeClaim {
-    /// Its name.
+    /// Name of the claim.
     pub name: Text,
     /// Class of the claimed volume.
     pub class: Text,

@@ -29,7 +29,7 @@ const PROFILE_BYTES_MAX: usize = 1 << 20;
 /// A pending job, and the question asked about it.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Its id.
+    /// Id of the job.
     pub id: JobId,
     /// The job.
     pub job: Arc<Job>,

@@ -36,7 +36,7 @@ pub(super) struct JobFile {
     /// Name of the tenant, whose quotas apply.
     #[serde(default = "default")]
     tenant: String,
-    /// Name of the scheduler that places it.
+    /// Name of the scheduler that places the job.
     #[serde(default = "default")]
     scheduler: String,
     /// Service or batch.

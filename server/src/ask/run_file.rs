@@ -18,7 +18,7 @@ use std::path::Path;
 pub(super) struct RunFile {
     /// Path of the program, or a name that is looked up in PATH.
     command: String,
-    /// Its arguments.
+    /// Arguments of the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     args: Vec<String>,
     /// Environment variables. Names that begin with OMEGA_ are set by the agent.

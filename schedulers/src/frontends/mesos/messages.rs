@@ -93,7 +93,7 @@ impl Settings {
 /// Free resources on a machine, for one framework.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Its number.
+    /// Number of the offer.
     pub id: OfferId,
     /// Framework that may use the offer.
     pub framework: FrameworkId,
@@ -214,7 +214,7 @@ pub enum RegisterError {
 /// Error in the offers that a framework names. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
-    /// The framework is not registered: register it first.
+    /// The framework is not registered. Register it first.
     #[error("no framework {0} is registered; register first")]
     UnknownFramework(FrameworkId),
     /// The offer was withdrawn or answered before, as an event reported. Leave it out.

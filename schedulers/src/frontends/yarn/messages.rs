@@ -99,9 +99,9 @@ pub struct Container {
     pub task: TaskId,
     /// Priority of the container's request.
     pub priority: Priority,
-    /// Its size.
+    /// Group of the container's task, which gives its size.
     pub group: Text,
-    /// Its machine.
+    /// Machine of the container.
     pub machine: MachineId,
     /// The machine's name.
     pub machine_name: Text,
@@ -181,7 +181,7 @@ pub enum JoinError {
 /// Reason for which a heartbeat was rejected. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
-    /// The job has not joined, or has ended: join it first.
+    /// The job has not joined, or has ended. Join it first.
     #[error("job {0} has not joined, or has ended; join it first")]
     UnknownApplication(JobId),
     /// The job has no group of this name.
