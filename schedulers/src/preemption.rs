@@ -348,8 +348,8 @@ impl Preemptor<'_> {
         Sums::Known(is_one.then_some(Candidate { row, victims, violations }))
     }
 
-    /// Spares as many of the lower tasks as possible, and then restores the view. The task fits if all of them are
-    /// evicted.
+    /// Spares as many tasks of lower precedence as possible, and then restores the view. The task fits if all of them
+    /// are evicted.
     fn put_back(&self, view: &mut View, row: usize, lower: &[PlacedTask]) -> Candidate {
         let breaks = self.breaks_budget(view, lower.iter());
         let mut victims = Victims::new();

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(crate) enum Turns {
     /// By precedence, then by age.
     Lines(Lines),
-    /// As ordered by a plugin, then by age.
+    /// Jobs in the order of a plugin, then by age.
     Tree(Tree),
     /// By the shares of their tenants, then as ordered by a plugin, then by age.
     Fair(Shares),

@@ -52,7 +52,7 @@ struct Sent {
     delay: Durations,
 }
 
-/// Guard of an open stream, which is counted until this is dropped.
+/// Guard of an open stream, which is counted until the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct Open {
     metrics: Metrics,

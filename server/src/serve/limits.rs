@@ -101,7 +101,7 @@ pub(crate) enum LimitsError {
         given: u64,
         /// The limit that includes the smaller one.
         whole: &'static str,
-        /// Value of the limit that includes it.
+        /// Value of the larger limit, which includes the smaller one.
         max: u64,
     },
     /// A limit is out of range. Choose a value within its bounds.
