@@ -1,7 +1,7 @@
 //! Amounts of resources: integers in the smallest unit that users write.
 //!
-//! Integers, because replicas must agree on every sum in any order of its terms. One vector over
-//! the cell's kinds, because an operator may register more kinds.
+//! They are integers because replicas must get equal sums whatever the order of the terms. An `Amounts` is one vector
+//! over the cell's kinds, because an operator may register more kinds.
 
 use crate::limits::{AMOUNT_MAX, KINDS_MAX};
 use serde::{Deserialize, Serialize};
@@ -23,33 +23,33 @@ impl KindId {
     /// The fourth kind of [`Kinds::standard`]: accelerators, in thousandths of a device.
     pub const GPU: KindId = KindId(3);
 
-    /// The position as an index.
+    /// The position of the kind as an index.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// Unit of an amount, which decides how it is printed.
+/// Unit of an amount, which decides how the amount is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Thousandths of a thing: of a core, of a device.
+    /// Thousandths of a thing, such as a core or a device.
     Milli,
-    /// Bytes.
+    /// Number of bytes.
     Bytes,
-    /// Whole things: pods, licences.
+    /// Number of whole things, such as pods or licences.
     Count,
 }
 
 /// A resource kind as the cell registers it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ResourceKind {
-    /// Its name, such as `cpu` or `example.com/fpga`.
+    /// Name of the kind, such as `cpu` or `example.com/fpga`.
     pub name: String,
-    /// Unit of its amounts.
+    /// Unit of the kind's amounts.
     pub unit: Unit,
-    /// Whether a task with less of it only runs slower. Only such kinds may be overcommitted.
+    /// Whether a task that gets less of the kind only runs slower. Only such kinds may be overcommitted.
     pub compressible: bool,
 }
 
@@ -62,13 +62,13 @@ pub struct Kinds(Vec<ResourceKind>);
 /// An error in a list of kinds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KindsError {
-    /// Remedy: name at least one kind.
+    /// The list is empty. Name at least one kind.
     #[error("a cell needs at least one resource kind")]
     Empty,
-    /// Remedy: name fewer kinds.
+    /// The list has this many kinds, more than [`KINDS_MAX`]. Name fewer.
     #[error("{0} resource kinds, at most {KINDS_MAX} are allowed")]
     TooMany(usize),
-    /// Remedy: name each kind once.
+    /// The list has two kinds of this name. Name each kind once.
     #[error("the resource kind {0:?} is named twice")]
     Duplicate(String),
 }
@@ -77,7 +77,7 @@ impl Kinds {
     /// Checks a list of kinds.
     ///
     /// # Errors
-    /// If it is empty, too long, or names a kind twice.
+    /// The list is empty, is too long, or names a kind twice.
     pub fn new(kinds: Vec<ResourceKind>) -> Result<Kinds, KindsError> {
         match kinds.len() {
             0 => return Err(KindsError::Empty),
@@ -92,8 +92,8 @@ impl Kinds {
         Ok(Kinds(kinds))
     }
 
-    /// `cpu` (thousandths of a core, compressible), `memory` and `disk` (bytes), `gpu`
-    /// (thousandths of a device).
+    /// The kinds `cpu` (in thousandths of a core, compressible), `memory` and `disk` (in bytes) and `gpu` (in
+    /// thousandths of a device).
     #[must_use]
     pub fn standard() -> Kinds {
         let kind = |name: &str, unit, compressible| ResourceKind {
@@ -120,7 +120,7 @@ impl Kinds {
         (0..).map(KindId).zip(&self.0)
     }
 
-    /// One kind, if there is one of this id.
+    /// The kind with this id; `None` if there is no such kind.
     #[must_use]
     pub fn get(&self, kind: KindId) -> Option<&ResourceKind> {
         self.0.get(kind.index())
@@ -132,14 +132,14 @@ impl Kinds {
         self.iter().find(|(_, kind)| kind.name == name).map(|(id, _)| id)
     }
 
-    /// The kind of which a core is 1000: `cpu`, in thousandths; `None` in a cell that has no such kind.
+    /// The id of the kind `cpu`; `None` if the cell has no kind of this name that is measured in thousandths.
     #[must_use]
     pub fn cpu(&self) -> Option<KindId> {
         let is_milli = |kind: &KindId| self.get(*kind).is_some_and(|k| k.unit == Unit::Milli);
         self.by_name("cpu").filter(is_milli)
     }
 
-    /// An amount as a person reads it: `1.5 GiB`, `0.25`, `338,704`.
+    /// The amount as text for people, such as `1.5 GiB`, `0.25` or `338,704`.
     #[must_use]
     pub fn display(&self, kind: KindId, amount: u64) -> String {
         match self.get(kind).map(|kind| kind.unit) {
@@ -153,7 +153,7 @@ impl Kinds {
     }
 }
 
-/// A number with a comma before every three digits.
+/// The number as text, with commas between groups of three digits.
 fn grouped(number: u64) -> String {
     match number {
         0..1000 => number.to_string(),
@@ -161,7 +161,7 @@ fn grouped(number: u64) -> String {
     }
 }
 
-/// Bytes with a binary unit, to three digits.
+/// A number of bytes as text, with a binary unit and three digits.
 fn display_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
@@ -176,7 +176,7 @@ fn display_bytes(bytes: u64) -> String {
 
 /// Amount of each resource kind.
 ///
-/// Invariant: no trailing zeros, so that equal amounts are equal values however they were made.
+/// Invariant: no trailing zeros, so that amounts that are equal compare equal, whatever built them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<u64>", into = "SmallVec<[u64; 4]>")]
 pub struct Amounts(SmallVec<[u64; 4]>);
@@ -196,7 +196,7 @@ impl From<Amounts> for SmallVec<[u64; 4]> {
 }
 
 impl Amounts {
-    /// Amounts of the kinds in order, the rest zero.
+    /// Amounts of the first kinds, in order. All other kinds are zero.
     pub fn new(values: impl IntoIterator<Item = u64>) -> Amounts {
         let mut values: SmallVec<[u64; 4]> = values.into_iter().collect();
         while values.last() == Some(&0) {
@@ -252,7 +252,7 @@ impl Amounts {
         self.0.is_empty()
     }
 
-    /// Whether each amount is at most the other's.
+    /// Whether each amount is at most that of `other`.
     #[must_use]
     pub fn fits_in(&self, other: &Amounts) -> bool {
         self.iter().all(|(kind, amount)| amount <= other.get(kind))

@@ -1,42 +1,41 @@
 //! Cell-wide bounds of preemption: bands of precedence, and a rate limit of evictions.
 //!
-//! Without bands, evictions cascade: each evicted task may evict a slightly less important one, so
-//! one failed machine moves tasks all over the cell. Within a band no task evicts another, as in
-//! Borg's production band, and the rate limit bounds the rest.
+//! Without bands, evictions cascade: each evicted task may evict a slightly less important one, so that the failure of
+//! one machine moves tasks all over the cell. Within a band no task may evict another, as in Borg's production band.
+//! The rate limit bounds the evictions that remain possible.
 
 use crate::ids::Precedence;
 use serde::{Deserialize, Serialize};
 
-/// A range of precedences, both ends included, within which no task makes room by evicting another.
+/// A range of precedences, including both ends. Within it, no task may evict another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Band {
-    /// The lowest.
+    /// Lowest precedence of the band.
     pub from: Precedence,
-    /// The highest.
+    /// Highest precedence of the band.
     pub to: Precedence,
 }
 
 impl Band {
-    /// Whether a precedence is in it.
+    /// Whether the band includes a precedence.
     #[must_use]
     pub fn includes(self, precedence: Precedence) -> bool {
         self.from <= precedence && precedence <= self.to
     }
 }
 
-/// The band of a precedence, of bands that are apart.
+/// The band that includes a precedence, if any. The bands must not overlap.
 #[must_use]
 pub fn band_of(bands: &[Band], precedence: Precedence) -> Option<Band> {
     bands.iter().copied().find(|band| band.includes(precedence))
 }
 
-/// Limit of evictions: at most `count` in any span of `per_ms`.
+/// Rate limit of evictions: at most `count` in any time span of `per_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EvictionCap {
-    /// The number.
+    /// Maximum number of evictions in the span.
     pub count: u32,
-    /// Length of the window, in milliseconds of the time of
-    /// [`Command::Expire`](crate::Command::Expire). Without that command, the allowance never
-    /// renews.
+    /// Length of the span, in milliseconds of the time that [`Command::Expire`](crate::Command::Expire) sets. Without
+    /// that command no time passes for the cell, so the first `count` evictions are the only ones.
     pub per_ms: u32,
 }

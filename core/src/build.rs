@@ -1,7 +1,7 @@
-//! Jobs, task groups and machines written as one expression.
+//! Builder methods, which write a job, task group or machine as one expression.
 //!
-//! Each method returns the value with one field set. All fields stay public: a field without a method here is set by
-//! name.
+//! Each method returns the value with one field set. All fields are public, so a field without a method here is set by
+//! assignment.
 //!
 //! ```
 //! use omega_core::{Amounts, Job, KindId, Machine, TaskGroup};
@@ -37,14 +37,14 @@ impl Job {
         self
     }
 
-    /// Sets the tenant that pays.
+    /// Sets the tenant whose quota the job uses.
     #[must_use]
     pub fn with_tenant(mut self, tenant: impl Into<Text>) -> Job {
         self.tenant = tenant.into();
         self
     }
 
-    /// Sets the name of the scheduler that is to place the job.
+    /// Sets the name of the scheduler that places the job.
     #[must_use]
     pub fn with_scheduler(mut self, scheduler: impl Into<Text>) -> Job {
         self.scheduler = scheduler.into();
@@ -58,7 +58,7 @@ impl Job {
         self
     }
 
-    /// Makes the job a gang: no task is placed unless at least `min` of them are.
+    /// Makes the job a gang, of which no task is placed unless at least `min` are.
     #[must_use]
     pub fn with_gang(mut self, min: u32) -> Job {
         self.gang_min = Some(min);
@@ -81,7 +81,7 @@ impl Job {
 }
 
 impl TaskGroup {
-    /// Sets the name, which is `main` otherwise.
+    /// Sets the name of the group. The default is `main`.
     #[must_use]
     pub fn named(mut self, name: impl Into<Text>) -> TaskGroup {
         self.name = name.into();
@@ -95,20 +95,20 @@ impl TaskGroup {
         self
     }
 
-    /// Sets the number of times a task that fails is started again.
+    /// Sets how many times a failed task is restarted.
     #[must_use]
     pub fn with_restarts(mut self, restarts: u32) -> TaskGroup {
         self.restarts = restarts;
         self
     }
 
-    /// Requests whole devices, and as much of the kind `gpu` as they have together.
+    /// Requests whole devices, and the matching amount of the kind `gpu`.
     #[must_use]
     pub fn with_devices(self, gpu: KindId, count: u8) -> TaskGroup {
         self.with_shared_devices(gpu, DeviceRequest { count, milli_each: DEVICE_MILLI as u16 })
     }
 
-    /// Requests devices or parts of them, and the same total of the kind `gpu`.
+    /// Requests devices or parts of devices, and the matching total of the kind `gpu`.
     #[must_use]
     pub fn with_shared_devices(mut self, gpu: KindId, devices: DeviceRequest) -> TaskGroup {
         self.request.set(gpu, u64::from(devices.count) * u64::from(devices.milli_each));
@@ -116,21 +116,21 @@ impl TaskGroup {
         self
     }
 
-    /// Requests cores for each task alone; they are part of the `cpu` that it requests.
+    /// Requests exclusive cores for each task. They are part of the `cpu` that the task requests.
     #[must_use]
     pub fn with_cores(mut self, count: u16, place: CorePlace) -> TaskGroup {
         self.cores = Some(CoreRequest { count, place });
         self
     }
 
-    /// Claims amounts of the cell as a whole for each task, such as licences.
+    /// Requests cluster resources, such as licences, for each task.
     #[must_use]
     pub fn with_cluster_request(mut self, amounts: Amounts) -> TaskGroup {
         self.cluster_request = amounts;
         self
     }
 
-    /// Allows the machines that match, in addition to those of earlier calls.
+    /// Allows machines that match the selector. Several calls allow the machines that match any of their selectors.
     #[must_use]
     pub fn on(mut self, machines: MachineSelector) -> TaskGroup {
         self.rules.affinity.required.get_or_insert_default().push(machines);
@@ -151,7 +151,7 @@ impl TaskGroup {
         self
     }
 
-    /// Adds a port that each task has to itself on its machine.
+    /// Adds a port that each task uses exclusively on its machine.
     #[must_use]
     pub fn with_port(mut self, port: Port) -> TaskGroup {
         self.rules.ports.push(port);
@@ -160,14 +160,14 @@ impl TaskGroup {
 }
 
 impl Machine {
-    /// Sets a label.
+    /// Sets a label of the machine.
     #[must_use]
     pub fn with_label(mut self, key: impl Into<Text>, value: impl Into<Text>) -> Machine {
         self.labels = with(&self.labels, key.into(), value.into());
         self
     }
 
-    /// Adds a taint.
+    /// Adds a taint to the machine.
     #[must_use]
     pub fn with_taint(mut self, taint: Taint) -> Machine {
         let mut taints = self.taints.into_vec();
@@ -176,14 +176,14 @@ impl Machine {
         self
     }
 
-    /// Sets how far claims of a kind may exceed the capacity, in percent of it.
+    /// Sets how much of a kind may be claimed, in percent of the machine's capacity.
     #[must_use]
     pub fn with_overcommit(mut self, kind: KindId, percent: u32) -> Machine {
         self.overcommit = self.overcommit.with(kind, percent);
         self
     }
 
-    /// Sets the cores of each NUMA node that tasks may have to themselves.
+    /// Sets how many cores of each NUMA node tasks may have exclusively.
     #[must_use]
     pub fn with_numa(mut self, cores: NodeCores) -> Machine {
         self.numa = cores;
@@ -191,7 +191,7 @@ impl Machine {
     }
 }
 
-/// Labels with one more; a label of the same key is replaced.
+/// Labels with one more label, which replaces a label with an equal key.
 fn with(labels: &Labels, key: Text, value: Text) -> Labels {
     let kept = labels.iter().map(|(key, value)| (key.clone(), value.clone()));
     Labels::new(kept.chain([(key, value)]))

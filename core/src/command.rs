@@ -1,7 +1,7 @@
 //! Commands: all changes of a cell.
 //!
-//! A cell is a state machine: the same commands in the same order give the same state everywhere.
-//! So commands carry the time and all identities.
+//! A cell is a state machine: equal sequences of commands give equal states on every replica. That is why commands
+//! carry the time and all identities.
 
 use crate::amounts::{Amounts, KindId};
 use crate::bands::{Band, EvictionCap};
@@ -22,23 +22,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Command {
-    /// Registers a scheduler's name and returns its id. A registered name keeps its id. A name that
-    /// a process owns is rejected.
+    /// Registers a scheduler's name and returns its id. If the name is registered already, the id stays as it was. The
+    /// command is rejected if a process owns the name.
     RegisterScheduler {
-        /// Its name.
+        /// Name of the scheduler.
         name: Text,
     },
     /// Adds a machine.
     RegisterMachine(Machine),
-    /// Changes a machine's capacity and attributes. Its tasks stay, even if they exceed the new
-    /// capacity; nothing more of such a kind is placed until the claims fit again.
+    /// Changes a machine's capacity and attributes. Tasks of the machine stay even if they exceed the new capacity. No
+    /// more of an exceeded kind can then be claimed until the claims fit again.
     UpdateMachine {
         /// Id of the machine.
         id: MachineId,
         /// The machine's new description. The name must not change.
         machine: Machine,
     },
-    /// Stops or resumes placing tasks on a machine. Its tasks stay.
+    /// Stops or resumes the placement of tasks on a machine. Tasks that the machine has stay.
     DrainMachine {
         /// Id of the machine.
         id: MachineId,
@@ -50,17 +50,17 @@ pub enum Command {
         /// Id of the machine.
         id: MachineId,
     },
-    /// Reports the measured use of a machine by its tasks.
+    /// Reports how much of a machine its tasks were measured to use.
     ReportLoad {
         /// Id of the machine.
         id: MachineId,
         /// Amounts in use.
         load: Amounts,
     },
-    /// Adds a job; its tasks are pending.
+    /// Adds a job, with all its tasks pending.
     SubmitJob(Job),
-    /// Changes the number of tasks of a group. New tasks are pending; a shrinking group loses its
-    /// pending tasks first, then its newest.
+    /// Changes the number of tasks of a group. New tasks are pending. If the group shrinks, it loses its pending tasks
+    /// first, and then its newest ones.
     ResizeGroup {
         /// Id of the job.
         job: JobId,
@@ -74,132 +74,132 @@ pub enum Command {
         /// Id of the job.
         job: JobId,
     },
-    /// Reports the state of a placed task.
+    /// Reports a change of state of a placed task.
     ReportTask {
         /// Id of the task.
         task: TaskId,
         /// The reporting machine. A report from a machine that the task has left is rejected.
         machine: MachineId,
-        /// State of the task.
+        /// New state of the task.
         report: TaskReport,
     },
-    /// Adopts a task that already runs on a machine. Nothing is checked: it may exceed the
-    /// machine's capacity, or break a rule. It counts when later claims are checked.
+    /// Adopts a task that already runs on a machine. The cell checks nothing: the task may exceed the machine's
+    /// capacity or break a rule. Checks of later claims take the adopted task into account.
     AdoptTask {
         /// Id of the task.
         task: TaskId,
-        /// Where it runs.
+        /// Machine on which the task runs.
         machine: MachineId,
     },
-    /// Limits the total claim of a tenant's tasks; `None` removes the limit.
+    /// Limits the total that a tenant's tasks may claim. `None` removes the limit.
     SetQuota {
         /// Name of the tenant.
         tenant: Text,
-        /// The most of each registered kind; a kind that is not named has 0.
+        /// Limit of each registered kind. The limit of a kind that is not named is 0.
         limit: Option<Amounts>,
     },
     /// Replaces the cell's policy.
     SetPolicy(Policy),
     /// Checks a transaction and applies the items that pass.
     Commit(Transaction),
-    /// Advances the cell's time and forgets ended jobs that are past their retention (see
-    /// [`Policy::ttl_after_finished_ms`]). The version rises only if something is forgotten.
+    /// Advances the cell's time, and forgets the jobs that ended longer ago than [`Policy::ttl_after_finished_ms`]. The
+    /// version rises only if a job is forgotten.
     Expire {
-        /// Milliseconds since any fixed moment. A time before the last one counts as the last.
+        /// New time, in milliseconds since any fixed moment. If it is before the cell's present time, the time does not
+        /// change.
         now_ms: u64,
     },
-    /// Leases a scheduler's name to a process, unless another process owns it; registers a new
-    /// name. Transactions with numbers used under the name before are fenced from now on: see
-    /// [`TransactionError::Fenced`]. The owner gets the same answer again.
+    /// Leases a scheduler's name to a process, unless another process owns the name, and registers the name if it is
+    /// new. From now on the cell fences transactions with the numbers that earlier owners could use (see
+    /// [`TransactionError::Fenced`]). If the process owns the name already, the reply is that of its first request.
     HoldScheduler {
-        /// The name.
+        /// Name of the scheduler.
         name: Text,
-        /// The new owner.
+        /// Id of the new owner.
         holder: HolderId,
-        /// Time without renewal after which another process may end the lease, in milliseconds. The
-        /// cell stores it for clients and reads no clock.
+        /// Time without renewal after which another process may end the lease, in milliseconds. The cell only stores
+        /// the duration for clients, because it reads no clock.
         lease_ms: u32,
     },
-    /// Revokes all names of a process that has ended or stopped renewing; its later transactions
-    /// are fenced. The version rises only if it owned any.
+    /// Revokes all names of a process that has ended or has stopped renewing. Later transactions of the process are
+    /// fenced. The version rises only if the process owned a name.
     EndHolder {
-        /// The process that owned the names.
+        /// Id of the process that owns the names.
         holder: HolderId,
     },
-    /// Configures a tenant: parent, guarantee and weight. Its claims stay, even beyond a new limit;
-    /// tenants below it move with it.
+    /// Sets a tenant's parent, guarantee and weight. Claims of the tenant's tasks stay even if they exceed a limit of
+    /// the new parent. Tenants below the tenant move with it.
     SetTenant {
         /// Name of the tenant.
         tenant: Text,
-        /// Configuration of the tenant from now on.
+        /// New configuration of the tenant.
         tenant_config: TenantConfig,
     },
-    /// Sets the request limit of a tenant: what its jobs and those of tenants below it may request
-    /// together, placed or not; `None` removes the limit. Jobs beyond it are rejected; earlier ones
-    /// stay.
+    /// Sets the request limit of a tenant: the total that its jobs and those of tenants below it may request, whether
+    /// placed or not. `None` removes the limit. Jobs beyond the limit are rejected when they are submitted; accepted
+    /// jobs stay.
     SetAdmission {
         /// Name of the tenant.
         tenant: Text,
-        /// The most of each registered kind; a kind that is not named has 0.
+        /// Limit of each registered kind. The limit of a kind that is not named is 0.
         limit: Option<Amounts>,
     },
-    /// Reserves machines for some tenants for a time window. An identical reservation is accepted
-    /// without effect.
+    /// Reserves machines for some tenants for a time window. If an equal reservation exists, the command has no effect.
     Reserve(Reservation),
-    /// Ends a reservation before its time.
+    /// Ends a reservation before the end of its time window.
     Unreserve {
-        /// Its name.
+        /// Name of the reservation.
         name: Text,
     },
     /// Sets the cell's capacity of a cluster resource (see
-    /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)). Claims beyond it stay,
-    /// and further ones are rejected until usage is below it.
+    /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)). Claims beyond the capacity stay; further
+    /// claims are rejected until usage is below it.
     SetClusterCapacity {
-        /// Registered kind of the resource.
+        /// Id of the cluster resource's kind, which must be registered.
         kind: KindId,
-        /// Amount; 0 is none.
+        /// New capacity. With 0 the cell has none of the resource.
         amount: u64,
     },
-    /// Sets a calendar of peak hours on some machines, in place of the one with the same name. An
-    /// identical calendar is accepted without effect.
+    /// Sets a calendar of peak hours on some machines, and replaces a calendar with an equal name. If an equal calendar
+    /// exists, the command has no effect.
     SetPeaks(PeakCalendar),
-    /// Removes a calendar of peaks.
+    /// Removes a calendar of peak hours.
     RemovePeaks {
-        /// Its name.
+        /// Name of the calendar.
         name: Text,
     },
-    /// Reports the state of a placed task, as [`Command::ReportTask`] does, with the end of a run of
-    /// its program. The end is kept in the history alone.
+    /// Reports the new state of a placed task, as [`Command::ReportTask`] does, and the reason for which a run of its
+    /// program ended. The reason is only kept in the history.
     ReportEnd {
         /// Id of the task.
         task: TaskId,
-        /// The machine that reports; a report from one that the task has left is refused.
+        /// The reporting machine. A report from a machine that the task has left is rejected.
         machine: MachineId,
-        /// State of the task.
+        /// New state of the task.
         report: TaskReport,
-        /// The end of the run.
+        /// End of the program's run.
         end: RunEnd,
     },
-    /// Ends a job and all its tasks, and forgets it: its name is free at once.
+    /// Ends a job and all its tasks, and forgets the job, so that its name is free at once.
     DeleteJob {
         /// Id of the job.
         job: JobId,
     },
-    /// Gives a service another description, as its next version. Its tasks stay as they are:
-    /// [`Command::RollJob`] moves them. An equal description is accepted without effect.
+    /// Gives a service a new description, as its next version. Existing tasks do not change: [`Command::RollJob`]
+    /// replaces them. If the description equals the present one, the command has no effect.
     UpdateJob {
         /// Id of the job.
         job: JobId,
-        /// The version that the job must have; `None`: any.
+        /// Version that the job must have for the command to be accepted; `None` accepts any version.
         version: Option<u32>,
         /// The new description.
         spec: Job,
     },
-    /// Adds tasks to a job and ends others at once, so that it follows its version.
+    /// Adds tasks to a job and ends others at once, as a step of the update to the job's newest version.
     RollJob {
         /// Id of the job.
         job: JobId,
-        /// The tasks.
+        /// Tasks to add and to end.
         step: RollStep,
     },
 }
@@ -213,7 +213,7 @@ pub struct Hold {
     pub lease_ms: u32,
 }
 
-/// Outcome of a task.
+/// Report of an agent about a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskReport {
@@ -221,186 +221,189 @@ pub enum TaskReport {
     Started,
     /// The task has finished.
     Finished,
-    /// It failed; it is pending again while it has restarts left.
+    /// The task has failed. It becomes pending again if it has restarts left.
     Failed,
-    /// The task's fate is unknown; it is pending again.
+    /// The task's fate is unknown. It becomes pending again.
     Lost,
-    /// Its agent starts its program again, on the same machine. The task stays as it is.
+    /// The agent restarts the task's program on this machine. The state of the task does not change.
     Restarted,
 }
 
 /// Policy of the whole cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// Largest overcommit of a machine, per kind. Machines with a higher one get this. Kinds that
-    /// are not compressible stay at 100.
+    /// Upper bound of a machine's overcommit, per kind. A machine with a higher value gets this bound. Kinds that are
+    /// not compressible have 100, which means no overcommit.
     pub overcommit_max: Overcommit,
-    /// Retention of ended jobs, in milliseconds of [`Command::Expire`].
+    /// Time after which an ended job is forgotten, in milliseconds of [`Command::Expire`].
     pub ttl_after_finished_ms: u64,
-    /// Ranges of precedence within which no task evicts another: ascending and disjoint, at most
-    /// 16. Guarantees of tenants are reclaimed nevertheless (see [`TenantConfig`]).
+    /// Ranges of precedence within which no task evicts another. They are ascending and disjoint, and at most 16. A
+    /// tenant may reclaim its guarantee even within a band (see [`TenantConfig`]).
     pub bands: Vec<Band>,
-    /// Limit of evictions of any cause in a span of time; `None`: unlimited.
+    /// Rate limit of evictions, whatever their cause; `None` means unlimited.
     pub eviction_cap: Option<EvictionCap>,
 }
 
-/// Actions of a command.
+/// Result of a command that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// A scheduler has this id, and should number its next transaction from here on.
+    /// The scheduler is registered.
     Scheduler {
-        /// Its id.
+        /// Id of the scheduler.
         id: SchedulerId,
-        /// A number above all used ones.
+        /// Number that the scheduler should give its next transaction. It is above all used numbers.
         next_transaction: u64,
     },
-    /// A machine has this id.
+    /// The machine is registered, with this id.
     Machine(MachineId),
-    /// A job has this id.
+    /// The job is submitted, with this id.
     Job(JobId),
-    /// The result of a transaction that was checked.
+    /// The transaction was checked, with this result.
     Commit(Commit),
-    /// The command was applied; the cell has this version.
+    /// The command was applied. The cell has this version now.
     Done(Version),
 }
 
-/// Reason for which a command was rejected. It changed nothing.
+/// Reason for which a command was rejected. A rejected command changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// Choose another name, or look up the object that has it.
+    /// Another object has this name. Choose another name, or use the existing object.
     #[error("{0:?} exists already")]
     NameTaken(Text),
-    /// Choose another text: see [`crate::text`].
+    /// This text is not allowed as a name (see [`crate::text`]). Choose another one.
     #[error("{0}")]
     BadName(Text),
-    /// The machine was removed, or never was.
+    /// No machine has this id: it was removed, or never existed.
     #[error("there is no machine {0}")]
     UnknownMachine(MachineId),
-    /// The machine's name cannot change: remove it and register the new one.
+    /// An update of a machine has another name, and names cannot change. Remove the machine and register it under the
+    /// new name.
     #[error("the machine is called {is:?}, not {given:?}")]
     OtherName {
-        /// Its name.
+        /// Present name of the machine.
         is: Text,
-        /// Name in the command.
+        /// Name in the update.
         given: Text,
     },
-    /// The number of its devices can change only while no task has one.
+    /// An update changes the machine's number of devices while a task has a device. Repeat it when no task has one.
     #[error("tasks of machine {0} have some of its devices")]
     DevicesInUse(MachineId),
-    /// The job has ended long ago, or never was.
+    /// No job has this id: it was forgotten after its end, or never existed.
     #[error("there is no job {0}")]
     UnknownJob(JobId),
-    /// The job has no such group.
+    /// The job has no group of this name.
     #[error("job {job} has no group {group:?}")]
     UnknownGroup {
         /// Id of the job.
         job: JobId,
-        /// Requested group.
+        /// Requested name.
         group: Text,
     },
-    /// The job has no such task.
+    /// The job has no task with this id.
     #[error("there is no task {0}")]
     UnknownTask(TaskId),
-    /// Only a pending task can be adopted.
+    /// The task to adopt is not pending. Only pending tasks can be adopted.
     #[error("task {0} is not pending")]
     TaskNotPending(TaskId),
-    /// No devices of the machine have enough left for the task: correct the machine first.
+    /// The machine has no devices with enough left for the task to adopt. Correct the machine's description first.
     #[error("machine {1} has no devices left for task {0}")]
     NoDevicesLeft(TaskId, MachineId),
-    /// The report is late: the task has moved or ended.
+    /// The task is not on the reporting machine, because it has moved or ended since.
     #[error("task {0} is not on machine {1}")]
     TaskNotThere(TaskId, MachineId),
-    /// Use a registered kind and at most 2^50 of it.
+    /// The amount is above 2^50, or its kind is not registered. Use a registered kind and a smaller amount.
     #[error("{what}: kind {} is not registered, or its amount exceeds 2^50", kind.0)]
     BadAmount {
-        /// Object that the amount belongs to.
+        /// Object that the amount belongs to, in words.
         what: Text,
         /// The resource kind.
         kind: KindId,
     },
-    /// Reduce it: a list or a count is beyond its bound.
+    /// A list or a count is above its bound. Reduce it.
     #[error("{what}: {given}, at most {max} allowed")]
     TooMany {
-        /// Things that exceed their bound.
+        /// Name of the list or count.
         what: Text,
-        /// The number.
+        /// Number in the command.
         given: u64,
         /// Maximum number.
         max: u64,
     },
-    /// A job needs at least one group with at least one task, and group names must be unique.
+    /// The job's description is invalid, as the text explains; for instance, it has no task, or two groups of one name.
     #[error("{0}")]
     BadJob(Text),
-    /// The transaction was not checked.
+    /// The transaction was rejected before its items were checked.
     #[error(transparent)]
     Transaction(#[from] TransactionError),
-    /// Wait until its owner has ended or its lease has expired, or choose another name.
+    /// Another process owns the scheduler's name. Wait until that process has ended or its lease has expired, or choose
+    /// another name.
     #[error("the scheduler's name {name:?} is held by another process")]
     NameHeld {
-        /// The name.
+        /// Name of the scheduler.
         name: Text,
-        /// The process that owns it. The message omits the number, because it is the right to act
-        /// as that process.
+        /// Id of the owner. The message omits the number, because a process that knows it can act as the owner.
         holder: HolderId,
     },
-    /// Choose a lease within the bounds.
+    /// The lease is shorter or longer than allowed. Choose a duration within the bounds.
     #[error("a lease of {given} ms: from {LEASE_MS_MIN} to {LEASE_MS_MAX} ms are allowed")]
     BadLease {
-        /// Requested duration.
+        /// Requested duration, in milliseconds.
         given: u32,
     },
-    /// Choose another parent, guarantee or weight.
+    /// The tenant's configuration is invalid, as the text explains. Choose another parent, guarantee or weight.
     #[error("{0}")]
     BadTenant(Text),
-    /// Choose other bands, or another cap of evictions.
+    /// The policy is invalid, as the text explains. Choose other bands, or another eviction limit.
     #[error("{0}")]
     BadPolicy(Text),
-    /// Request less, wait until tasks of the tenant have ended, or have the limit raised (see
-    /// [`Command::SetAdmission`]).
+    /// With this job, the tenant's jobs would request more than its request limit. Request less, wait until jobs of the
+    /// tenant have ended, or have the limit raised (see [`Command::SetAdmission`]).
     #[error("the jobs of tenant {tenant:?} {told}")]
     NotAdmitted {
-        /// Tenant of the limit: the job's tenant, or one above it.
+        /// Tenant that has the limit: the job's own tenant, or one above it.
         tenant: Text,
         /// The resource kind.
         kind: KindId,
-        /// Amount that they would request, with this job.
+        /// Total that the tenant's jobs would request with this job.
         asked: u64,
-        /// Amount that they may request.
+        /// Maximum that the tenant's jobs may request.
         limit: u64,
-        /// The amounts in words, by the kind's name and in its unit.
+        /// Both amounts as text, with the kind's name and unit.
         told: Text,
     },
-    /// Choose other machines, tenants or times.
+    /// The reservation is invalid, as the text explains. Choose other machines, tenants or times.
     #[error("{0}")]
     BadReservation(Text),
-    /// The reservation expired, was deleted, or never existed.
+    /// No reservation has this name: it expired, was removed, or never existed.
     #[error("there is no reservation {0:?}")]
     UnknownReservation(Text),
-    /// Describe the machine otherwise.
+    /// The machine's description is invalid, as the text explains. Correct it.
     #[error("{0}")]
     BadMachine(Text),
-    /// The cores of its NUMA nodes can change only while no task has exclusive cores.
+    /// An update changes the cores of the machine's NUMA nodes while a task has exclusive cores. Repeat it when no task
+    /// has any.
     #[error("tasks of machine {0} have some of its cores to themselves")]
     CoresInUse(MachineId),
-    /// The machine's NUMA nodes have too few cores left for the task: correct the machine first.
+    /// The NUMA nodes of the machine have too few cores left for the task to adopt. Correct the machine's description
+    /// first.
     #[error("machine {1} has no cores left for task {0}")]
     NoCoresLeft(TaskId, MachineId),
-    /// Choose other machines, times or shares.
+    /// The calendar of peak hours is invalid, as the text explains. Choose other machines, times or shares.
     #[error("{0}")]
     BadPeaks(Text),
-    /// The calendar was removed, or never existed.
+    /// No calendar of peak hours has this name: it was removed, or never existed.
     #[error("there is no calendar of peaks {0:?}")]
     UnknownPeaks(Text),
-    /// The job was updated since: look at it again.
+    /// The job no longer has the version that the command requires. Read the job again before the next attempt.
     #[error("job {job:?} has version {is}, not {given}: look at it again")]
     OtherVersion {
         /// Name of the job.
         job: Text,
-        /// Its version.
+        /// Present version of the job.
         is: u32,
-        /// Version in the command.
+        /// Version that the command requires.
         given: u32,
     },
 }

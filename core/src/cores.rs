@@ -1,7 +1,7 @@
 //! Exclusive cores: a machine's cores by NUMA node, and requests for cores.
 //!
-//! A core is 1 in the kind `cpu`: on most machines a hardware thread. Exclusive cores are also
-//! claimed as `cpu`, so that shared tasks never get them.
+//! A core is one core of the kind `cpu`, on most machines a hardware thread. Exclusive cores are also claimed as `cpu`,
+//! so that tasks that share cores never get them.
 
 use crate::amounts::{Amounts, Kinds};
 use crate::limits::NUMA_NODES_MAX;
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Exclusive cores that one task requests, all on its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CoreRequest {
-    /// The number.
+    /// Number of cores.
     pub count: u16,
-    /// Whether they must be near each other.
+    /// Whether all cores must be on one NUMA node.
     pub place: CorePlace,
 }
 
@@ -42,25 +42,25 @@ impl CoreRequest {
         CoreRequest { count, place: CorePlace::OneNode }
     }
 
-    /// The cores as an amount of `cpu`.
+    /// The amount of `cpu` that equals these cores.
     #[must_use]
     pub fn cpu_milli(self) -> u64 {
         cpu_milli(self.count.into())
     }
 
-    /// Whether these amounts contain at least as much `cpu` as these cores.
+    /// Whether the amounts contain at least as much `cpu` as these cores need.
     #[must_use]
     pub fn fit_in(self, amounts: &Amounts, kinds: &Kinds) -> bool {
         kinds.cpu().is_some_and(|cpu| amounts.get(cpu) >= self.cpu_milli())
     }
 }
 
-/// Nodes after the last one with a core are ignored.
+/// Number of exclusive cores of each NUMA node.
 ///
-/// Nodes behind the last one with a core do not count: with and without them it is the same.
+/// Nodes behind the last one with a core are not distinguished from nodes that do not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-// So that it is copied by whole words.
+// With this alignment the array is copied in whole words.
 #[repr(align(8))]
 pub struct NodeCores([u16; NUMA_NODES_MAX]);
 
@@ -68,7 +68,7 @@ impl NodeCores {
     /// No core of any node.
     pub const NONE: NodeCores = NodeCores([0; NUMA_NODES_MAX]);
 
-    /// Numbers of cores by node; `None` for more than [`NUMA_NODES_MAX`] nodes.
+    /// Cores from their number on each node; `None` if there are more than [`NUMA_NODES_MAX`] nodes.
     #[must_use]
     pub fn new(given: &[u16]) -> Option<NodeCores> {
         let mut cores = NodeCores::NONE;
@@ -76,7 +76,7 @@ impl NodeCores {
         Some(cores)
     }
 
-    /// Number of one node.
+    /// Number of cores of one node.
     #[must_use]
     pub fn of(&self, node: usize) -> u16 {
         self.0.get(node).copied().unwrap_or(0)
@@ -85,7 +85,7 @@ impl NodeCores {
     /// Returns these cores with the number of one node set.
     ///
     /// # Panics
-    /// If there can be no such node.
+    /// `node` is [`NUMA_NODES_MAX`] or more.
     #[must_use]
     pub fn with(mut self, node: usize, count: u16) -> NodeCores {
         self.0[node] = count;
@@ -99,25 +99,25 @@ impl NodeCores {
         &self.0[..last.map_or(0, |last| last + 1)]
     }
 
-    /// Whether it is empty.
+    /// Whether no node has a core.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == NodeCores::NONE
     }
 
-    /// Number of all nodes together.
+    /// Number of cores of all nodes together.
     #[must_use]
     pub fn total(&self) -> u32 {
         self.0.iter().map(|count| u32::from(*count)).sum()
     }
 
-    /// The cores as an amount of `cpu`.
+    /// The amount of `cpu` that equals these cores.
     #[must_use]
     pub fn cpu_milli(&self) -> u64 {
         cpu_milli(self.total())
     }
 
-    /// Number of nodes.
+    /// Number of nodes, up to the last one with a core.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.0.iter().filter(|count| **count > 0).count()
@@ -131,7 +131,7 @@ impl NodeCores {
     }
 }
 
-/// Thousandths of `cpu` that a number of cores takes.
+/// The amount of `cpu`, in thousandths, that equals a number of cores.
 fn cpu_milli(cores: u32) -> u64 {
     u64::from(cores) * 1000
 }

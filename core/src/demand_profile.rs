@@ -1,37 +1,37 @@
-//! Demand that varies over the day.
+//! Demand profiles: requests that vary over the day.
 //!
-//! Services with peaks at different hours need less together than the sum of their peaks. A demand
-//! profile gives the amount of a kind that a task claims in each part of the day. The cell adds the
-//! profiles of a machine point by point, and compares the sum with the capacity.
+//! Services with peaks at different hours need less together than the sum of their peaks. A demand profile gives the
+//! amount of a kind that a task claims in each part of the day. The cell adds the profiles of a machine's tasks point
+//! by point, and compares the highest sum with the capacity.
 //!
-//! The day begins at the same time for all jobs of a cell. The cell checks every point at once and
-//! reads no clock, so it does not depend on which time that is.
+//! The day begins at one time for all jobs of a cell. Which time that is does not matter to the cell, because it checks
+//! all parts of the day at once and reads no clock.
 
 use crate::amounts::KindId;
 use crate::limits::DEMAND_POINTS_MAX;
 use serde::{Deserialize, Serialize};
 
-/// Claimed amount of one kind in each of several equal parts of the day.
+/// Amount of one kind that a task claims in each of several equal parts of the day, the points.
 ///
-/// The number of points must divide [`DEMAND_POINTS_MAX`], so that any two demand profiles can be
-/// added point by point. The highest point must equal the group's request, so that quotas, agents
-/// and scores without demand profiles use the peak.
+/// The number of points must divide [`DEMAND_POINTS_MAX`], so that any two demand profiles can be added point by point.
+/// The highest point must equal the group's request, because quotas, agents and scores that ignore demand profiles use
+/// the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DemandProfile {
     /// The resource kind.
     pub kind: KindId,
-    /// Amount, from the beginning of the day on.
+    /// Amount in each part of the day, from the beginning of the day.
     pub points: Vec<u64>,
 }
 
 impl DemandProfile {
-    /// The maximum of the profile.
+    /// Highest amount of the profile.
     #[must_use]
     pub fn peak(&self) -> u64 {
         self.points.iter().copied().max().unwrap_or(0)
     }
 
-    /// Whether a day can be divided evenly into its points.
+    /// Whether the number of points is valid: it must divide the day evenly.
     #[must_use]
     pub fn divides_the_day(&self) -> bool {
         !self.points.is_empty() && DEMAND_POINTS_MAX.is_multiple_of(self.points.len())

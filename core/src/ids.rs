@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Defines an id: a distinct number type, ordered, hashable and printed with a prefix.
+/// Defines an id type: a number that is ordered, hashable, and printed with a prefix.
 macro_rules! define_id {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
         $(#[$doc])*
@@ -30,31 +30,31 @@ define_id!(
     "j"
 );
 define_id!(
-    /// A scheduler that may commit. The cell numbers schedulers as they register.
+    /// Id of a scheduler that may commit. The cell numbers schedulers as they register.
     SchedulerId(u32),
     "s"
 );
 define_id!(
-    /// A process that owns names of schedulers. It draws the number at random when it starts, so no
-    /// two processes, and no two starts of one, share a number.
+    /// Id of a process that owns names of schedulers. A process chooses the number at random whenever it starts, so
+    /// that no two processes have equal ids, and a restarted process has another id than before.
     HolderId(u64),
     "h"
 );
 define_id!(
-    /// Counts the changes of the cell: every command that changes anything raises it by one.
+    /// Number of changes of the cell so far. Every command that changes anything raises it by one.
     Version(u64),
     "v"
 );
 define_id!(
-    /// Counts the changes of one machine. Each transaction that changes the machine increments it
-    /// once, whatever the number of its claims there; a rejected transaction does not. Any other
-    /// command that changes what may be claimed there also increments it; a load report does not.
+    /// Number of changes of one machine so far. A transaction that changes the machine raises it once, however many of
+    /// its claims are there; a rejected transaction does not raise it. Other commands raise it if they change what may
+    /// be claimed on the machine. A load report does not.
     SequenceNumber(u64),
     "#"
 );
 define_id!(
-    /// Preemption order: a task can be evicted only for one of higher precedence. It does not
-    /// order a queue.
+    /// Importance for preemption: a task can be evicted only for a task of higher precedence. It does not order a
+    /// queue.
     Precedence(i32),
     "p"
 );
@@ -75,28 +75,28 @@ impl SequenceNumber {
     }
 }
 
-/// Id of a machine: its row in every column, and the row's incarnation.
+/// Id of a machine: its row in every column, and the incarnation of the row.
 ///
-/// Rows are reused after a machine is removed, so that columns stay dense. The incarnation
-/// distinguishes claims on the old machine from those on the new one.
+/// A row is reused after its machine is removed, so that columns stay dense. The incarnation distinguishes claims on
+/// the old machine from claims on the new one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct MachineId {
-    /// The row.
+    /// Number of the row.
     pub slot: u32,
     /// Number of machines that had this row before.
     pub incarnation: u32,
 }
 
 impl MachineId {
-    /// The first machine of a row: the id in use if no machine of that row was ever removed.
+    /// The id of the first machine of a row, which is the present one if no machine of the row was ever removed.
     #[must_use]
     pub fn first(slot: u32) -> MachineId {
         MachineId { slot, incarnation: 0 }
     }
 
-    /// The row as an index.
+    /// The row number as an index.
     #[must_use]
     pub fn row(self) -> usize {
         self.slot as usize
@@ -112,13 +112,13 @@ impl fmt::Display for MachineId {
     }
 }
 
-/// Id of a task: its job, and its index in the job. Indexes count from 0 over all groups, in order
-/// of creation, and are never reused.
+/// Id of a task: its job, and its index in the job. Indexes are assigned as tasks are created, from 0 over all groups
+/// of the job, and are never reused.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct TaskId {
-    /// The job.
+    /// Id of the job.
     pub job: JobId,
     /// Index of the task in its job.
     pub index: u32,
@@ -132,16 +132,17 @@ impl fmt::Display for TaskId {
 
 /// Id of a transaction: its scheduler, and the scheduler's own number.
 ///
-/// A scheduler numbers its transactions in ascending order and never reuses a number. A retry keeps
-/// its number and is not applied twice. An answered transaction must not be sent again: one that
-/// conflicted as a whole may have left no record, and would be checked again.
+/// A scheduler numbers its transactions in ascending order and never reuses a number. A retry has the number of the
+/// first attempt, and the cell does not apply it twice. A transaction must not be sent again after its reply has
+/// arrived: the cell may keep no record of a transaction that conflicted as a whole, and would then check it as a new
+/// one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct TransactionId {
-    /// Scheduler that sent it.
+    /// Scheduler that sent the transaction.
     pub scheduler: SchedulerId,
-    /// The sender's count.
+    /// Number of the transaction among those of its scheduler.
     pub number: u64,
 }
 

@@ -23,54 +23,51 @@ pub enum JobKind {
     Batch,
 }
 
-/// Whether the tasks of a job may displace others.
+/// Whether the tasks of a job may preempt tasks of other jobs.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Preemption {
-    /// The job may preempt tasks of lower precedence.
+    /// The tasks may preempt tasks of lower precedence.
     #[default]
     LowerPrecedence,
-    /// None: its precedence only orders the queue, and protects it. (Kubernetes'
-    /// `preemptionPolicy: Never`.)
+    /// The tasks preempt no other tasks. Their precedence only orders the queue and protects them from preemption.
+    /// (Kubernetes' `preemptionPolicy: Never`.)
     Never,
 }
 
 /// A job: a request to run tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its name; no two jobs of a cell share one while both are known.
+    /// Name of the job, unique among the jobs that the cell has not forgotten.
     pub name: Text,
-    /// Tenant that pays: quotas count by tenant.
+    /// Tenant that owns the job, and whose quota its tasks use.
     pub tenant: Text,
-    /// The name of the job's scheduler. A scheduler places only jobs with its name.
+    /// Name of the scheduler that places the job. A scheduler places only jobs with its name.
     pub scheduler: Text,
-    /// Tasks that its tasks may preempt.
+    /// Precedence of the tasks, which decides which tasks they may preempt.
     pub precedence: Precedence,
-    /// Whether its tasks may preempt others. Schedulers respect it; the cell checks precedence
-    /// alone.
+    /// Whether the tasks may preempt others. Only schedulers respect this; the cell checks precedence alone.
     pub preemption: Preemption,
-    /// Service or batch.
+    /// Whether the job is a service or a batch job.
     pub kind: JobKind,
-    /// Its tasks.
+    /// Groups of identical tasks.
     pub groups: Vec<TaskGroup>,
-    /// Minimum number of tasks of a gang (over all groups) that are placed together. If fewer have
-    /// not ended, the minimum is their number, so that the last tasks of a gang can be placed
+    /// If the job is a gang, the minimum number of its tasks, over all groups, that are placed together. When fewer
+    /// tasks than that have not ended yet, their number is the minimum, so that the last tasks of a gang can be placed
     /// again.
     pub gang_min: Option<u32>,
-    /// Gang timeout in milliseconds of [`Command::Expire`](crate::Command::Expire). With it,
-    /// several transactions may place the gang: until it is complete, its tasks keep their places
-    /// and do not run; after the timeout, the cell takes all of them off their machines. Without
-    /// it, one transaction places the gang.
+    /// Gang timeout in milliseconds of [`Command::Expire`](crate::Command::Expire). If it is set, several transactions
+    /// may place the gang: until the gang is complete, placed tasks keep their machines but do not run, and after the
+    /// timeout the cell takes all of them off their machines. If it is not set, one transaction must place the gang.
     pub gang_timeout_ms: Option<u32>,
     /// Expected run time of a task in milliseconds, if known.
     pub runtime_estimate_ms: Option<u64>,
-    /// Deadline for the end of the job, if any, in milliseconds of
-    /// [`Command::Expire`](crate::Command::Expire). A queue may be ordered by it; nothing is
-    /// rejected or ended because of it.
+    /// Time at which the job should have ended, if any, in milliseconds of [`Command::Expire`](crate::Command::Expire).
+    /// A queue may be ordered by it. The cell neither rejects nor ends a job because of it.
     pub deadline_ms: Option<u64>,
-    /// The rules of its updates, for a service; `None`: the default ones.
+    /// Rules for updates of a service; `None` means the default rules.
     pub update: Option<UpdateRules>,
 }
 
@@ -93,13 +90,13 @@ impl Job {
         }
     }
 
-    /// Number of tasks of all groups.
+    /// Number of tasks in all groups together.
     #[must_use]
     pub fn task_count(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.count)).sum()
     }
 
-    /// Whether it is a gang that one transaction must place.
+    /// Whether the job is a gang that one transaction must place.
     #[must_use]
     pub fn is_placed_at_once(&self) -> bool {
         self.gang_min.is_some() && self.gang_timeout_ms.is_none()
@@ -109,53 +106,54 @@ impl Job {
 /// Identical tasks of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskGroup {
-    /// Name, unique in the job.
+    /// Name of the group, unique in the job.
     pub name: Text,
     /// Number of tasks.
     pub count: u32,
-    /// Resources that each task claims.
+    /// Amounts that each task requests.
     pub request: Amounts,
-    /// Accelerator devices that each task needs. They are counted in `request` too.
+    /// Accelerator devices that each task needs. `request` includes the matching amount.
     pub devices: Option<DeviceRequest>,
-    /// Labels of the tasks, by which rules of other jobs select them.
+    /// Labels of the tasks, by which rules of any job select them.
     pub labels: Labels,
-    /// Restarts of a failed task before it counts as failed; above 65,535, unlimited.
+    /// Number of times that a failed task is restarted before it has failed for good. A number above 65,535 means
+    /// without limit.
     pub restarts: u32,
-    /// Images of its containers: tasks start sooner on machines that have them.
+    /// Images of the tasks' containers. Tasks start sooner on machines that have them.
     pub images: Vec<Text>,
     /// Placement rules of the tasks.
     pub rules: PlacementRules,
-    /// The volume claims that each of its tasks uses, by name. The cell has no volumes: schedulers
-    /// look the names up. Tasks with different claims need different groups.
+    /// Names of the volume claims that each task uses. The cell does not know volumes; schedulers look the names up.
+    /// Tasks with different volume claims need different groups.
     #[serde(default)]
     pub volumes: Vec<Text>,
-    /// Grace period of a task after a stop, in milliseconds; then its machine kills it. The cell
-    /// gives its room to the next task at once, which waits on the machine. 0: it is killed at
-    /// once.
+    /// Grace period: time in milliseconds that a stopped task has to end before its machine kills it. The cell gives
+    /// the task's resources to the next task at once, and the next task waits on the machine. With 0, a stopped task is
+    /// killed at once.
     pub grace_ms: u32,
-    /// Demand that varies over the day, ascending by kind: `request` has the highest point of each.
+    /// Demand that varies over the day, ascending by kind. `request` must contain the highest point of each profile.
     pub demand_profiles: Vec<DemandProfile>,
-    /// Optional resources of each task, added to the request where they are free.
+    /// Optional resources of each task, claimed beyond the request where a machine has them free.
     pub optional: Option<OptionalResources>,
-    /// Exclusive cores of each task. They are counted in `request` as `cpu`, too.
+    /// Exclusive cores of each task. The `cpu` of `request` includes them.
     pub cores: Option<CoreRequest>,
-    /// Cluster resources of each placed task: licences, addresses, volumes of a cloud. Their
-    /// capacity is set by [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity). Zero
-    /// for nearly all tasks.
+    /// Cluster resources that each placed task claims, such as licences, addresses or volumes of a cloud provider.
+    /// [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity) sets their capacity. Zero for nearly all
+    /// tasks.
     pub cluster_request: Amounts,
-    /// The program of each task; `None` if agents get it in another way.
+    /// Program of each task; `None` if the agents know from elsewhere what to run.
     pub run: Option<Arc<Run>>,
-    /// Opaque bytes for agents of one's own, up to 64 KiB.
+    /// Opaque bytes for agents other than Omega's own, at most 64 KiB.
     pub payload: Payload,
-    /// Version of the job that the group came with. The cell sets it; 0 in a submission.
+    /// Version of the job in which the group was described. The cell sets it; a submitted job has 0.
     pub version: u32,
-    /// Whether it has one task on each machine where such a task may run, on new ones too: a
-    /// controller sets its count.
+    /// Whether the group has one task on each machine that may run it, including machines that are added later. A
+    /// controller then sets `count`.
     pub per_machine: bool,
 }
 
 impl TaskGroup {
-    /// `count` tasks with this request and no rules.
+    /// A group of `count` tasks with this request and without rules.
     #[must_use]
     pub fn new(count: u32, request: Amounts) -> TaskGroup {
         TaskGroup {
@@ -180,12 +178,12 @@ impl TaskGroup {
         }
     }
 
-    /// Request of each task, of its machine and of the cell.
+    /// The amounts that each task requests: those of its machine, and those of cluster resources.
     pub fn asks(&self) -> impl Iterator<Item = &Amounts> {
         [&self.request, &self.cluster_request].into_iter()
     }
 
-    /// Returns the group with its optional resources requested; `None` if it has none.
+    /// Returns the group with its optional resources added to its request; `None` if it has no optional resources.
     #[must_use]
     pub fn with_optional(&self) -> Option<TaskGroup> {
         let optional = self.optional.as_ref()?;
@@ -204,12 +202,12 @@ impl TaskGroup {
 pub struct OptionalResources {
     /// Amount of each kind.
     pub amounts: Amounts,
-    /// Optional devices, counted in `amounts` too. Only for tasks that request none.
+    /// Optional devices. `amounts` includes the matching amount. Only allowed if the task requests no devices.
     pub devices: Option<DeviceRequest>,
 }
 
-// Snapshots contain the hash of the cell's state. To keep the hashes of older versions valid,
-// fields added later are hashed only if they are set.
+// Snapshots contain the hash of the cell's state. Fields that were added later are hashed only if they are set, so that
+// the hashes in older snapshots stay valid.
 
 impl Hash for Job {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -283,19 +281,19 @@ impl Hash for TaskGroup {
 /// Devices that one task needs, all on its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DeviceRequest {
-    /// The number.
+    /// Number of devices.
     pub count: u8,
-    /// Amount of each, in thousandths: 1000 is a whole device.
+    /// Amount of each device that the task uses, in thousandths. 1000 is a whole device.
     pub milli_each: u16,
 }
 
 /// Placement rules of a group: requirements and preferences.
 ///
-/// All except the preferences and spreads of [`WhenUnsatisfiable::ScheduleAnyway`] are *hard*: the
-/// cell rejects a claim that breaks them, from any scheduler.
+/// All rules are *hard* except preferences and spreads with [`WhenUnsatisfiable::ScheduleAnyway`]: the cell rejects
+/// every claim that breaks a hard rule, whichever scheduler submits it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PlacementRules {
-    /// The name of the only machine, if there is only one. (Kubernetes' `nodeName`.)
+    /// Name of the only machine that may run the tasks, if any. (Kubernetes' `nodeName`.)
     pub machine: Option<Text>,
     /// Required and preferred machines.
     pub affinity: Affinity,
@@ -310,7 +308,7 @@ pub struct PlacementRules {
 /// Required and preferred machines of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Affinity {
-    /// The machine must match at least one of these selectors, if any is given.
+    /// Selectors of required machines. If there are any, the machine must match at least one.
     pub required: Option<Vec<MachineSelector>>,
     /// Selectors of preferred machines.
     pub preferred: Vec<Preferred>,
@@ -330,59 +328,59 @@ pub struct Preferred {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TaskRule {
-    /// No selected task runs in the same domain, neither before nor after this one.
+    /// No selected task may be in the task's domain, whether placed before or after it.
     AntiAffinity {
-        /// Selector of the tasks to keep away from.
+        /// Selector of the tasks to avoid.
         from: TaskSelector,
-        /// Domain level of the rule.
+        /// Level of the domains.
         level: TopologyLevel,
     },
-    /// For each term, a task that *all* terms select runs in the same domain already; or no such
-    /// task runs anywhere, and this task is one of them. (Kubernetes' required pod affinity: its
-    /// terms belong together, so two separate rules have another meaning.)
+    /// For each term, a task that *all* terms select is in the term's domain already. The rule is also met if no task
+    /// that they select is placed anywhere and they select this task. (Kubernetes' required pod affinity. Its terms
+    /// belong together; two separate rules are evaluated independently.)
     Affinity(Vec<Near>),
-    /// The nearer to selected tasks the better, or with a negative weight the farther.
+    /// Domains with more selected tasks are preferred; with a negative weight, domains with fewer.
     Prefer {
-        /// The tasks, and the level at which they are near.
+        /// The selected tasks, and the level of the domains.
         near: Near,
-        /// Weight of each selected task in the domain, -100 to 100.
+        /// Weight of each selected task in the domain, from -100 to 100.
         weight: i32,
     },
-    /// A domain has at most `count` selected tasks, this one included.
+    /// A domain may have at most `count` selected tasks, including this one.
     MaxPerDomain {
         /// Selector of the counted tasks.
         of: TaskSelector,
-        /// Definition of a domain.
+        /// Level of the domains.
         level: TopologyLevel,
-        /// The number.
+        /// Maximum number of tasks.
         count: u32,
     },
-    /// A domain has at most this share of the group's tasks, but may always have one.
+    /// A domain may have at most this share of the group's tasks, but always at least one task.
     MaxShare {
-        /// Definition of a domain.
+        /// Level of the domains.
         level: TopologyLevel,
-        /// The share in percent of the group's count, rounded down.
+        /// Maximum share in percent of the group's count, rounded down.
         percent: u8,
     },
     /// The selected tasks are spread evenly over the domains.
     Spread(Spread),
-    /// In a domain with a task of this group, at most `count` selected tasks run (with this one, if
-    /// selected), in whatever order they were placed. With 0 it is [`TaskRule::AntiAffinity`].
+    /// In a domain with a task of this group, at most `count` selected tasks may be placed, in whatever order. This
+    /// task is one of them if it is selected. With 0 the rule equals [`TaskRule::AntiAffinity`].
     MaxColocated {
         /// Selector of the counted tasks.
         of: TaskSelector,
-        /// Definition of a domain.
+        /// Level of the domains.
         level: TopologyLevel,
-        /// Number, at least 1.
+        /// Maximum number of tasks, at least 1.
         count: u32,
     },
-    /// Another selected task runs in the same domain, as long as this one does. The cell rejects
-    /// the placement without one, and releases and evictions that would leave this task alone.
-    /// Ends, failures, kills and lost machines are not prevented.
+    /// As long as this task is placed, another selected task must be in its domain. The cell rejects a placement in a
+    /// domain without such a task, and releases and evictions that would leave this task alone there. It does not
+    /// prevent the selected tasks from ending, failing, being killed, or being lost with their machine.
     RuntimeAffinity(Near),
 }
 
-/// Selected tasks, and a topology level.
+/// A selector of tasks, and a topology level.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Near {
     /// Selector of the tasks.
@@ -391,33 +389,34 @@ pub struct Near {
     pub level: TopologyLevel,
 }
 
-/// An even spread over domains. (Kubernetes' topology spread constraint.)
-/// A machine counts only if it has a domain at the level of every spread of the group that is as hard as this one, and
-/// if the fields below do not exclude it. Domains and tasks of other machines are ignored.
-/// tasks elsewhere are not seen.
+/// An even spread of tasks over domains. (Kubernetes' topology spread constraint.)
+///
+/// The spread considers only some machines: those that the fields below do not exclude and that have a domain at the
+/// level of each hard spread of the group, or of each soft one if this spread is soft. Domains and tasks of other
+/// machines are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Spread {
     /// Selector of the counted tasks.
     pub of: TaskSelector,
-    /// Definition of a domain.
+    /// Level of the domains.
     pub level: TopologyLevel,
-    /// Number of tasks, this one included, by which a domain may exceed the domain with the fewest.
+    /// Number of tasks, including this one, by which a domain may exceed the domain with the fewest.
     pub skew_max: u32,
-    /// Least number of domains: with fewer, the smallest count is 0. 0 and 1 have no effect.
+    /// Minimum number of domains. While there are fewer, the smallest count is taken to be 0. 0 and 1 have no effect.
     pub domains_min: u32,
     /// Whether the spread is hard or soft.
     pub when: WhenUnsatisfiable,
-    /// Whether the task to be placed counts itself, because the selector selects it.
+    /// Whether the selector selects the task to be placed, so that the task itself counts.
     pub counts_itself: bool,
-    /// Whether only machines count that meet the group's required affinity.
+    /// Whether machines that do not meet the group's required affinity are ignored.
     pub honors_affinity: bool,
-    /// Whether only machines whose taints the group tolerates count.
+    /// Whether machines with taints that the group does not tolerate are ignored.
     pub honors_taints: bool,
 }
 
 impl Spread {
-    /// A hard spread of the group's own tasks with a maximum skew, over the machines that meet the
-    /// group's required affinity.
+    /// A hard spread with a maximum skew over the machines that meet the group's required affinity, for a group whose
+    /// own tasks `of` selects.
     #[must_use]
     pub fn new(of: TaskSelector, level: TopologyLevel, skew_max: u32) -> Spread {
         Spread {
@@ -433,13 +432,13 @@ impl Spread {
     }
 }
 
-/// Treatment of a task whose spread cannot be satisfied.
+/// Treatment of a task whose placement would violate a spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenUnsatisfiable {
-    /// Leave it pending.
+    /// The task stays pending.
     DoNotSchedule,
-    /// Place it where it disturbs the spread least.
+    /// The task is placed where it violates the spread least.
     ScheduleAnyway,
 }
 
@@ -462,18 +461,18 @@ pub struct Port {
     pub address: Option<Text>,
     /// The protocol.
     pub protocol: Protocol,
-    /// The number.
+    /// Number of the port.
     pub number: u16,
 }
 
 impl Port {
-    /// This TCP port on every address.
+    /// The TCP port with this number on every address.
     #[must_use]
     pub fn tcp(number: u16) -> Port {
         Port { address: None, protocol: Protocol::Tcp, number }
     }
 
-    /// Whether these ports conflict on one machine.
+    /// Whether two tasks with these ports cannot share a machine.
     #[must_use]
     pub fn collides(&self, other: &Port) -> bool {
         self.number == other.number
@@ -496,20 +495,20 @@ impl Port {
 pub enum TaskState {
     /// The task waits for a machine.
     Pending,
-    /// A commit gave it a machine.
+    /// A commit placed the task on this machine.
     Placed(MachineId),
-    /// Its machine reported that it runs.
+    /// The task's machine reported that the task runs.
     Running(MachineId),
     /// The task has finished.
     Finished,
-    /// The task failed more often than it may.
+    /// The task failed and has no restarts left.
     Failed,
-    /// Its job was killed or shrunk.
+    /// The task's job was killed, or its group shrank.
     Killed,
 }
 
 impl TaskState {
-    /// The machine that it has.
+    /// The machine that the task is placed on, if any.
     #[must_use]
     pub fn machine(self) -> Option<MachineId> {
         match self {

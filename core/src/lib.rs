@@ -9,8 +9,8 @@
 //!                 Transaction  ──commit──▶  Commit { committed | conflicts }
 //! ```
 //!
-//! Only types: no state, and no behaviour beyond their own invariants. They are all that a
-//! scheduler, a server and a simulator share.
+//! The crate has only types, without state, and without behaviour beyond their own invariants. Schedulers, servers and
+//! simulators share nothing else.
 //!
 //! ```
 //! use omega_core::{Amounts, KindId};
@@ -21,8 +21,9 @@
 //! assert_eq!(request.get(KindId::CPU), 500);
 //! ```
 //!
-//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`run`], [`run_end`], [`demand_profile`],
-//! [`tenant`], [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`build`], [`size`], [`limits`].
+//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`run`], [`run_end`],
+//! [`demand_profile`], [`tenant`], [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`build`],
+//! [`size`], [`limits`].
 
 pub mod amounts;
 pub mod bands;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Labels: keys with values, sorted by key.
 ///
-/// Shared, because the machines of a rack, or the tasks of a job, carry the same set.
+/// Copies share one allocation, because the machines of a rack, or the tasks of a job, have equal labels.
 ///
 /// Invariant: strictly ascending keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -19,12 +19,12 @@ use std::sync::Arc;
 pub struct Labels(Option<Arc<[(Text, Text)]>>);
 
 impl Labels {
-    /// Labels from pairs; of two with the same key the later one counts.
+    /// Labels from pairs. Of two pairs with equal keys the later one is used.
     pub fn new<K: Into<Text>, V: Into<Text>>(pairs: impl IntoIterator<Item = (K, V)>) -> Labels {
         let mut sorted: Vec<(Text, Text)> =
             pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        // A message may have half a million of them in any order, before any check of their number.
-        // The sort is stable.
+        // The sort must be fast, because a message may have half a million pairs in any order, and their number is
+        // checked later. It must be stable, so that the later one of two equal keys stays behind the earlier one.
         sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
         sorted.dedup_by(|later, kept| {
             let same = later.0 == kept.0;
@@ -36,7 +36,7 @@ impl Labels {
         Labels((!sorted.is_empty()).then(|| sorted.into()))
     }
 
-    /// The value under a key.
+    /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Text> {
         let pairs = self.pairs();
@@ -54,13 +54,13 @@ impl Labels {
         self.pairs().len()
     }
 
-    /// Whether it is empty.
+    /// Whether there are no labels.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs().is_empty()
     }
 
-    /// Whether the keys are strictly ascending: labels from a message may not be.
+    /// Whether the keys are strictly ascending, which labels from a message may not be.
     #[must_use]
     pub fn is_sorted(&self) -> bool {
         self.pairs().windows(2).all(|pair| pair[0].0 < pair[1].0)
@@ -77,24 +77,24 @@ impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for Labels {
     }
 }
 
-/// Actions of a taint to a task that does not tolerate it.
+/// Effect of a taint on tasks that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaintEffect {
-    /// The task is not placed here.
+    /// Such a task is not placed on the machine.
     NoSchedule,
-    /// The task is rather placed elsewhere.
+    /// Such a task is placed on the machine only if no other machine is better.
     PreferNoSchedule,
-    /// Tasks are not placed here, and running ones must leave.
+    /// Such a task is not placed on the machine, and running ones must leave.
     NoExecute,
 }
 
-/// A taint: keeps tasks that do not tolerate it off a machine.
+/// A taint, which keeps tasks that do not tolerate it off a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Taint {
-    /// Its key.
+    /// Key of the taint.
     pub key: Text,
-    /// Its value; may be empty.
+    /// Value of the taint; may be empty.
     pub value: Text,
     /// Effect of the taint.
     pub effect: TaintEffect,
@@ -106,25 +106,25 @@ pub struct Taint {
 pub enum TolerationOperator {
     /// The taint's value equals the toleration's.
     Equal,
-    /// Any value.
+    /// The taint's value does not matter.
     Exists,
 }
 
-/// A tolerated taint.
+/// Permission for a task to run on machines with certain taints.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Toleration {
-    /// The taint's key; `None` (with `Exists`) tolerates every key.
+    /// Key of the tolerated taints; `None` (only with `Exists`) means every key.
     pub key: Option<Text>,
-    /// Comparison of the values.
+    /// Comparison of the taint's value.
     pub operator: TolerationOperator,
-    /// The value for `Equal`.
+    /// Value to compare with, for `Equal`.
     pub value: Text,
-    /// The effect that is tolerated; `None` is every effect.
+    /// Effect of the tolerated taints; `None` means every effect.
     pub effect: Option<TaintEffect>,
 }
 
 impl Toleration {
-    /// Whether this toleration covers the taint. (The rule of Kubernetes' `ToleratesTaint`.)
+    /// Whether the taint is tolerated. (The rule of Kubernetes' `ToleratesTaint`.)
     #[must_use]
     pub fn covers(&self, taint: &Taint) -> bool {
         if self.effect.is_some_and(|effect| effect != taint.effect) {
@@ -139,10 +139,10 @@ impl Toleration {
     }
 }
 
-/// A level of the cell's topology, such as a rack or a zone.
+/// A level of the cell's topology, such as racks or zones.
 ///
-/// A level is a label key; machines with the same value are one domain. Machines without the label
-/// have no domain at that level.
+/// Each level has a label key, and machines with equal values are one domain. Machines without the label have no domain
+/// at that level.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TopologyLevel {
@@ -161,24 +161,23 @@ impl fmt::Display for TopologyLevel {
     }
 }
 
-/// Overcommit of a machine: claimable percent of its capacity, per kind. The default is 100.
+/// Overcommit of a machine: how much of its capacity may be claimed, in percent per kind. The default is 100.
 ///
-/// Invariant: values from [`Overcommit::with`] have no trailing 100, so that equal factors are
-/// equal values.
+/// Invariant: values from [`Overcommit::with`] have no trailing 100, so that equal factors are equal values.
 ///
-/// Boxed, because few of a cell's many machines are overcommitted.
+/// The list is boxed, because few of a cell's many machines are overcommitted.
 #[allow(clippy::box_collection, reason = "8 bytes a machine instead of 24")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Overcommit(Option<Box<Vec<u32>>>);
 
 impl Overcommit {
-    /// Claims up to the capacity and no further.
+    /// No overcommit: tasks can claim the capacity and no more.
     #[must_use]
     pub fn none() -> Overcommit {
         Overcommit::default()
     }
 
-    /// Returns these factors with one kind set. 0 means 100.
+    /// Returns these factors with the factor of one kind set. 0 means 100.
     #[must_use]
     pub fn with(mut self, kind: KindId, percent: u32) -> Overcommit {
         let percents = self.0.get_or_insert_default();
@@ -222,24 +221,24 @@ impl Overcommit {
 pub struct DeviceSet(pub u32);
 
 impl DeviceSet {
-    /// Number of devices that are in the set.
+    /// Number of devices in the set.
     #[must_use]
     pub fn count(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Whether no device is in the set.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The devices, ascending.
+    /// The numbers of the devices, ascending.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..32).filter(move |device| self.0 & (1 << device) != 0)
     }
 
-    /// The set with one device more.
+    /// The set with one more device.
     #[must_use]
     pub fn with(self, device: usize) -> DeviceSet {
         DeviceSet(self.0 | 1 << device)
@@ -249,35 +248,35 @@ impl DeviceSet {
 /// An image present on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Image {
-    /// One of its names; an image with several is listed with each.
+    /// Name of the image. An image with several names is listed once for each.
     pub name: Text,
-    /// Its size.
+    /// Size of the image.
     pub bytes: u64,
 }
 
-/// One computer of the cell, as its operator describes it.
+/// A machine of the cell, as its operator describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its name; no two machines of a cell share one.
+    /// Name of the machine, unique in the cell.
     pub name: Text,
-    /// Capacity.
+    /// Amounts that the machine has.
     pub capacity: Amounts,
     /// Overcommit: how far claims may exceed the capacity.
     pub overcommit: Overcommit,
-    /// Labels: its properties and its place (see [`TopologyLevel`]).
+    /// Labels: properties of the machine, and its domains (see [`TopologyLevel`]).
     pub labels: Labels,
-    /// Taints: tasks without a matching toleration are kept off.
+    /// Taints, which keep off tasks without a matching toleration.
     pub taints: Box<[Taint]>,
     /// Images present on the machine.
     pub images: Box<[Image]>,
-    /// Number of accelerator devices it has, each of [`DEVICE_MILLI`] thousandths.
+    /// Number of accelerator devices, each of [`DEVICE_MILLI`] thousandths.
     pub devices: u8,
-    /// Exclusive cores of each NUMA node, which are included in its `cpu`. The other cores are
-    /// always shared. Empty: none.
+    /// Exclusive cores of each NUMA node, which are included in the machine's `cpu`. Its other cores are always shared.
+    /// Empty if all are shared.
     pub numa: NodeCores,
 }
 
-/// Fields added later are hashed only where they are set, so that earlier snapshots keep their hashes.
+/// Fields that were added later are hashed only if they are set, so that the hashes in older snapshots stay valid.
 impl Hash for Machine {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Machine { name, capacity, overcommit, labels, taints, images, devices, numa } = self;
@@ -303,7 +302,7 @@ impl Machine {
         }
     }
 
-    /// Returns this machine with `count` devices, and the matching amount of the kind `gpu`.
+    /// Returns this machine with `count` devices and the matching amount of the kind `gpu`.
     #[must_use]
     pub fn with_devices(mut self, gpu: KindId, count: u8) -> Machine {
         self.devices = count.min(DEVICES_MAX);
@@ -311,14 +310,14 @@ impl Machine {
         self
     }
 
-    /// Amount of a kind tasks may claim here: capacity times overcommit.
+    /// Amount of a kind that tasks may claim on the machine: its capacity times its overcommit.
     #[must_use]
     pub fn claimable(&self, kind: KindId) -> u64 {
-        // At most 2^50 x 1000, so the product fits.
+        // The factors are at most 2^50 and 1000, so the product fits.
         self.capacity.get(kind) * u64::from(self.overcommit.percent(kind)) / 100
     }
 
-    /// The machine's domain at a level that a label names; `None` without the label.
+    /// The machine's domain at a level with a label; `None` if the level has a label that the machine lacks.
     #[must_use]
     pub fn domain(&self, level: &TopologyLevel) -> Option<&Text> {
         match level {

@@ -1,41 +1,40 @@
-//! Peak hours, in which batch is limited for the sake of services.
+//! Peak hours, in which batch tasks get less of a machine so that services have more.
 //!
-//! A calendar limits, for some machines and times of day, the share that batch tasks may have of a
-//! machine.
+//! A calendar names machines, times of day, and the share of such a machine that batch tasks may have at those times.
 
 use crate::amounts::KindId;
 use crate::selector::MachineSelector;
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 
-/// A day, in milliseconds of [`Command::Expire`](crate::Command::Expire). It begins whenever that time is a
-/// multiple of it: where the time counts from 1970, at midnight UTC.
+/// Length of a day, in milliseconds of [`Command::Expire`](crate::Command::Expire). Days begin at the multiples of this
+/// length, which is midnight UTC if that time counts from 1970.
 pub const DAY_MS: u32 = 86_400_000;
 
 /// A calendar of peak hours on some machines.
 ///
-/// During a peak, a task of a [batch](crate::JobKind::Batch) job is placed or resized on a machine
-/// only if all batch tasks there stay within their share. Existing allocations stay. Overlapping
-/// peaks all apply.
+/// During a peak, a task of a [batch](crate::JobKind::Batch) job is placed or grown on a machine only if all batch
+/// tasks of the machine together stay within their share. Existing allocations stay. If peaks overlap, each must be
+/// respected.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PeakCalendar {
-    /// Its name; no two calendars of a cell share one.
+    /// Name of the calendar, unique in the cell.
     pub name: Text,
-    /// Selector of the machines, including ones that match later.
+    /// Selector of the machines, including machines that are added later.
     pub machines: MachineSelector,
-    /// The peaks of its day.
+    /// Peaks of each day.
     pub peaks: Vec<Peak>,
 }
 
-/// A part of each day, and the largest share of batch in it.
+/// A part of each day, and the largest share of batch tasks in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Peak {
     /// Start, in milliseconds of the day.
     pub from_ms: u32,
-    /// End, in milliseconds of the day. If it is before the start, the peak crosses midnight.
+    /// End, in milliseconds of the day. If it is not after the start, the peak crosses midnight.
     pub until_ms: u32,
-    /// Largest share of a machine that its batch tasks may have together, ascending by kind. Kinds
-    /// that are not named are unlimited.
+    /// Largest share of a machine that its batch tasks may have together, ascending by kind. Kinds that are not named
+    /// are not limited.
     pub batch_max: Vec<KindShare>,
 }
 
@@ -63,14 +62,14 @@ impl Peak {
         self.since(now_ms) < self.length_ms()
     }
 
-    /// End of the peak, if it is in effect.
+    /// The time at which the peak ends; `None` if it is not in effect.
     #[must_use]
     pub fn ends_ms(&self, now_ms: u64) -> Option<u64> {
         let left = self.length_ms().checked_sub(self.since(now_ms)).filter(|left| *left > 0)?;
         Some(now_ms.saturating_add(u64::from(left)))
     }
 
-    /// Whether the peak begins or ends within a number of milliseconds.
+    /// Whether the peak begins or ends within `within_ms` milliseconds from now.
     #[must_use]
     pub fn changes_within(&self, now_ms: u64, within_ms: u32) -> bool {
         let until = |edge: u32| (edge % DAY_MS + DAY_MS - day_ms(now_ms)) % DAY_MS;
@@ -86,13 +85,13 @@ impl Peak {
         }
     }
 
-    /// Time since it began last.
+    /// Time since the peak last began.
     fn since(&self, now_ms: u64) -> u32 {
         (day_ms(now_ms) + DAY_MS - self.from_ms) % DAY_MS
     }
 }
 
-/// The time of day.
+/// The time of day in milliseconds.
 fn day_ms(now_ms: u64) -> u32 {
     (now_ms % u64::from(DAY_MS)) as u32
 }
@@ -111,7 +110,7 @@ mod tests {
             batch_max: Vec::new(),
         };
         let cases = [
-            // from, until, now, expected time to the end in hours
+            // Start, end and present time of day, and expected time until the peak ends, all in hours.
             (8, 20, 7, None),
             (8, 20, 8, Some(12)),
             (8, 20, 19, Some(1)),

@@ -1,14 +1,14 @@
-//! The text of a [`Reason`], and a reason as an error.
+//! The text of a [`Reason`], and its use as an error.
 //!
-//! A conflict is a result, so nothing here returns `Err(Reason)`. An embedder that cannot continue
-//! without a machine may do so.
+//! In this crate a conflict is a result, and no function returns `Err(Reason)`. An embedder that cannot continue
+//! without a machine may return it as an error.
 
 use crate::amounts::{KindId, Kinds};
 use crate::transaction::Reason;
 use std::fmt;
 
 impl Reason {
-    /// A few words for a person, with the names that the cell has for its kinds.
+    /// The reason in a few words, with the names of the cell's kinds.
     #[must_use]
     pub fn text(self, kinds: &Kinds) -> String {
         match self.kind().and_then(|kind| kinds.get(kind)) {
@@ -17,7 +17,7 @@ impl Reason {
         }
     }
 
-    /// The resource kind that is short, for those reasons that have one.
+    /// The resource kind that is short, for reasons that have one.
     #[must_use]
     pub fn kind(self) -> Option<KindId> {
         match self {
@@ -69,7 +69,7 @@ impl Reason {
     }
 }
 
-/// Without the kinds of a cell, a kind is its number: `too little kind 0 left`.
+/// The text without the names of kinds, which gives a kind by its number: `too little kind 0 left`.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.kind().map(|kind| format!("kind {}", kind.0));

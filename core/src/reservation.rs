@@ -1,48 +1,49 @@
 //! Reservations of machines for some tenants and a time window.
 //!
-//! For maintenance, demonstrations or large nightly runs; until the start, the machines run other
-//! work. (Slurm's advance reservations.)
+//! They serve maintenance, demonstrations or large nightly runs. Until the window begins, the machines run other work.
+//! (Slurm's advance reservations.)
 
 use crate::selector::MachineSelector;
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 
-/// A reservation: machines that only tasks of these tenants may use, from a time until a time.
+/// A reservation: machines that only tasks of some tenants may use during a time window.
 ///
-/// Before `from_ms` a task of another tenant is placed there only if it is expected to end by then
-/// (see [`Job::runtime_estimate_ms`](crate::Job::runtime_estimate_ms)); from then until `until_ms`
-/// none is. Running tasks stay. Overlapping reservations all apply.
+/// Before `from_ms`, a task of another tenant is placed on these machines only if it is expected to end by then (see
+/// [`Job::runtime_estimate_ms`](crate::Job::runtime_estimate_ms)). From `from_ms` to `until_ms`, no task of another
+/// tenant is placed on them. Running tasks stay. If reservations overlap, each must be respected.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reservation {
-    /// Its name, unique among the cell's reservations until it ends or is removed.
+    /// Name of the reservation, unique among the present reservations of the cell.
     pub name: Text,
-    /// Selector of the machines, including ones that match later.
+    /// Selector of the machines, including machines that are added later.
     pub machines: MachineSelector,
-    /// Tenants that may place tasks there, with all tenants below them.
+    /// Tenants that may use the machines. The tenants below them may, too.
     pub tenants: Vec<Text>,
-    /// Start, in milliseconds of [`Command::Expire`](crate::Command::Expire).
+    /// Start of the window, in milliseconds of [`Command::Expire`](crate::Command::Expire).
     pub from_ms: u64,
-    /// End, after which the reservation is removed.
+    /// End of the window. Then the cell removes the reservation.
     pub until_ms: u64,
 }
 
 impl Reservation {
-    /// Whether it excludes a task of another tenant that is placed now and runs for the given time,
-    /// if known.
+    /// Whether the reservation excludes a task of another tenant that is placed now and runs for `run_ms`; `None` means
+    /// that the run time is unknown.
     #[must_use]
     pub fn binds(&self, now_ms: u64, run_ms: Option<u64>) -> bool {
         now_ms < self.until_ms && self.is_reached(now_ms, run_ms)
     }
 
-    /// Whether such a task would still run when it begins. A task that overlaps one reservation
-    /// also overlaps all that begin earlier.
+    /// Whether a task that is placed now and runs for `run_ms` would still run when the window begins. A task for which
+    /// this is true of a reservation also reaches all reservations that begin earlier.
     #[must_use]
     pub fn is_reached(&self, now_ms: u64, run_ms: Option<u64>) -> bool {
         let ends_ms = run_ms.and_then(|run| now_ms.checked_add(run));
         ends_ms.is_none_or(|ends| ends > self.from_ms)
     }
 
-    /// Whether a task may be placed on its machines at any time: `line` is the task's tenant and all above it.
+    /// Whether a task may be placed on the reserved machines at any time. `line` has the task's tenant and all tenants
+    /// above it.
     #[must_use]
     pub fn admits<'a>(&self, mut line: impl Iterator<Item = &'a Text>) -> bool {
         line.any(|tenant| self.tenants.contains(tenant))
@@ -63,7 +64,7 @@ mod tests {
             until_ms: 200,
         };
         let cases = [
-            // now, expected run, whether it is kept off
+            // Present time, expected run time, and whether the task is excluded.
             (40, Some(60), false),
             (41, Some(60), true),
             (0, None, true),

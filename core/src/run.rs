@@ -1,6 +1,7 @@
-//! The program of a task: command, environment, user, health check, restarts in place, and the opaque payload.
+//! The program of a task: command, environment, user, health check, restarts on the same machine, and the opaque
+//! payload.
 //!
-//! The cell reads none of it: it keeps it within bounds and gives it to the agent of the task's machine.
+//! The cell does not interpret these fields. It checks their sizes, and sends them to the agent of the task's machine.
 
 use crate::text::Text;
 use serde::de::{Deserializer, SeqAccess, Visitor};
@@ -18,13 +19,13 @@ pub struct Run {
     pub args: Vec<Text>,
     /// Environment variables, each name once.
     pub env: Vec<EnvVar>,
-    /// Working directory; `None` is a directory of the task's own, which is removed with the task.
+    /// Working directory; `None` means a directory of the task's own, which is removed with the task.
     pub working_dir: Option<Text>,
-    /// Name of the user that it runs as; `None` is the agent's.
+    /// Name of the user that the program runs as; `None` means the agent's user.
     pub user: Option<Text>,
-    /// Names of the group's ports, for `OMEGA_PORT_<NAME>`.
+    /// Names of the group's ports, which become environment variables `OMEGA_PORT_<NAME>`.
     pub ports: Vec<NamedPort>,
-    /// Check that makes a task ready, and restarts it when it fails.
+    /// Health check, which makes the task ready when it succeeds and restarts the program when it fails.
     pub health: Option<HealthCheck>,
     /// Restarts on the same machine.
     pub restart: RestartPolicy,
@@ -48,43 +49,44 @@ impl Run {
 /// An environment variable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EnvVar {
-    /// Its name.
+    /// Name of the variable.
     pub name: Text,
-    /// Its value.
+    /// Value of the variable.
     pub value: Text,
 }
 
-/// The name of a port of the group.
+/// A name of one of the group's ports.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NamedPort {
-    /// Its name.
+    /// Name of the port.
     pub name: Text,
-    /// The number, which is one of the group's ports.
+    /// Number of the port, which must be one of the group's ports.
     pub number: u16,
 }
 
-/// Restarts of a program that fails, on the same machine and without the cell. When they are used up, the task
-/// has failed, and [`TaskGroup::restarts`](crate::TaskGroup::restarts) decides whether it is placed again.
+/// Restarts of a failed program by its agent, on the same machine. When they are used up, the task has failed, and
+/// [`TaskGroup::restarts`](crate::TaskGroup::restarts) decides whether it is placed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RestartPolicy {
-    /// Number of restarts in a row. A run of ten minutes ends the row.
+    /// Maximum number of restarts in a row. After a run of ten minutes, counting begins again.
     pub attempts: u32,
-    /// Delay before the first restart, in milliseconds. Each further one of a row doubles it, up to five minutes.
+    /// Delay before the first restart in a row, in milliseconds. Each further restart doubles the delay, up to five
+    /// minutes.
     pub delay_ms: u32,
 }
 
 /// A check of a running program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HealthCheck {
-    /// Test to perform.
+    /// Test that the agent performs.
     pub probe: Probe,
     /// Time between two tests, in milliseconds.
     pub interval_ms: u32,
-    /// Time limit of a test in milliseconds.
+    /// Time limit of a test, in milliseconds.
     pub timeout_ms: u32,
     /// Number of failures in a row after which the program is killed and has failed.
     pub failures: u32,
-    /// Time from the start in which failures do not count, unless a test has succeeded, in milliseconds.
+    /// Time after the start in which failures are ignored until a test succeeds for the first time, in milliseconds.
     pub start_period_ms: u32,
 }
 
@@ -92,20 +94,20 @@ pub struct HealthCheck {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Probe {
-    /// A command that exits with 0, run as the program is.
+    /// Runs a command in the environment of the program. The test succeeds if the command exits with 0.
     Command(Vec<Text>),
-    /// A TCP port of the machine that accepts a connection.
+    /// Connects to a TCP port of the machine. The test succeeds if the connection is accepted.
     Tcp(u16),
-    /// An HTTP GET request to a port of the machine. It succeeds with a status from 200 to 399.
+    /// Sends an HTTP GET request to a port of the machine. The test succeeds if the status is from 200 to 399.
     Http {
-        /// The port.
+        /// Number of the port.
         port: u16,
         /// The path, which begins with `/`.
         path: Text,
     },
 }
 
-/// Opaque bytes of a task group for its agent. Copies share them.
+/// Opaque bytes of a task group for its agent. Copies share one allocation.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Payload(Arc<[u8]>);
 
@@ -116,7 +118,7 @@ impl Payload {
         &self.0
     }
 
-    /// Whether there are none.
+    /// Whether the payload is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -130,7 +132,7 @@ impl From<Vec<u8>> for Payload {
 }
 
 impl fmt::Debug for Payload {
-    /// Writes only the length, because payloads may contain secrets.
+    /// Prints only the length, because payloads may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({} bytes)", self.0.len())
     }

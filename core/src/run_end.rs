@@ -1,13 +1,13 @@
 //! The end of a run of a task's program, as its agent reports it.
 //!
-//! It is only shown and counted; the [`TaskReport`](crate::TaskReport) sent with it decides the
-//! state of the task.
+//! The end is only displayed and counted. The [`TaskReport`](crate::TaskReport) that comes with it decides the state of
+//! the task.
 
 use crate::text::{self, Text};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Bytes of a message in an [`EndReason`]; a longer one is cut.
+/// Maximum bytes of a message in an [`EndReason`]. Longer messages are cut.
 pub const END_MESSAGE_BYTES_MAX: usize = 200;
 
 /// Reason for which a run ended.
@@ -17,31 +17,31 @@ pub const END_MESSAGE_BYTES_MAX: usize = 200;
 pub enum EndReason {
     /// The program exited with this code.
     ExitCode(i32),
-    /// A signal of this number ended the program.
+    /// A signal with this number ended the program.
     Signal(i32),
-    /// The kernel killed it, because it exceeded its memory limit.
+    /// The kernel killed the program, because it exceeded its memory limit.
     OutOfMemory,
-    /// Its health check failed.
+    /// The program's health check failed.
     Unhealthy,
-    /// The agent stopped it.
+    /// The agent stopped the program.
     Stopped,
-    /// The program could not be started; the text gives the reason.
+    /// The program could not be started, as the text explains.
     NotStarted(Text),
-    /// Its supervisor was killed.
+    /// The supervisor of the program was killed.
     SupervisorLost,
 }
 
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RunEnd {
-    /// Why it ended.
+    /// Reason for which the run ended.
     pub reason: EndReason,
-    /// Number of restarts of the program on this machine so far, without a following one.
+    /// Number of restarts of the program on this machine before this run ended.
     pub restarts: u32,
 }
 
 impl EndReason {
-    /// The reason of a task that could not be started, from any text.
+    /// The reason of a task that could not be started. `why` may be any text.
     #[must_use]
     pub fn not_started(why: &str) -> EndReason {
         let mut why = text::shown(why);
@@ -52,7 +52,7 @@ impl EndReason {
         EndReason::NotStarted(why.into())
     }
 
-    /// The reason with a short and printable message, from any sender.
+    /// The reason with its message shortened and made printable, because the message may come from any sender.
     #[must_use]
     pub fn cleaned(self) -> EndReason {
         match self {

@@ -1,4 +1,4 @@
-//! Selectors by label, of machines and of other jobs' tasks.
+//! Selectors by label, for machines and for tasks of other jobs.
 
 use crate::machine::{Labels, Machine};
 use crate::text::Text;
@@ -22,24 +22,24 @@ pub enum Operator {
     Lt,
 }
 
-/// One condition on one label.
+/// A condition on the value of one label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Requirement {
     /// The label's key.
     pub key: Text,
-    /// Operator for its value.
+    /// Comparison of the label's value.
     pub operator: Operator,
-    /// Value to compare with.
+    /// Values to compare with.
     pub values: Vec<Text>,
 }
 
 impl Requirement {
-    /// Requires the label to have this value.
+    /// A requirement that the label has this value.
     pub fn equals(key: impl Into<Text>, value: impl Into<Text>) -> Requirement {
         Requirement { key: key.into(), operator: Operator::In, values: vec![value.into()] }
     }
 
-    /// Whether a label with this value (`None`: absent) meets the requirement.
+    /// Whether a label with this value meets the requirement. `None` means that the label is absent.
     #[must_use]
     pub fn accepts(&self, value: Option<&str>) -> bool {
         let named = |value: &str| self.values.iter().any(|v| **v == *value);
@@ -55,7 +55,8 @@ impl Requirement {
         }
     }
 
-    /// Compares integers. Other values, and lists of several values, never match.
+    /// Compares values as integers. A value that is no integer never matches, and neither does a list of several
+    /// values.
     fn compares(&self, value: &str, test: fn(i64, i64) -> bool) -> bool {
         match (value.parse(), self.values.as_slice()) {
             (Ok(value), [bound]) => bound.parse().is_ok_and(|bound| test(value, bound)),
@@ -64,7 +65,7 @@ impl Requirement {
     }
 }
 
-/// Labels that meet every requirement; without requirements, all labels.
+/// Selector of labels that meet every requirement. Without requirements it selects all labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LabelSelector {
     /// The requirements.
@@ -79,18 +80,18 @@ impl LabelSelector {
     }
 }
 
-/// Machines whose labels and name meet every requirement. A selector that requires nothing
-/// matches no machine, as an empty node selector term of Kubernetes does.
+/// Selector of machines whose labels and name meet every requirement. Without requirements it matches no machine, as an
+/// empty node selector term of Kubernetes does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MachineSelector {
-    /// Requirement of the labels.
+    /// Requirements on the machine's labels.
     pub labels: Vec<Requirement>,
-    /// Requirement of the machine's name; the requirements' keys do not count.
+    /// Requirements on the machine's name. Their keys are ignored.
     pub names: Vec<Requirement>,
 }
 
 impl MachineSelector {
-    /// Machines with this label.
+    /// Selector of the machines with this label.
     pub fn label(key: impl Into<Text>, value: impl Into<Text>) -> MachineSelector {
         MachineSelector { labels: vec![Requirement::equals(key, value)], names: Vec::new() }
     }
@@ -122,13 +123,13 @@ pub enum Tenants {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskSelector {
-    /// The tasks of the group that carries the rule.
+    /// The tasks of the group that has the rule.
     SameGroup,
-    /// The tasks of the job that carries the rule.
+    /// The tasks of the job that has the rule.
     SameJob,
-    /// Tasks with labels, of any job.
+    /// The tasks with matching labels, of any job.
     Labels {
-        /// Tenants whose tasks count.
+        /// Tenants whose tasks are selected.
         tenants: Tenants,
         /// Requirements on the tasks' labels.
         labels: LabelSelector,
@@ -144,7 +145,7 @@ mod tests {
     fn operators_answer_for_present_and_absent_labels() {
         use Operator::*;
         let cases = [
-            // operator, values, label, answer
+            // Operator, values of the requirement, value of the label, and expected result.
             (In, vec!["a", "b"], Some("b"), true),
             (In, vec!["a"], None, false),
             (NotIn, vec!["a"], Some("b"), true),

@@ -1,8 +1,9 @@
 //! The size of a value: an upper bound of the bytes that it has as a message of the API.
 //!
-//! A serializer that writes nothing counts the bound, so a new field is counted without another line here. Each part
-//! counts at least as much as protobuf needs for it: two bytes for a field's number, the varint of a number, and for
-//! nested values their length. That is counted twice, because a message may have one level more than the type.
+//! The bound is counted by a serializer that writes nothing, so a new field is counted without new code here. Each part
+//! counts at least as many bytes as protobuf needs: two for a field's number, the varint of a number, and the length of
+//! a nested value. The length of a nested value is counted twice, because a message may have one more level of nesting
+//! than the type.
 
 use serde::ser::{
     self, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
@@ -10,29 +11,28 @@ use serde::ser::{
 };
 use std::fmt::{self, Display};
 
-/// Bytes of a field's number: up to 2047, more than any message has.
+/// Bytes of a field's number. Two bytes are enough for numbers up to 2047, and no message has more.
 const FIELD: usize = 2;
 
 /// Bytes of a field's number and of a length below 2^28.
 const NESTED: usize = FIELD + 4;
 
-/// A negative number, or one of 64 bits.
+/// Most bytes of a number: those of a negative one, or of one with 64 bits.
 const VARINT_MAX: usize = 10;
 
 /// Returns an upper bound of a value's bytes as a message of the API.
 ///
-/// It works for every type of this crate; a sequence counts as the sum.
+/// The value must be of a type of this crate, or a sequence of such values, whose bounds are added.
 pub fn bytes_at_most<T: Serialize + ?Sized>(value: &T) -> usize {
     let mut counter = Counter(0);
     match value.serialize(&mut counter) {
         Ok(()) => counter.0,
-        // Serialisation cannot fail for a type of this crate. If it did, the value must not count
-        // as small.
+        // Serialising a value of this crate's types cannot fail. If it did, the value must be considered large.
         Err(Failed) => usize::MAX,
     }
 }
 
-/// Serialiser that counts bytes.
+/// A serialiser that counts bytes.
 struct Counter(usize);
 
 /// Error of a value that cannot be serialised.
@@ -66,7 +66,7 @@ impl Counter {
         self.add(FIELD + bits.div_ceil(7))
     }
 
-    /// A signed number, in the longer of protobuf's two encodings.
+    /// Counts a signed number in the longer of protobuf's two encodings.
     fn signed(&mut self, value: i64) -> Counted {
         match u64::try_from(value) {
             Ok(value) => self.number(value.saturating_mul(2)),
@@ -112,7 +112,7 @@ impl ser::Serializer for &mut Counter {
     fn serialize_u16(self, value: u16) -> Counted {
         self.number(value.into())
     }
-    /// Counts the maximum of any 32-bit number, so that resizing a group does not change the size of its job.
+    /// Counts the bytes of the largest 32-bit number, so that resizing a group does not change the size of its job.
     fn serialize_u32(self, _: u32) -> Counted {
         self.add(FIELD + 5)
     }
@@ -200,7 +200,7 @@ impl ser::Serializer for &mut Counter {
     }
 }
 
-/// Parts of nested types, each counted separately.
+/// Serialisers of nested types, which count each part separately.
 macro_rules! parts {
     ($($kind:ident $part:ident ($($name:ident)?)),*) => {$(
         impl $kind for &mut Counter {

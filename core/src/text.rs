@@ -1,11 +1,11 @@
 //! Texts of users: names, labels, taints and their values.
 //!
-//! Machines, jobs and every view contain the same names, so the string is shared: a copy of a
-//! machine costs a counter, not an allocation.
+//! Machines, jobs and all views contain many equal texts, so strings are shared: a copy of a machine increments a
+//! counter, and allocates nothing.
 //!
-//! Names are printed in tables, logs and errors, so one rule applies to all: at most
-//! [`TEXT_BYTES_MAX`] bytes, and no invisible character or one that changes how its neighbours are
-//! shown. Otherwise two names could look alike, or one could rewrite its line.
+//! Names are printed in tables, logs and errors, so one rule applies to all texts: at most [`TEXT_BYTES_MAX`] bytes, no
+//! invisible character, and no character that changes how its neighbours are shown. Otherwise two names could look
+//! alike, or one could change how its line is shown.
 
 use crate::limits::TEXT_BYTES_MAX;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// An immutable, shared string.
 pub type Text = Arc<str>;
 
-/// Format characters outside of ASCII, as inclusive ranges: Unicode's category Cf, including the
-/// characters that change the direction of writing, and the separators of lines and paragraphs.
+/// Format characters outside of ASCII, as inclusive ranges: Unicode's category Cf, which includes the characters that
+/// change the direction of writing, and the separators of lines and paragraphs.
 const FORMAT: [(char, char); 20] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{600}', '\u{605}'),
@@ -49,7 +49,7 @@ pub fn is_hidden(character: char) -> bool {
     }
 }
 
-/// The text with each hidden character replaced by a mark, for printing unchecked text.
+/// The text with a mark in place of each hidden character, to print text that was not checked.
 #[must_use]
 pub fn shown(text: &str) -> String {
     text.replace(is_hidden, "\u{fffd}")
@@ -58,13 +58,14 @@ pub fn shown(text: &str) -> String {
 /// Reason for which a text is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextFlaw {
-    /// Names have at least one byte.
+    /// The name is empty, and must have at least one byte.
     #[error("is empty: give 1 to {TEXT_BYTES_MAX} bytes")]
     Empty,
-    /// Names are bounded, because every copy of the cell has them.
+    /// The text has this many bytes, more than [`TEXT_BYTES_MAX`]. Texts are bounded, because every copy of the cell
+    /// has them.
     #[error("has {0} bytes: at most {TEXT_BYTES_MAX} are allowed")]
     TooLong(usize),
-    /// See [`is_hidden`].
+    /// The text has this hidden character (see [`is_hidden`]).
     #[error("has the character U+{:04X}: leave out control and format characters, which readers do not see", u32::from(*.0))]
     Hidden(char),
 }
@@ -72,7 +73,7 @@ pub enum TextFlaw {
 /// Checks a text that may be empty, such as a label's value.
 ///
 /// # Errors
-/// If it is too long or has hidden characters.
+/// The text is too long or has hidden characters.
 pub fn check_value(text: &str) -> Result<(), TextFlaw> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(TextFlaw::TooLong(text.len()));
@@ -85,7 +86,7 @@ pub fn check_value(text: &str) -> Result<(), TextFlaw> {
 /// Checks a name.
 ///
 /// # Errors
-/// If it is empty, too long or has hidden characters.
+/// The name is empty, is too long, or has hidden characters.
 pub fn check_name(text: &str) -> Result<(), TextFlaw> {
     if text.is_empty() { Err(TextFlaw::Empty) } else { check_value(text) }
 }

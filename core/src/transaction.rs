@@ -1,7 +1,7 @@
 //! Transactions: requests of schedulers to the cell, and the cell's results.
 //!
-//! A rejected claim is a result, not an error: with optimistic concurrency it is the normal price
-//! of parallel decisions. It has a reason, and the version to sync to before the next attempt.
+//! A rejected claim is a result and not an error, because rejections are the normal cost of optimistic concurrency. A
+//! result has the reason of each rejection, and the version to sync to before the next attempt.
 
 use crate::amounts::{Amounts, KindId};
 use crate::ids::{MachineId, SequenceNumber, TaskId, TransactionId, Version};
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 /// A claim: the request to place a task on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Claim {
-    /// Id of the task. Its request is in its job.
+    /// Id of the task. Its job has the amounts that it requests.
     pub task: TaskId,
     /// Id of the machine.
     pub machine: MachineId,
-    /// The machine's sequence number in the view that the claim was decided on.
+    /// Sequence number of the machine in the view in which the claim was decided.
     pub seen: SequenceNumber,
-    /// The accelerator devices to use. If empty, the cell chooses the fullest devices that fit.
+    /// Accelerator devices to use. If empty, the cell chooses the fullest devices with enough left.
     pub devices: DeviceSet,
-    /// Amounts to claim: the request, or with optional resources.
+    /// Amounts to claim: the request alone, or also the optional resources.
     pub take: Take,
 }
 
 impl Claim {
-    /// A claim of the task's request; the cell chooses the devices.
+    /// A claim of the task's request, for which the cell chooses the devices.
     #[must_use]
     pub fn new(task: TaskId, machine: MachineId, seen: SequenceNumber) -> Claim {
         Claim { task, machine, seen, devices: DeviceSet::default(), take: Take::Request }
@@ -38,27 +38,27 @@ impl Claim {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Take {
-    /// Request of the task's group.
+    /// The request of the task's group.
     #[default]
     Request,
-    /// Claims the optional resources, too (see [`TaskGroup::optional`](crate::TaskGroup::optional)): all of them, or the claim
-    /// conflicts.
+    /// The request and all optional resources (see [`TaskGroup::optional`](crate::TaskGroup::optional)). The claim
+    /// conflicts if any of the optional resources is not free.
     WithOptional,
 }
 
-/// A resize: a placed task gets more or less of its machine's resources.
+/// A resize, which gives a placed task more or less of its machine's resources.
 ///
-/// The allocation lasts while the task is on this machine; afterwards the task needs its group's
-/// request again. Devices and cores do not change.
+/// The new allocation lasts while the task is on this machine. When the task is placed again, it gets its group's
+/// request. Devices and cores do not change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resize {
     /// Id of the task.
     pub task: TaskId,
-    /// New allocation of each kind.
+    /// New allocation, for each kind.
     pub to: Amounts,
 }
 
-/// Whether the other items of a transaction are committed when some conflict.
+/// Whether the other items of a transaction are applied when an item conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Granularity {
@@ -68,44 +68,45 @@ pub enum Granularity {
     AllOrNothing,
 }
 
-/// Conflict check of claims against commits since the view was synced.
+/// Check that decides whether a claim conflicts with commits since the view was synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConflictCheck {
-    /// The claim no longer fits.
+    /// A claim conflicts if it no longer fits (the fine check).
     ResourceFit,
-    /// If its machine changed at all (coarse): then the scores that led to it may be stale.
+    /// A claim conflicts if its machine changed at all (the coarse check), because the scores that led to the claim may
+    /// be stale.
     SequenceNumber,
 }
 
-/// Claims that a scheduler submits together, with the releases, evictions and resizes that make
-/// room for them.
+/// Claims that a scheduler submits together, with the releases, evictions and resizes that make room for them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Transaction {
-    /// Its id. A retry with the same id gets the same answer and is not applied twice.
+    /// Id of the transaction. A retry with an equal id gets the result of the first attempt, and is not applied twice.
     pub id: TransactionId,
-    /// The version of the view that it was decided on.
+    /// Version of the view in which the transaction was decided.
     pub base: Version,
-    /// Whether the other items are applied if one is rejected.
+    /// Whether the other items are applied when an item conflicts.
     pub granularity: Granularity,
-    /// Definition of a conflict.
+    /// Check that decides which claims conflict.
     pub check: ConflictCheck,
-    /// Placed tasks to take off their machines; they become pending. Releases come first, so that
+    /// Placed tasks to take off their machines, which makes them pending. Releases are applied before claims, so that
     /// one transaction can move a task.
     pub releases: Vec<TaskId>,
-    /// Tasks of lower precedence, or of tenants that have borrowed, to evict; they become pending.
-    /// They are evicted only if the cell accepts a claim of this transaction on their machine.
+    /// Tasks to evict, which makes them pending. They must have a lower precedence than a claim on their machine, or
+    /// belong to tenants that have borrowed. They are evicted only if the cell accepts a claim of this transaction on
+    /// their machine.
     pub evictions: Vec<TaskId>,
-    /// Tasks to place, in order: each is checked after those before it.
+    /// Tasks to place. Each claim is checked against the state after the claims before it.
     pub claims: Vec<Claim>,
-    /// Resizes of placed tasks, in order, before the claims, so that one transaction can shrink a
-    /// task to place another. Growing needs room for the difference; shrinking is rejected only
-    /// below the `cpu` of a task's exclusive cores.
+    /// Resizes of placed tasks, applied in order and before the claims, so that one transaction can shrink a task to
+    /// place another. Growing needs room for the difference. Shrinking is rejected only if the task would get less
+    /// `cpu` than it has exclusive cores.
     pub resizes: Vec<Resize>,
 }
 
 impl Transaction {
-    /// A transaction of claims alone, incremental, checked by resource fit.
+    /// An incremental transaction of claims alone, checked by resource fit.
     #[must_use]
     pub fn new(id: TransactionId, base: Version, claims: Vec<Claim>) -> Transaction {
         Transaction {
@@ -120,7 +121,7 @@ impl Transaction {
         }
     }
 
-    /// Number of claims, releases, evictions and resizes.
+    /// Number of claims, releases, evictions and resizes together.
     #[must_use]
     pub fn items(&self) -> usize {
         self.claims.len() + self.releases.len() + self.evictions.len() + self.resizes.len()
@@ -132,112 +133,111 @@ impl Transaction {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// The machine has too little left of this kind.
+    /// The machine has too little of this kind left.
     NoRoom(KindId),
-    /// No devices of the machine have enough left, or not the requested ones.
+    /// No devices of the machine have enough left, or those that the claim names do not.
     NoDevices,
-    /// The machine changed since the view was synced (sequence-number check only).
+    /// The machine changed since the view was synced (only with the sequence-number check).
     MachineChanged,
-    /// The machine was removed, or never was.
+    /// The machine was removed, or never existed.
     MachineGone,
     /// The machine is draining.
     MachineDraining,
-    /// The task names another machine.
+    /// The task requires another machine by name.
     OtherMachine,
-    /// The machine does not meet the required affinity.
+    /// The machine does not meet the task's required affinity.
     AffinityUnmet,
     /// The machine has a taint that the task does not tolerate.
     Tainted,
     /// Another task on the machine has the port.
     PortTaken,
-    /// An anti-affinity of this task or of a running task forbids the domain.
+    /// An anti-affinity of this task, or of a task in the domain, forbids the placement.
     AntiAffinity,
-    /// No task that this one must run near runs in the domain.
+    /// The task requires another task in its domain, and no such task is there.
     TaskAffinityUnmet,
-    /// The domain would exceed the emptiest by more than the allowed skew.
+    /// With the task, the domain would exceed the domain with the fewest tasks by more than the allowed skew.
     Skew,
     /// The domain already has the maximum number of tasks.
     DomainFull,
-    /// The machine lacks the label of the rule's level.
+    /// The machine lacks the label that a rule's level needs.
     NoDomain,
-    /// The tenant's quota of this kind is used up.
+    /// The quota of the task's tenant for this kind is used up.
     QuotaExceeded(KindId),
-    /// There is no such task.
+    /// No task has this id.
     UnknownTask,
-    /// The task has a machine already.
+    /// The task to be placed is placed already.
     TaskPlaced,
     /// The task has ended, or its job was killed.
     TaskEnded,
-    /// The task to be released, evicted or resized has no machine.
+    /// The task to be released, evicted or resized is not placed.
     TaskNotPlaced,
-    /// The task to be evicted does not have a lower precedence than a claim on its machine, and its
-    /// tenant has not borrowed from the guarantee of the claim's tenant (see
-    /// [`TenantConfig`](crate::TenantConfig)).
+    /// The task to be evicted does not have a lower precedence than a claim on its machine, and its tenant has not
+    /// borrowed from the guarantee of the claim's tenant (see [`TenantConfig`](crate::TenantConfig)).
     PrecedenceTooLow,
-    /// No claim of the transaction was accepted on the machine of the task to evict.
+    /// The cell accepted no claim of the transaction on the machine of the task to be evicted.
     EvictionUnused,
-    /// Fewer tasks of the job would run than its gang needs.
+    /// The transaction leaves the gang with fewer placed tasks than its minimum.
     GangIncomplete,
     /// Another item of an all-or-nothing transaction conflicts.
     OthersConflict,
-    /// A task that stays in the domain needs this one, or one like it, there (see
-    /// [`TaskRule::RuntimeAffinity`](crate::TaskRule::RuntimeAffinity)): release
-    /// that one too, or put another one there.
+    /// The task to be released or evicted is the last in its domain that another task there depends on (see
+    /// [`TaskRule::RuntimeAffinity`](crate::TaskRule::RuntimeAffinity)). Release the dependent task too, or place
+    /// another task that it can depend on there.
     RuntimeAffinityNeeded,
-    /// The task to be evicted is in the same band of precedence as the most important claim on its machine
-    /// (see [`Policy::bands`](crate::Policy::bands)).
+    /// The task to be evicted is in one band of precedence with the most important claim on its machine (see
+    /// [`Policy::bands`](crate::Policy::bands)).
     SameBand,
-    /// The eviction limit is reached until the cell's time advances (see
+    /// The eviction limit is used up until the cell's time advances (see
     /// [`Policy::eviction_cap`](crate::Policy::eviction_cap)).
     EvictionsCapped,
-    /// The machine is reserved for other tenants, now or before the task is expected to have ended (see
+    /// The machine is reserved for other tenants, now or before the expected end of the task (see
     /// [`Reservation`](crate::Reservation)).
     Reserved,
-    /// The NUMA nodes of the machine have too few exclusive cores left; or a resize would leave
-    /// less `cpu` than the task has exclusive cores.
+    /// The NUMA nodes of the machine have too few exclusive cores left, or a resize would leave the task less `cpu`
+    /// than it has exclusive cores.
     NoCores,
-    /// The cell as a whole has too little of this kind left, wherever the task would run (see
+    /// The cell has too little of this cluster resource left, whichever machine the task is placed on (see
     /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)).
     CellExhausted(KindId),
-    /// Peak hours: batch tasks on the machine would exceed their share of this kind (see
+    /// During the present peak hours, batch tasks of the machine would exceed their share of this kind (see
     /// [`PeakCalendar`](crate::PeakCalendar)).
     PeakHours(KindId),
-    /// The machine has as many tasks of the tenant as it may have (see
+    /// The machine has as many tasks of the tenant as the tenant may have on one machine (see
     /// [`TenantConfig::tasks_per_machine_max`](crate::TenantConfig::tasks_per_machine_max)).
     TasksPerMachine,
 }
 
-/// A part of a transaction, by its position in its list.
+/// A reference to an item of a transaction, by its index in the list of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Item {
-    /// One of the releases.
+    /// A release.
     Release(u32),
-    /// One of the evictions.
+    /// An eviction.
     Eviction(u32),
-    /// One of the claims.
+    /// A claim.
     Claim(u32),
-    /// One of the resizes.
+    /// A resize.
     Resize(u32),
 }
 
 /// A rejected item of a transaction, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Conflict {
-    /// The item.
+    /// The rejected item.
     pub item: Item,
-    /// The reason.
+    /// Reason for which it was rejected.
     pub reason: Reason,
 }
 
-/// The answer to a transaction.
+/// The result of a transaction.
 ///
-/// Invariant: `conflicts` is strictly ascending by item, and every item of the transaction that is
-/// not in it was applied.
+/// Invariant: `conflicts` is strictly ascending by item, and every item of the transaction that it does not contain was
+/// applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
-    /// Version to sync to: it includes the accepted items, and all changes that conflicted with the
-    /// others.
+    /// Version to sync to before the next attempt. It includes the accepted items, and all changes that the rejected
+    /// items conflicted with.
     pub version: Version,
     /// Rejected items.
     pub conflicts: Vec<Conflict>,
@@ -264,15 +264,15 @@ impl Commit {
     }
 }
 
-/// Reason for which a transaction was not checked at all.
+/// Reason for which no item of a transaction was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TransactionError {
-    /// Remedy: add an item.
+    /// The transaction has no items. Add one.
     #[error("the transaction is empty")]
     Empty,
-    /// Remedy: split the transaction or the file.
+    /// The transaction has too many items. Split it.
     #[error("the transaction has {items} items, at most {max} are allowed")]
     TooManyItems {
         /// Actual number of items.
@@ -280,7 +280,8 @@ pub enum TransactionError {
         /// Maximum number of items.
         max: usize,
     },
-    /// The view belongs to another cell, or to a lost one: start from a fresh snapshot.
+    /// The transaction's base is later than the cell's version: the view belongs to another cell, or to one that was
+    /// lost. Start from a fresh snapshot.
     #[error("the transaction was decided at {base}, but the cell is at {version}")]
     BaseFromFuture {
         /// The transaction's base.
@@ -288,20 +289,20 @@ pub enum TransactionError {
         /// The cell's version.
         version: Version,
     },
-    /// Remedy: register first.
+    /// No scheduler of this id is registered. Register first.
     #[error("no scheduler {0} is registered")]
     UnknownScheduler(crate::ids::SchedulerId),
-    /// The result of this id is no longer kept; sync to see the state of the tasks.
+    /// The cell no longer keeps the result of this transaction. Sync to see the state of its tasks.
     #[error("the answer to transaction {0} is no longer known")]
     AnswerExpired(TransactionId),
-    /// Two different transactions carry one id: count upwards.
+    /// A different transaction with this id was sent before. Number transactions in ascending order.
     #[error("transaction {0} was sent before with other content")]
     IdReused(TransactionId),
-    /// Another process, or none, owns the scheduler's name since the transaction was numbered:
-    /// stop. Nothing was done now; sync to see whether it was accepted before.
+    /// The scheduler's name has got another owner, or has lost its owner, since the transaction was numbered. The
+    /// sender must stop. The transaction was not applied now; sync to see whether an earlier attempt was.
     #[error("transaction {0} is fenced: another process owns its scheduler's name now")]
     Fenced(TransactionId),
-    /// Remedy: register again, and continue from the number in the answer.
+    /// The number is too far above the scheduler's next one. Register again, and continue from the number in the reply.
     #[error(
         "transaction {0} is {NUMBERS_AHEAD_MAX} or more above its scheduler's next number: register \
          again, and go on from the number in the answer"

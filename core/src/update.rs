@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 /// The rules of a rolling update. The cell stores them; a controller follows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UpdateRules {
-    /// Number of tasks of a group that may be missing while it is updated.
+    /// Number of tasks by which a group may be below its count while it is updated.
     pub max_unavailable: u32,
-    /// Number of tasks that a group may have beyond its count while it is updated.
+    /// Number of tasks by which a group may exceed its count while it is updated.
     pub max_surge: u32,
-    /// Time for which a new task must run before it counts as healthy, in milliseconds.
+    /// Time for which a new task must run before it is considered healthy, in milliseconds.
     pub min_healthy_ms: u32,
-    /// Reaction to a task of the new version that fails.
+    /// Reaction to the failure of a task of the new version.
     pub on_failure: OnFailure,
 }
 
 impl Default for UpdateRules {
-    /// One more task at a time, none missing.
+    /// Rules for one additional task at a time, and no missing task.
     fn default() -> UpdateRules {
         UpdateRules {
             max_unavailable: 0,
@@ -35,48 +35,48 @@ impl Default for UpdateRules {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// The update stops: tasks of both versions run until someone decides.
+    /// The update stops. Tasks of both versions run until an operator decides.
     #[default]
     Stop,
-    /// The job is updated to its version before.
+    /// The job is updated to its previous version.
     Rollback,
 }
 
-/// A step of an update: tasks that a job gets and loses at once. It never ends a job.
+/// A step of an update: tasks that a job gains and loses at once. A step never ends a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RollStep {
-    /// Version of the job for which the step was decided; the job has another one: rejected.
+    /// Version of the job for which the step was decided. If the job has another version, the step is rejected.
     pub version: u32,
-    /// Further tasks for groups of the job's version.
+    /// Tasks to add to groups of the job's newest version.
     pub adds: Vec<GroupGrowth>,
-    /// Tasks to end, by index; those that have ended already are ignored.
+    /// Indexes of the tasks to end. Tasks that have ended already are ignored.
     pub stops: Vec<u32>,
 }
 
-/// Further tasks of a group.
+/// Tasks to add to a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupGrowth {
     /// Name of the group.
     pub group: Text,
-    /// Number of further tasks.
+    /// Number of tasks to add.
     pub count: u32,
 }
 
 impl RollStep {
-    /// A step for a version that changes nothing.
+    /// An empty step for this version of the job.
     #[must_use]
     pub fn of(version: u32) -> RollStep {
         RollStep { version, ..RollStep::default() }
     }
 
-    /// Adds the end of a task.
+    /// Adds a task to end.
     #[must_use]
     pub fn with_stop(mut self, task: TaskId) -> RollStep {
         self.stops.push(task.index);
         self
     }
 
-    /// Adds further tasks of a group.
+    /// Adds tasks of a group.
     #[must_use]
     pub fn with_tasks(mut self, group: impl Into<Text>, count: u32) -> RollStep {
         self.adds.push(GroupGrowth { group: group.into(), count });

@@ -1,4 +1,4 @@
-//! A scheduler in 40 lines: the first machine that fits, for every pending task.
+//! A scheduler in 40 lines, which places every pending task on the first machine that fits.
 //!
 //! `cargo run -p omega-cell --example first_fit`
 

@@ -1,4 +1,4 @@
-//! A ready-made scheduler with its own filter: batch tasks avoid machines that another team has
+//! A ready-made scheduler with a filter of its own, which keeps batch tasks off the machines that another team has
 //! labelled.
 //!
 //! `cargo run -p omega-cell --example plugin`
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cell.read(|cell| Some(cell.machine(cell.machine_by_name(name)?)?.tasks.len())).unwrap_or(0)
     };
     println!("studio: {} tasks, plain: {} tasks", on("studio"), on("plain"));
-    // Four batch tasks fill `plain`; the two services find room on `studio`; two batch tasks wait.
+    // Four batch tasks fill `plain`, both services run on `studio`, and two batch tasks stay pending.
     assert_eq!((placed, on("studio") + on("plain")), (6, 6));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A scheduler on a served cell: it places the jobs that name it, until none of the job `hello` is pending.
+//! A scheduler on a served cell. It places the jobs that name it, and ends when no task of the job `hello` is pending.
 //!
 //! ```console
 //! $ omega serve --memory &

@@ -1,4 +1,4 @@
-//! A replicated cell in one process: three replicas with a log each, and a scheduler on one of them.
+//! A replicated cell in one process: three replicas, each with its own log, and a scheduler at one of them.
 //!
 //! `cargo run -p omega-cell --features store --example replicated`
 
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let replicas = start_cell(folder.path())?;
     let cells: Vec<ReplicatedCell> = replicas.iter().map(ReplicatedCell::new).collect();
-    // The call returns once a leader is elected.
+    // This call returns once a leader is elected.
     cells[0].catch_up_with_all()?;
     cells[0].apply(Command::RegisterMachine(Machine::new("m", Amounts::new([8000, 64 << 30]))))?;
     cells[0]

@@ -1,7 +1,6 @@
-//! A custom simulation: two schedulers on one cell, with arrivals and ends of tasks by the
-//! program's clock.
+//! A custom simulation: two schedulers share one cell, and the program's own clock decides when tasks arrive and end.
 //!
-//! The schedulers take turns in each second. The libraries read no clock, so every run is the same.
+//! Both schedulers work once in each simulated second. The libraries read no clock, so all runs give equal results.
 //!
 //! `cargo run -p omega-cell --example simulation`
 
@@ -11,7 +10,7 @@ use omega_cell::{Profile, Scheduler, Settings, TaskGroup, TaskId, Unobserved};
 use std::collections::BTreeMap;
 use std::error::Error;
 
-/// Tasks that run, by the second in which they end.
+/// Running tasks by the second in which they end.
 #[derive(Default)]
 struct Running(BTreeMap<u64, Vec<(TaskId, MachineId)>>);
 
@@ -24,7 +23,7 @@ impl Running {
         Ok(())
     }
 
-    /// Notes the end of all newly placed tasks of a job.
+    /// Records that all newly placed tasks of a job end at the second `until`.
     fn begin(&mut self, cell: &SharedCell, job: JobId, until: u64) {
         let placed = cell.read(|cell| {
             let tasks = (0..TASKS).map(|index| TaskId { job, index });
@@ -38,7 +37,7 @@ impl Running {
     }
 }
 
-/// Tasks of each job.
+/// Number of tasks of each job.
 const TASKS: u32 = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -67,8 +66,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!("{placed} of {} tasks placed in a minute", 2 * 60 * u64::from(TASKS));
-    // Forty tasks fit at once and each runs for five seconds, so all are placed in the second of
-    // their arrival.
+    // Eight tasks arrive in each second, each runs for five seconds, and forty fit at once, so all are placed in the
+    // second of their arrival.
     assert_eq!(u64::from(placed as u32), 2 * 60 * u64::from(TASKS));
     Ok(())
 }

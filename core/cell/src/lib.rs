@@ -1,18 +1,19 @@
-//! The facade of the libraries; its front page is the README.
+//! The facade of the libraries. The README is the front page of its documentation.
 
 #![doc = include_str!("../README.md")]
 
 /// Types: machines, jobs, amounts, claims, transactions, commands.
 pub use omega_core as types;
 
-/// The cell's state machine, views of it, and the deltas between them.
+/// The cell's state machine, its views, and the deltas that bring views up to date.
 pub use omega_cellstate as state;
 
 /// Plugins, placement, queues, preemption, backfill, and the schedulers that use them.
 #[cfg(feature = "schedulers")]
 pub use omega_schedulers as schedulers;
 
-/// Cells of other processes: a handle for schedulers, agents, applications, and the generated gRPC clients.
+/// Access to cells of other processes: a handle for schedulers, interfaces for agents and applications, and the
+/// generated gRPC clients.
 #[cfg(feature = "client")]
 pub use omega_client as client;
 
@@ -20,7 +21,8 @@ pub use omega_client as client;
 #[cfg(feature = "store")]
 pub use omega_store as store;
 
-/// A cell of this process that threads share, its interface to schedulers, a private copy of it, and the failures of calls.
+/// A cell that threads of this process share, the interface of schedulers to a cell, a private copy of the cell's
+/// state, and the errors of calls.
 pub use omega_cellstate::{Cell, CellHandle, HandleError, SharedCell, View};
 
 /// Amounts of resource kinds.
