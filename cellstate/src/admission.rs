@@ -1,13 +1,13 @@
 //! Request limits of tenants: the most that a tenant's jobs may request, whether or not they are placed.
 //!
-//! A quota bounds the claims of placed tasks, so a job beyond it stays queued. A request limit rejects such a job when
-//! it is submitted: the user gets the error at once, and no tenant can fill the queue. (Borg's quota works like this:
-//! "part of admission control, not scheduling", Verma et al., EuroSys 2015.)
+//! A quota bounds the claims of placed tasks, so a job beyond the quota stays queued. A request limit rejects such a
+//! job when it is submitted: the user gets the error at once, and no tenant can fill the queue. (Borg's quota works
+//! like this: "part of admission control, not scheduling", Verma et al., EuroSys 2015.)
 //!
-//! 1. A tenant's *requested* amount is the sum over all unfinished tasks of the tenant and of all tenants below it, of
-//!    machine resources and of cluster resources.
-//! 2. A job submission or a growth of a group is rejected if it would raise that sum above a limit of its tenant or of
-//!    a tenant above. Jobs that were accepted before the limit was set stay.
+//! 1. A tenant's *requested* amount is the sum of the requests of all unfinished tasks of the tenant and of all tenants
+//!    below it. It includes cluster resources.
+//! 2. A job submission or a growth of a group is rejected if it would raise that sum above the limit of its tenant or
+//!    of a tenant above. Jobs that were accepted before the limit was set stay.
 //! 3. Sums are kept only while some tenant has a request limit. They have 128 bits, because the total of many jobs may
 //!    exceed 64 bits.
 
@@ -23,19 +23,19 @@ use omega_core::{Amounts, Job, KindId, Kinds, Outcome, Rejection, Text};
 pub(crate) struct Asked {
     /// The number of tenants with a request limit.
     limits: usize,
-    /// The requested amount of each kind, by tenant; empty without limits.
+    /// Requested amounts by tenant, for each kind; empty while no tenant has a limit.
     sums: Vec<Vec<u128>>,
 }
 
 impl Tenants {
-    /// Sets or removes a limit; the caller recounts the sums.
+    /// Sets or removes a limit. The caller must recount the sums afterwards.
     pub(crate) fn set_admission(&mut self, name: &Text, limit: Option<Amounts>) {
         let id = self.intern(name) as usize;
         self.list[id].admits = limit;
         self.asked.limits = self.list.iter().filter(|tenant| tenant.admits.is_some()).count();
     }
 
-    /// Adds `count` tasks to the sums of a tenant; a negative count removes them.
+    /// Adds `count` tasks to the sums of a tenant. A negative count removes tasks.
     #[inline]
     pub(crate) fn ask(&mut self, tenant: u32, need: &Need, count: i64) {
         let tasks = &mut self.list[tenant as usize].tasks;
@@ -70,7 +70,7 @@ impl Tenants {
         self.admit_exchange(kinds, tenant, tasks, std::iter::empty())
     }
 
-    /// Checks whether a tenant may request some tasks in exchange for others that end.
+    /// Checks whether a tenant may request some tasks while others of its tasks end.
     pub(crate) fn admit_exchange<'a>(
         &self,
         kinds: &Kinds,
@@ -96,7 +96,7 @@ impl Tenants {
         sum
     }
 
-    /// Checks one tenant's limit for an additional amount.
+    /// Checks whether one tenant's limit allows an additional amount.
     fn admits(&self, kinds: &Kinds, id: u32, more: &[u128]) -> Result<(), Rejection> {
         let tenant = &self.list[id as usize];
         let Some(limit) = &tenant.admits else { return Ok(()) };
@@ -115,7 +115,8 @@ impl Tenants {
         Ok(())
     }
 
-    /// The requested amounts of a tenant and of those below it; `None` if they are zero or no tenant has a limit.
+    /// The amounts that a tenant and those below it request; `None` if they are zero, or if no tenant has a request
+    /// limit.
     pub(crate) fn asked(&self, tenant: u32) -> Option<&[u128]> {
         self.asked.sums.get(tenant as usize).map(Vec::as_slice)
     }

@@ -1,11 +1,11 @@
 //! The reply cache: results of past transactions, so that a retry is not applied twice.
 //!
 //! A scheduler that lost its connection does not know whether its transaction was committed, so it sends the
-//! transaction again. If the first copy was committed, it gets the result of that commit. The cache is part of the
-//! replicated state, so it survives a change of leader.
+//! transaction again. If the first copy was committed, the scheduler gets the result of that commit. The cache is part
+//! of the replicated state, so it survives a change of leader.
 //!
 //! When another process takes over the scheduler's name, transaction numbers skip ahead (see `holders.rs`). Cached
-//! results are still returned; new transactions with numbers below the skip are rejected.
+//! results are still returned, and new transactions with numbers below the skip are rejected.
 
 use omega_core::limits::{ANSWERS_PER_SCHEDULER, NUMBERS_AHEAD_MAX};
 use omega_core::{
@@ -18,14 +18,14 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The cached result of one transaction.
 ///
-/// Conflicts are boxed and not shared by a reference counter, which every commit would pay for.
+/// Conflicts are in a box and not behind a reference counter, because every commit would pay for the counter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Answer {
     /// The number of the transaction.
     pub number: u64,
-    /// A digest of the transaction, to detect another one with the same number.
+    /// Digest of the transaction, which detects another transaction with an equal number.
     pub digest: u64,
-    /// The version that a view should sync to.
+    /// The version that a view should sync to after this result.
     pub version: u64,
     /// The rejected items.
     pub conflicts: Box<[Conflict]>,
@@ -37,7 +37,8 @@ pub(crate) struct Answers {
     ring: Vec<Option<Answer>>,
     /// One above the highest number that was used or skipped.
     pub(crate) next: u64,
-    /// New transactions below this number are fenced: they come from a former owner of the name. At most `next`.
+    /// New transactions below this number are fenced, because they come from a former owner of the name. At most
+    /// `next`.
     pub(crate) floor: u64,
 }
 
@@ -45,9 +46,9 @@ impl Answers {
     /// Checks that a number is not so far ahead that later numbers would run out (see [`NUMBERS_AHEAD_MAX`]).
     ///
     /// # Errors
-    /// If it is.
+    /// The number is too far ahead.
     pub(crate) fn check_ahead(&self, id: TransactionId) -> Result<(), TransactionError> {
-        // No number comes after the last one, so it is never used.
+        // The sum stops at the largest number. That number is never accepted, because none could follow it.
         let below = self.next.saturating_add(NUMBERS_AHEAD_MAX);
         match id.number < below {
             true => Ok(()),
@@ -58,7 +59,7 @@ impl Answers {
     /// Returns the cached result of a transaction, if there is one.
     ///
     /// # Errors
-    /// If the number was used for a different transaction, is older than the cache, or is fenced.
+    /// The number was used for a different transaction, is older than the cache, or is fenced.
     pub(crate) fn find(
         &self,
         txn: &Transaction,
@@ -81,7 +82,7 @@ impl Answers {
             }
             Some(answer) if answer.number == number => Err(TransactionError::IdReused(txn.id)),
             _ if number < self.floor => Err(TransactionError::Fenced(txn.id)),
-            // A skipped number may still arrive.
+            // The number was skipped, and its transaction arrives only now.
             _ => Ok(None),
         }
     }
@@ -92,7 +93,7 @@ impl Answers {
         self.put(Answer { number, digest, version: commit.version.0, conflicts });
     }
 
-    /// Stores a result in its place of the ring.
+    /// Stores a result at its position in the ring.
     pub(crate) fn put(&mut self, answer: Answer) {
         let index = index(answer.number);
         if self.ring.len() <= index {
@@ -107,12 +108,12 @@ impl Answers {
         self.at(number).filter(|answer| answer.number == number)
     }
 
-    /// The entry at this number's place in the ring: its own result or that of another number.
+    /// The entry in the ring where the result of this number belongs. It may be the result of another number.
     fn at(&self, number: u64) -> Option<&Answer> {
         self.ring.get(index(number)).and_then(Option::as_ref)
     }
 
-    /// Every cached result, in the order of the ring.
+    /// All cached results, in the order of the ring.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Answer> {
         self.ring.iter().flatten()
     }
@@ -123,8 +124,8 @@ pub(crate) fn index(number: u64) -> usize {
     (number % ANSWERS_PER_SCHEDULER as u64) as usize
 }
 
-/// The digest of a transaction, which distinguishes two with the same id. It depends on nothing else, so it is computed
-/// before the cell is locked.
+/// Digest of a transaction, which distinguishes different transactions with equal ids. It depends only on the
+/// transaction, so it is computed before the cell is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digest(u64);
 
@@ -140,7 +141,7 @@ impl Digest {
 }
 
 thread_local! {
-    /// The bytes of which a thread makes a digest, kept for its next one.
+    /// Buffer for the bytes from which a digest is computed, reused by each thread.
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -164,8 +165,8 @@ fn put_all(txn: &Transaction, bytes: &mut Vec<u8>) {
     put_later(txn, bytes);
 }
 
-/// Adds fields of later versions only if they are set, so that transactions of earlier versions keep their digests. The
-/// added part begins with a job number that no job has.
+/// Adds fields of later versions of the format, only if they are set, so that transactions without them keep their
+/// digests. The added part begins with a job number that no job has.
 fn put_later(txn: &Transaction, bytes: &mut Vec<u8>) {
     for (claim, index) in txn.claims.iter().zip(0..) {
         if claim.take == Take::WithOptional {

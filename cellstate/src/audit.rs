@@ -1,7 +1,7 @@
-//! The audit: a recount of everything that is kept as a running sum.
+//! The audit: a recount of all sums that the cell keeps up to date by adding and subtracting.
 //!
-//! It can run in any build at any version. It derives everything from the states of tasks and the descriptions of
-//! machines and jobs.
+//! It can run in any build and at any version. It recounts from the states of tasks and the descriptions of machines
+//! and jobs.
 
 use crate::cell::Cell;
 use crate::cores::CoresLeft;
@@ -16,17 +16,17 @@ use crate::policy::{Placement, Policies};
 use crate::rules::{Count, Pull, Step, TrackerId};
 use omega_core::{JobId, MachineId, TaskId, Text, Version};
 
-/// A difference that an audit found. The cell must not be used any further.
+/// A difference between the cell's sums and a recount. A cell with one must no longer be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
-    /// Free amounts differ from capacity minus claims.
+    /// Free amounts differ from the capacity minus the claims.
     #[error("machine {machine}: {found:?} free, but {expected:?} by recount")]
     Free {
-        /// The machine.
+        /// Id of the machine.
         machine: MachineId,
-        /// The amounts in the cell.
+        /// Free amounts in the cell.
         found: Vec<i64>,
-        /// The recounted amounts.
+        /// Recounted free amounts.
         expected: Vec<i64>,
     },
     /// Negative free amounts on a machine whose capacity never shrank.
@@ -38,48 +38,49 @@ pub enum AuditError {
     /// A task is placed on a machine that does not exist.
     #[error("task {0} is on machine {1}, which does not exist")]
     NoMachine(TaskId, MachineId),
-    /// Device shares differ.
+    /// The free parts of the machine's devices differ from a recount.
     #[error("machine {0}: its devices differ from a recount")]
     Devices(MachineId),
-    /// Exclusive cores differ.
+    /// The free exclusive cores of the machine differ from a recount.
     #[error("machine {0}: its free cores differ from a recount")]
     Cores(MachineId),
-    /// The sum of the demand profiles of the machine's tasks differs.
+    /// The sum of the demand profiles of the machine's tasks differs from a recount.
     #[error("machine {0}: the sum of its demand profiles differs from a recount")]
     DemandProfiles(MachineId),
-    /// A job's counts differ.
+    /// The job's numbers of tasks differ from a recount.
     #[error("job {0}: its counts of placed and living tasks differ from a recount")]
     JobCounts(omega_core::JobId),
-    /// A job is wrongly recorded as a waiting gang, or wrongly not recorded.
+    /// A job is recorded as a gang that waits for more tasks although it does not, or is not recorded although it does.
     #[error("job {0}: whether its tasks keep places differs from a recount")]
     GangHold(omega_core::JobId),
-    /// An allocation is recorded for a task without a machine, or equals its group's request.
+    /// An allocation is recorded for a task without a machine, or a recorded allocation equals the request of the
+    /// task's group.
     #[error("job {0} has a recorded allocation of a task that has none")]
     Held(omega_core::JobId),
-    /// The sums of batch allocations on machines differ.
+    /// The allocations of batch tasks on a machine differ from a recount.
     #[error("the claims of batch tasks on machines differ from a recount")]
     Batch,
-    /// The use of a tenant differs.
+    /// The amounts that a tenant uses differ from a recount.
     #[error("tenant {0:?}: its use differs from a recount")]
     Tenant(Text),
-    /// The claims of cluster resources differ.
+    /// The claims of cluster resources differ from a recount.
     #[error("the claimed cluster resources differ from a recount")]
     CellClaims,
-    /// Quotas are compared though there are none, or are not compared though there are some.
+    /// The cell compares quotas although no tenant has one, or does not although some tenant has.
     #[error("the flag for quota checks does not match the limits of tenants")]
     Quotas,
-    /// The requested amount of a tenant differs.
+    /// The requested amounts of a tenant differ from a recount.
     #[error("tenant {0:?}: the requests of its jobs differ from a recount")]
     Asked(Text),
-    /// A rule's counters differ.
+    /// The counters of a rule differ from a recount.
     #[error("rule counters differ from a recount")]
     Rules,
-    /// A machine set differs from the machines that match it.
+    /// A machine set differs from the machines that match its selector.
     #[error("a set of machines differs from a recount")]
     Sets,
 }
 
-/// The recounted sums.
+/// Sums that the audit recounts.
 struct Recount {
     free: Vec<Vec<i64>>,
     demand_profiles: DemandProfileSums,
@@ -92,7 +93,7 @@ struct Recount {
 }
 
 impl Cell {
-    /// Recounts everything, and returns the audited version.
+    /// Recounts all sums, and returns the audited version.
     ///
     /// # Errors
     /// The first difference, in the order of [`AuditError`].
@@ -202,7 +203,7 @@ impl Cell {
                 recount.tenants[tenant as usize][kind] += charged;
             }
         }
-        // A task may lack devices that are only optional.
+        // A task whose devices are only optional may have none.
         let has_devices = need.devices.is_some() || !task.devices.is_empty();
         if let Some(request) = part.devices.filter(|_| has_devices) {
             match &mut recount.devices[row] {
@@ -272,11 +273,11 @@ impl Cell {
         Ok(())
     }
 
-    /// Runs [`Cell::audit`], and checks that no machine is overcommitted: for cells whose machines and policy never
-    /// shrank.
+    /// Runs [`Cell::audit`], and checks that no machine is overcommitted. For cells in which no machine and no
+    /// overcommit bound was ever reduced.
     ///
     /// # Errors
-    /// As [`Cell::audit`], or the first overcommitted machine.
+    /// Those of [`Cell::audit`], or the first overcommitted machine.
     pub fn audit_no_overcommit(&self) -> Result<Version, AuditError> {
         let version = self.audit()?;
         for slot in 0..self.machines.row_count() {
@@ -312,7 +313,7 @@ impl Cell {
                     || rules.is_some_and(|rules| rules.matched.contains(&tracker))
             })
         };
-        // Most trackers count the tasks of one job, so the other jobs need no check.
+        // Most trackers count the tasks of one job only, so groups of other jobs need no check.
         let all = match key.tracked.job() {
             Some(only) => self.jobs.get(only).is_none_or(|job| knows((only, job))),
             None => self.jobs.iter().all(knows),
@@ -320,7 +321,7 @@ impl Cell {
         if all { Ok(()) } else { Err(AuditError::Rules) }
     }
 
-    /// Checks that no live group lists a tracker that does not match it.
+    /// Checks that no live group lists a tracker whose tasks do not include the group's.
     fn audit_matched(&self) -> Result<(), AuditError> {
         for (id, job) in self.jobs.iter() {
             for (index, group) in job.groups.iter().enumerate() {

@@ -11,14 +11,14 @@
 //!
 //! The new state and the outcome depend only on the present state and the command, not on clocks, randomness or hash
 //! order. A rejected command leaves no trace. `omega_core::Command` documents the commands; each file beside this one
-//! has one family of them: `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `commit/`, and the policies in
-//! `policy/`.
+//! implements one family of them: `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `commit/`, and the policies
+//! in `policy/`.
 //!
 //! Invariants, which [`Cell::audit`] checks:
 //! 1. For each machine and kind, the free amount equals the claimable amount minus the claims of the machine's tasks.
 //! 2. No claim exceeds the amount that was free at its commit. Free amounts become negative only when a machine
 //!    shrinks.
-//! 3. A task is on at most one machine, which lists it once.
+//! 3. A placed task is on one machine only, and the machine's list has it once.
 //! 4. Rule counters, device shares, exclusive cores, tenants' use and claims of cluster resources equal a recount.
 //! 5. Versions and sequence numbers only grow.
 
@@ -48,7 +48,7 @@ use omega_core::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A change other than one of a machine's amounts. The present value is looked up when a delta is built.
+/// A change of anything but a machine's amounts. The log has no values: they are looked up when a delta is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// A machine was registered, updated, drained, undrained or removed.
@@ -65,8 +65,9 @@ pub(crate) enum Change {
 
 /// A registered scheduler.
 ///
-/// Each of its commits writes here, and schedulers commit on different processors. So no two share a cache line, nor a
-/// pair of lines, which processors fetch together; and each has its own buffers.
+/// Each commit of a scheduler writes its record, and different schedulers commit on different processors. So each
+/// record has a pair of cache lines for itself, because processors fetch lines in pairs, and each scheduler has its own
+/// buffers.
 #[derive(Clone, Debug)]
 #[repr(align(128))]
 pub(crate) struct Registered {
@@ -74,12 +75,12 @@ pub(crate) struct Registered {
     /// The process that owns the name, if any.
     pub(crate) hold: Option<Hold>,
     pub(crate) answers: Answers,
-    /// The buffers of its commits; `None` during one, and before the first.
+    /// Buffers of the scheduler's commits; `None` during a commit, and before the first one.
     pub(crate) scratch: Option<Box<Scratch>>,
 }
 
 impl Registered {
-    /// A scheduler that no process holds.
+    /// A scheduler whose name no process owns.
     pub(crate) fn new(name: Text) -> Registered {
         Registered { name, hold: None, answers: Answers::default(), scratch: None }
     }
@@ -88,7 +89,7 @@ impl Registered {
 /// The cell state. See the module documentation.
 ///
 /// Commits run on several processors, and the cache lines that a commit writes are fetched from the processor that
-/// committed before. So the fields that each commit writes are first, in a few cache lines of their own.
+/// committed before. So the fields that every commit writes come first, and share a few cache lines.
 #[derive(Clone, Debug)]
 #[repr(C, align(128))]
 pub struct Cell {
@@ -109,14 +110,14 @@ pub struct Cell {
     pub(crate) schedulers: Vec<Registered>,
     /// Ended jobs, oldest first, each with the time at which the cell recorded the end.
     pub(crate) ended: VecDeque<(JobId, Option<u64>)>,
-    /// The number of moved tasks since this process started.
+    /// Number of tasks that transactions moved since this process started.
     pub(crate) moves: u64,
     /// Counts of met and missed deadlines, for metrics.
     pub(crate) due_counts: DueCounts,
-    /// The version of the snapshot that the cell was restored from, at which tracker numbering began. Cells with the
-    /// same history and lineage have the same numbers.
+    /// The version of the snapshot that the cell was restored from, at which tracker numbering began. Cells with equal
+    /// history and lineage have equal tracker numbers.
     pub(crate) lineage: Version,
-    /// Events of the recent past, if they are kept: no part of the state, and no outcome depends on them.
+    /// Events of the recent past, if events are kept. They are not part of the state, and no outcome depends on them.
     pub(crate) history: Option<Box<History>>,
     /// The running capture, if any.
     pub(crate) capture: Option<Box<Capture>>,
@@ -159,7 +160,7 @@ impl Cell {
     /// Applies a command.
     ///
     /// # Errors
-    /// If the command is invalid in the present state; then nothing has changed.
+    /// The command is invalid in the present state. The state has not changed.
     pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
         if let Command::Commit(txn) = &command {
             return Ok(Outcome::Commit(self.commit(txn)?));
@@ -218,12 +219,12 @@ impl Cell {
         self.recount_asked();
         let version = self.begin();
         Policies::configure_tenant(self, tenant, &tenant_config);
-        // A limit above it may differ now.
+        // The tenant may have another limit above it now.
         self.log.push(Change::Quota);
         Ok(Outcome::Done(version))
     }
 
-    // --- Shared by the families of commands -----------------------------------------------------
+    // --- Helpers for all families of commands ---------------------------------------------------
 
     /// Starts the next version.
     pub(crate) fn begin(&mut self) -> Version {
@@ -233,7 +234,7 @@ impl Cell {
         self.version
     }
 
-    /// Records that a machine changed in this version. Called once per machine and command.
+    /// Records that a machine changed in this version. To be called once per machine and command.
     pub(crate) fn touch(&mut self, slot: usize) {
         let row = self.machines.row_mut(slot);
         row.sequence = row.sequence.next();
@@ -243,8 +244,8 @@ impl Cell {
         self.log.push_row(slot as u32);
     }
 
-    /// Places a pending task on a machine after a successful `judge`. An allocation other than the group's request is
-    /// recorded before.
+    /// Places a pending task on a machine. `judge` must have accepted it, and an allocation that differs from the
+    /// group's request must have been recorded.
     pub(crate) fn place(parts: Parts<'_>, id: TaskId, machine: MachineId, grant: Grant) {
         let Parts { job, machines, tenants, policies, facts, now_ms } = parts;
         let task = &mut job.tasks[id.index as usize];
@@ -265,8 +266,8 @@ impl Cell {
         }
     }
 
-    /// Removes a placed task from its machine and sets its new state. Returns its allocation if it was not its group's
-    /// request.
+    /// Removes a placed task from its machine and sets its new state. Returns its allocation if that differed from its
+    /// group's request.
     pub(crate) fn unplace(parts: Parts<'_>, id: TaskId, state: TaskState) -> Option<Values> {
         let Parts { job, machines, tenants, policies, facts, .. } = parts;
         let machine = job.tasks[id.index as usize].state.machine()?;
@@ -300,7 +301,7 @@ impl Cell {
         let Some(slot) = slot else { return };
         let Some((job, task)) = self.jobs.task(id) else { return };
         if task.state.machine().is_none() && self.tenants.is_limited(job.tenant) {
-            // The tenant uses less, so claims that exceeded its quota may fit now.
+            // The tenant uses less now, so claims that exceeded its quota may fit.
             self.log.push(Change::Quota);
         }
         let Some(group) = job.groups.get(usize::from(task.group)) else { return };
@@ -338,40 +339,40 @@ pub(crate) struct Parts<'a> {
 /// A machine and its state, as [`Cell::machine`] returns it.
 #[derive(Clone, Debug)]
 pub struct MachineState<'a> {
-    /// Its id.
+    /// Id of the machine.
     pub id: MachineId,
-    /// Its description.
+    /// Description of the machine.
     pub machine: &'a Arc<Machine>,
-    /// Its status.
+    /// Status of the machine.
     pub status: MachineStatus,
-    /// Its sequence number.
+    /// Sequence number of the machine.
     pub sequence: SequenceNumber,
-    /// The free amount of each kind; negative on a machine that shrank.
+    /// Free amount of each kind. Negative if the machine shrank below its claims.
     pub free: &'a [i64],
-    /// The claimable amount of each kind: capacity with overcommit.
+    /// Claimable amount of each kind: the capacity times the overcommit.
     pub claimable: Vec<i64>,
-    /// The free part of each device, in thousandths.
+    /// Free part of each device, in thousandths.
     pub devices_left: &'a [i16],
-    /// Its free exclusive cores, by NUMA node; `None` if it has none.
+    /// Free exclusive cores by NUMA node; `None` if the machine has no exclusive cores.
     pub cores_left: Option<&'a CoresLeft>,
-    /// The last report of its load.
+    /// The machine's last load report.
     pub load: Option<&'a LoadReport>,
-    /// Its tasks, in no order.
+    /// Tasks placed on the machine, in no particular order.
     pub tasks: &'a [TaskId],
 }
 
 /// Queries.
 impl Cell {
-    /// Whether a change that depends on time alone is near: then the cell should receive `Expire` often.
+    /// Whether the passing of time alone will change the state soon. Then the cell should receive `Expire` often.
     #[must_use]
     pub fn waits_for_time(&self) -> bool {
         self.policies.are_near_an_edge(self.now_ms)
     }
 
-    /// Whether outcomes of commands may depend on the time: then `Expire` should accompany them.
+    /// Whether outcomes of commands may depend on the time. Then `Expire` should be sent together with commands.
     #[must_use]
     pub fn goes_by_time(&self) -> bool {
-        // Events have the cell's time.
+        // Recorded events have the cell's time, so a cell that keeps events needs the time too.
         self.policy.eviction_cap.is_some() || self.policies.go_by_time() || self.history.is_some()
     }
 
@@ -381,7 +382,7 @@ impl Cell {
         self.version
     }
 
-    /// The number of tasks that a transaction moved to another machine, since this process started.
+    /// Number of tasks that transactions moved to another machine since this process started.
     #[must_use]
     pub fn moves(&self) -> u64 {
         self.moves
@@ -417,7 +418,7 @@ impl Cell {
         self.machines.by_name(name)
     }
 
-    /// A machine, if it exists.
+    /// The machine with this id, if it exists.
     #[must_use]
     pub fn machine(&self, id: MachineId) -> Option<MachineState<'_>> {
         let row = self.machines.get(id)?;
@@ -452,13 +453,13 @@ impl Cell {
         self.job_names.get(name).copied()
     }
 
-    /// A job, if it exists.
+    /// The job with this id, if it exists.
     #[must_use]
     pub fn job(&self, id: JobId) -> Option<&Arc<Job>> {
         self.jobs.get(id).map(|record| &record.spec)
     }
 
-    /// The id of the next job. A job with a lower id that does not exist has ended.
+    /// The id that the next job will get. A job with a lower id that does not exist has ended and was forgotten.
     #[must_use]
     pub fn next_job(&self) -> JobId {
         self.jobs.next_id()
@@ -474,7 +475,7 @@ impl Cell {
         self.jobs.iter_from(first).map(|(id, record)| (id, &record.spec))
     }
 
-    /// The state of a task, if its job exists.
+    /// The state of a task; `None` if its job or the task does not exist.
     #[must_use]
     pub fn task(&self, id: TaskId) -> Option<TaskState> {
         self.jobs.task(id).map(|(_, task)| task.state)
@@ -486,20 +487,20 @@ impl Cell {
         self.jobs.task(id).map(|(_, task)| task.devices)
     }
 
-    /// The exclusive cores of a task, by NUMA node; zero for a task without a machine.
+    /// The exclusive cores of a task, by NUMA node; zero for a task that is not placed.
     #[must_use]
     pub fn task_cores(&self, id: TaskId) -> NodeCores {
         let job = self.jobs.get(id.job);
         job.and_then(|job| job.cores.get(id.index)).copied().unwrap_or_default()
     }
 
-    /// The numbers of all exclusive cores and of the allocated ones.
+    /// The number of exclusive cores of all machines, and how many are allocated.
     #[must_use]
     pub fn core_counts(&self) -> CoreCounts {
         self.machines.core_counts()
     }
 
-    /// The cell's time at which a task was placed; 0 for a task without a machine.
+    /// The cell's time at which a task was placed; 0 if the task is not placed.
     #[must_use]
     pub fn task_placed_ms(&self, id: TaskId) -> Option<u64> {
         self.jobs.task(id).map(|(_, task)| task.placed_ms)
@@ -527,35 +528,35 @@ impl Cell {
         rest.iter().zip(first..).map(move |(task, index)| (TaskId { job, index }, task.state))
     }
 
-    /// Every tenant in order of first mention: its name, its quota, and the amounts claimed by its tasks and those of
-    /// all tenants below it.
+    /// All tenants in order of first mention, each with its quota and with the amounts that its tasks and those of all
+    /// tenants below it claim.
     pub fn tenants(&self) -> impl Iterator<Item = (&Text, Option<&omega_core::Amounts>, &[i64])> {
         self.tenants
             .iter()
             .map(|tenant| (&tenant.terms.name, tenant.terms.limit.as_ref(), tenant.used.as_slice()))
     }
 
-    /// The configuration of a tenant, if it was ever named.
+    /// The configuration of a tenant, if any command ever named the tenant.
     #[must_use]
     pub fn tenant_config(&self, name: &str) -> Option<&TenantConfig> {
         self.tenants.get(name).map(|tenant| &tenant.terms.tenant_config)
     }
 
-    /// The request limit of a tenant, which includes all tenants below it.
+    /// The request limit of a tenant, for its own jobs and those of all tenants below it.
     #[must_use]
     pub fn admission(&self, name: &str) -> Option<&omega_core::Amounts> {
         self.tenants.get(name)?.admits.as_ref()
     }
 
-    /// The requested amounts of a tenant and those below it; `None` while no tenant has a request limit. Sums above 64
-    /// bits are capped.
+    /// The amounts that the jobs of a tenant and of those below it request; `None` while no tenant has a request limit.
+    /// Sums above 64 bits are capped.
     #[must_use]
     pub fn asked(&self, name: &str) -> Option<Vec<u64>> {
         let sums = self.tenants.asked(self.tenants.id(name)?)?;
         Some(sums.iter().map(|sum| (*sum).try_into().unwrap_or(u64::MAX)).collect())
     }
 
-    /// The amounts that a tenant's tasks and those of all tenants below it claim.
+    /// The amounts that the tasks of a tenant and of all tenants below it claim.
     #[must_use]
     pub fn tenant_used(&self, name: &str) -> Option<&[i64]> {
         self.tenants.get(name).map(|tenant| tenant.used.as_slice())

@@ -1,6 +1,6 @@
 //! The ids of changed objects, without their new values.
 //!
-//! A reader that keeps no copy of the cell and looks objects up needs no delta. Naming a changed object costs a few
+//! They replace deltas for a reader that keeps no copy of the cell, but looks changed objects up. Each id costs a few
 //! nanoseconds, however many objects exist.
 
 use crate::cell::{Cell, Change, MachineState};
@@ -19,8 +19,8 @@ pub enum Changed {
 
 impl Cell {
     /// The machines, jobs and tasks that changed after a version, in order and possibly repeated. Changes of free
-    /// amounts are not included. `None` if the log no longer reaches back to the version, or if the version is in the
-    /// future.
+    /// amounts are not included. `None` if the log no longer reaches back to the version, or if the cell has not
+    /// reached the version.
     #[must_use]
     pub fn changed_since(&self, since: Version) -> Option<impl Iterator<Item = Changed> + '_> {
         if since > self.version {
@@ -35,7 +35,7 @@ impl Cell {
         }))
     }
 
-    /// The number of rows, with and without a machine.
+    /// The number of rows, including those without a machine.
     #[must_use]
     pub fn row_count(&self) -> u32 {
         self.machines.row_count() as u32

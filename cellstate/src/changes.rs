@@ -7,11 +7,11 @@
 //!             ^starts[41]      ^starts[43]
 //! ```
 //!
-//! Rows whose amounts changed are a list of their own: they are most of what changes, and one number each. Both lists have
-//! one index by version, because each commit writes the ends of all lists, and every cache line of them comes from the
-//! processor that committed before.
+//! Rows whose amounts changed have a list of their own, because they are most of the changes and need one number each.
+//! Both lists share one index by version: each commit writes the ends of all lists, and the fewer lists there are, the
+//! fewer cache lines must come from the processor that committed before.
 //!
-//! The log is bounded. A reader that asks for more than it holds takes a snapshot instead.
+//! The log is bounded. A reader that needs older changes takes a snapshot instead.
 
 use omega_core::Version;
 use std::collections::VecDeque;
@@ -29,14 +29,14 @@ pub(crate) struct ChangeLog<T> {
     capacity: usize,
 }
 
-/// The positions of a version's first changes, counted from the first change ever.
+/// Positions of the first changes of a version in both lists. Positions count all changes ever added.
 #[derive(Clone, Copy, Debug)]
 struct Start {
     rows: u64,
     others: u64,
 }
 
-/// A list of changes of which the oldest are dropped.
+/// A list of changes that drops its oldest ones.
 #[derive(Clone, Debug)]
 struct Track<T> {
     changes: VecDeque<T>,
@@ -53,7 +53,7 @@ impl<T> Track<T> {
     }
 
     fn drop_before(&mut self, position: u64) {
-        // Mostly one or two: a range to drain would cost more.
+        // Mostly one or two changes are dropped, and for so few a range to drain would cost more.
         while self.dropped < position {
             self.changes.pop_front();
             self.dropped += 1;
@@ -66,13 +66,13 @@ impl<T> Track<T> {
 }
 
 impl<T> ChangeLog<T> {
-    /// An empty log after `base`, for at most `capacity` rows, other changes and versions each.
+    /// An empty log that begins after `base`. It keeps at most `capacity` rows, other changes, and versions.
     pub(crate) fn new(base: Version, capacity: usize) -> ChangeLog<T> {
         let starts = VecDeque::new();
         ChangeLog { rows: Track::new(), others: Track::new(), starts, base, capacity }
     }
 
-    /// Opens the next version; [`ChangeLog::push`] and [`ChangeLog::push_row`] add to it.
+    /// Opens the next version, to which [`ChangeLog::push`] and [`ChangeLog::push_row`] then add changes.
     pub(crate) fn open_version(&mut self) {
         self.starts.push_back(self.end());
         if self.starts.len() > self.capacity {
@@ -89,7 +89,7 @@ impl<T> ChangeLog<T> {
         }
     }
 
-    /// Adds another change to the newest version.
+    /// Adds a change that is not one of amounts to the newest version.
     #[inline]
     pub(crate) fn push(&mut self, change: T) {
         self.others.changes.push_back(change);
@@ -98,17 +98,17 @@ impl<T> ChangeLog<T> {
         }
     }
 
-    /// Adds other changes to the newest version.
+    /// Adds several changes that are not of amounts to the newest version.
     pub(crate) fn extend(&mut self, changes: impl IntoIterator<Item = T>) {
         changes.into_iter().for_each(|change| self.push(change));
     }
 
-    /// The positions after the last changes.
+    /// Positions after the last change of each list.
     fn end(&self) -> Start {
         Start { rows: self.rows.end(), others: self.others.end() }
     }
 
-    /// Forgets the oldest version.
+    /// Drops the oldest version.
     fn drop_oldest(&mut self) {
         self.starts.pop_front();
         self.base = self.base.next();
@@ -117,7 +117,7 @@ impl<T> ChangeLog<T> {
         self.others.drop_before(next.others);
     }
 
-    /// Counts the rows and the other changes after a version; `None` if some of them are forgotten.
+    /// Counts the rows and the other changes after a version; `None` if some of these changes were dropped.
     pub(crate) fn counts_since(&self, version: Version) -> Option<Counts> {
         let start = self.start_after(version)?;
         let Start { rows, others } = self.end();
@@ -125,15 +125,15 @@ impl<T> ChangeLog<T> {
         Some(Counts { rows: count(rows, start.rows), others: count(others, start.others) })
     }
 
-    /// The rows that changed after a version, oldest first. A row may be there more than once.
+    /// The rows that changed after a version, oldest first. A row may occur more than once.
     ///
-    /// Nothing for a version whose successors were dropped: call `counts_since` first.
+    /// If changes after the version were dropped, the result is empty. `counts_since` detects this; call it first.
     pub(crate) fn rows_since(&self, version: Version) -> impl Iterator<Item = u32> {
         let start = self.start_after(version).unwrap_or_else(|| self.end());
         self.rows.from(start.rows).copied()
     }
 
-    /// The other changes after a version, likewise.
+    /// The other changes after a version, oldest first. If some of them were dropped, the result is empty.
     pub(crate) fn since(&self, version: Version) -> impl Iterator<Item = &T> {
         let start = self.start_after(version).unwrap_or_else(|| self.end());
         self.others.from(start.others)

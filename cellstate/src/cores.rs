@@ -1,8 +1,8 @@
 //! Exclusive cores: the choice of NUMA nodes for a task, and the free cores of each node.
 //!
-//! All callers use one rule. A request for a single node gets the node with the fewest sufficient free cores; any other
-//! request takes cores from the nodes with the fewest free cores first. Ties go to the lowest node number. So whole
-//! nodes stay free for as long as possible. Cores are never overcommitted, even if the machine's `cpu` is.
+//! There is one rule for all callers, which keeps whole nodes free for as long as possible. A request for a single node
+//! gets the node with the fewest free cores that suffice; any other request takes cores from the nodes with the fewest
+//! free cores first. Ties go to the lowest node number. Cores are never overcommitted, even if the machine's `cpu` is.
 
 use crate::sparse::Sparse;
 use omega_core::limits::NUMA_NODES_MAX;
@@ -10,12 +10,12 @@ use omega_core::{CorePlace, CoreRequest, NodeCores};
 
 /// The free cores of each NUMA node of one machine.
 ///
-/// Never negative in a cell. In a view they may be, like those of [`Devices`](crate::Devices).
+/// They are never negative in a cell. In a view they may be, for the reason given at [`Devices`](crate::Devices).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CoresLeft([i16; NUMA_NODES_MAX]);
 
 impl CoresLeft {
-    /// All cores of a machine's nodes. Validation bounds them to 16 bits.
+    /// All exclusive cores of a machine, free. Validation bounds their numbers to 16 bits.
     #[must_use]
     pub fn all(numa: &NodeCores) -> CoresLeft {
         CoresLeft(std::array::from_fn(|node| numa.of(node) as i16))
@@ -29,13 +29,13 @@ impl CoresLeft {
         Some(left)
     }
 
-    /// The free cores by node; zero for nodes that the machine does not have.
+    /// The free cores by node, which are zero for nodes that the machine does not have.
     #[must_use]
     pub fn left(&self) -> &[i16; NUMA_NODES_MAX] {
         &self.0
     }
 
-    /// The free cores of the node with the most.
+    /// The free cores of the node that has the most.
     #[must_use]
     pub fn most(&self) -> i16 {
         self.0.iter().copied().max().unwrap_or(0)
@@ -82,7 +82,7 @@ impl CoresLeft {
         Some(chosen)
     }
 
-    /// Whether each node has at least these cores free.
+    /// Whether each node has at least as many free cores as `cores` has there.
     pub(crate) fn have(&self, cores: &NodeCores) -> bool {
         (0..).zip(&self.0).all(|(node, left)| i32::from(*left) >= i32::from(cores.of(node)))
     }
@@ -103,18 +103,18 @@ impl CoresLeft {
     }
 }
 
-/// The exclusive cores of all machines of a cell.
+/// Numbers of exclusive cores over all machines of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreCounts {
     /// Number of exclusive cores.
     pub all: u64,
-    /// Number of allocated exclusive cores.
+    /// Number of allocated ones among these.
     pub taken: u64,
 }
 
 /// The exclusive cores of a job's tasks, by task index.
 ///
-/// Invariant: each listed task has a machine, and its group requests as many cores.
+/// Invariant: each listed task is placed, and has as many cores as its group requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskCores(Sparse<NodeCores>);
 

@@ -1,9 +1,9 @@
 //! A delta: the changes between two versions, or the whole state.
 //!
-//! A view is brought up to date at a cost that depends on the number of changes, not on the size of the cell. The cell
-//! walks its bounded change logs from the view's version and copies the present state of each changed row. A row that
-//! is logged several times may be copied several times, with the same content. If the logs name more rows than the cell
-//! has, each row is sent once. If they no longer reach back to the view's version, the whole state is sent.
+//! A sync costs in proportion to the number of changes, not to the size of the cell. The cell walks its bounded change
+//! log from the view's version, and copies the present state of each changed row. A row that was logged several times
+//! may be copied several times, with equal content. If the log has more rows than the cell, each row of the cell is
+//! copied once. If the log no longer reaches back to the view's version, the whole state is copied.
 //!
 //! The reader keeps the buffer of a delta and passes it in again, so a sync stops allocating once the buffer has grown.
 
@@ -26,30 +26,30 @@ use omega_core::{
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The jobs that a reader receives. Machines and rules are always included.
+/// The jobs that a reader receives. It always receives machines and rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Interest {
     /// No jobs.
     #[default]
     Machines,
-    /// The jobs assigned to this scheduler, or one worker's share of them.
+    /// The jobs that name this scheduler, or one worker's share of these.
     JobsOf(Text, Share),
     /// Every job.
     AllJobs,
 }
 
-/// One of several equal parts of a scheduler's jobs, by job number: workers of one scheduler divide its jobs without
-/// communication.
+/// One of several equal parts of a scheduler's jobs. Jobs are divided by number, so that the workers of one scheduler
+/// need no communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// The position of the part, from 0.
+    /// Position of the part, from 0.
     pub index: u32,
-    /// The number of parts.
+    /// Number of parts.
     pub of: u32,
 }
 
 impl Share {
-    /// The whole.
+    /// The only part of one: all jobs.
     pub const ALL: Share = Share { index: 0, of: 1 };
 
     /// Whether a job belongs to this part.
@@ -59,118 +59,118 @@ impl Share {
     }
 }
 
-/// A machine without its free amounts.
+/// The description of a machine, without its free amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineDelta {
-    /// The row.
+    /// Number of the row.
     pub slot: u32,
     /// The number of machines that had the row before.
     pub incarnation: u32,
-    /// Its status.
+    /// Status of the machine.
     pub status: MachineStatus,
-    /// Its description; `None` if the row is empty.
+    /// Description of the machine; `None` if the row is empty.
     pub machine: Option<Arc<Machine>>,
 }
 
 /// A job that was submitted, resized or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobDelta {
-    /// The job.
+    /// Id of the job.
     pub id: JobId,
-    /// Its present description; `None` once all its tasks have ended.
+    /// Present description of the job; `None` once all its tasks have ended.
     pub job: Option<Arc<Job>>,
 }
 
 /// A task whose state changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskDelta {
-    /// The task.
+    /// Id of the task.
     pub id: TaskId,
-    /// The position of its group in its job.
+    /// Position of the task's group in the job.
     pub group: u16,
-    /// Its state now.
+    /// Present state of the task.
     pub state: TaskState,
-    /// Its devices.
+    /// Devices of the task.
     pub devices: DeviceSet,
-    /// The cell's time at which it was placed; 0 while it has no machine.
+    /// The cell's time at which the task was placed; 0 while it is not placed.
     pub placed_ms: u64,
 }
 
-/// The operator's settings for a tenant. They rarely change, so deltas share them by reference.
+/// An operator's settings for a tenant. Deltas share them by reference, because they rarely change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantTerms {
-    /// Its name.
+    /// Name of the tenant.
     pub name: Text,
-    /// Its configuration.
+    /// Configuration of the tenant.
     pub tenant_config: TenantConfig,
-    /// Its limit: the most that its tasks and those of all tenants below it may claim.
+    /// Limit of the tenant: the most that its tasks and those of all tenants below it may claim.
     pub limit: Option<Amounts>,
 }
 
-/// A tenant and its use.
+/// A tenant and the amounts that it uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantDelta {
-    /// Its name and settings.
+    /// Name and settings of the tenant.
     pub terms: Arc<TenantTerms>,
-    /// The amounts that its tasks and those of all tenants below it claim, by kind.
+    /// Amounts that the tasks of the tenant and of all tenants below it claim, by kind.
     pub used: SmallVec<[i64; 4]>,
 }
 
 /// A delta. See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delta {
-    /// The version that it applies to.
+    /// The version of the view that the delta can be applied to.
     pub from: Version,
-    /// The version after it is applied.
+    /// The version of the view after the delta.
     pub to: Version,
-    /// The lineage of its tracker numbers: the version of the snapshot that the cell was restored from, or 0.
-    /// `delta_since` reads this field of the reader's last delta, and sends the whole state if the lineage differs.
+    /// Lineage of the tracker numbers: the version of the snapshot that the cell was restored from, or 0. `delta_since`
+    /// reads this field of the reader's last delta, and sends the whole state if the lineage differs.
     pub lineage: Version,
-    /// Whether it contains the whole state.
+    /// Whether the delta contains the whole state.
     pub full: bool,
     /// The cell's resource kinds; only in a full delta.
     pub kinds: Option<Kinds>,
-    /// The policy's bound on overcommit.
+    /// Upper bound of overcommit, from the cell's policy.
     pub overcommit_max: Overcommit,
-    /// The cell's time in milliseconds at version `to`; ages of load reports refer to it.
+    /// The cell's time in milliseconds at version `to`. The ages of load reports are relative to it.
     pub now_ms: u64,
-    /// The policy's precedence bands.
+    /// Bands of precedence, from the cell's policy.
     pub bands: Vec<Band>,
-    /// The number of evictions left in the rate limit; `None` without a limit.
+    /// Number of evictions that the eviction limit allows now; `None` if there is no limit.
     pub evictions_left: Option<u32>,
     /// The columns of each policy.
     pub policies: PolicyColumns,
-    /// The number of rows of the cell.
+    /// Number of rows of the cell.
     pub rows: usize,
     /// Machines that were added, changed or removed.
     pub machines: Vec<MachineDelta>,
     /// Rows whose amounts changed.
     pub slots: Vec<u32>,
-    /// Their sequence numbers.
+    /// Sequence numbers of these rows.
     pub sequences: Vec<SequenceNumber>,
-    /// Their free amounts: all kinds of the first row, then of the second, and so on.
+    /// Free amounts of these rows: all kinds of the first row, then all kinds of the second, and so on.
     pub free: Vec<i64>,
-    /// The devices of those rows that have any.
+    /// Devices of those rows whose machines have devices.
     pub devices: Vec<(u32, Devices)>,
-    /// The free exclusive cores of those rows that have any.
+    /// Free exclusive cores of those rows whose machines have any.
     pub cores: Vec<(u32, CoresLeft)>,
-    /// The demand profile sums of those rows that have one; the others have none.
+    /// Sums of demand profiles of those rows that have one. A row of `slots` that is not listed has none.
     pub demand_profiles: Vec<(u32, Arc<DemandProfileSum>)>,
-    /// The load reports of those rows that have one.
+    /// Load reports of those rows whose machines have sent one.
     pub loads: Vec<(u32, LoadReport)>,
     /// Trackers that were added (with a key) or removed.
     pub trackers: Vec<(TrackerId, Option<TrackerKey>)>,
-    /// Counters that changed.
+    /// Counters of trackers that changed.
     pub counts: Vec<(TrackerId, DomainName, Count)>,
     /// Whether a tenant's quota changed, or the use of a tenant with a quota fell.
     pub quotas: bool,
-    /// Tenants that are new or whose configuration, limit or use changed; may include unchanged ones. Empty while no
-    /// tenant of the cell is configured.
+    /// Tenants that are new, or whose configuration, limit or use changed. It may include unchanged tenants, and is
+    /// empty while no tenant of the cell is configured.
     pub tenants: Vec<TenantDelta>,
     /// Jobs that were added, changed or ended.
     pub jobs: Vec<JobDelta>,
     /// Tasks whose state changed, and all tasks of each job that was ever resized. Tasks of a new job that are not
-    /// listed are pending; tasks of a job that was never resized are numbered group by group.
+    /// listed are pending. If a job was never resized, its tasks are numbered group by group.
     pub tasks: Vec<TaskDelta>,
     /// Allocations that differ from the group's request, by position in `tasks`, ascending.
     pub held: Vec<(u32, Amounts)>,
@@ -181,22 +181,22 @@ pub struct Delta {
 /// A task of a delta with its allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldingTask<'a> {
-    /// The task.
+    /// The changed task.
     pub task: &'a TaskDelta,
-    /// Its allocation, if it differs from its group's request.
+    /// Allocation of the task, if it differs from the request of its group.
     pub held: Option<&'a Amounts>,
-    /// Its exclusive cores.
+    /// Exclusive cores of the task.
     pub cores: NodeCores,
 }
 
 impl Delta {
-    /// Whether it may change counters of rules about other tasks.
+    /// Whether the delta may change counters of rules about other tasks.
     #[must_use]
     pub fn changes_rules(&self) -> bool {
         !self.counts.is_empty() || !self.trackers.is_empty()
     }
 
-    /// Each task with its allocation.
+    /// The changed tasks, each with its allocation.
     pub fn tasks_held(&self) -> impl Iterator<Item = HoldingTask<'_>> {
         let mut held = self.held.iter().peekable();
         let mut cores = self.task_cores.iter().peekable();
@@ -209,7 +209,7 @@ impl Delta {
 
     fn clear(&mut self) {
         if self.full {
-            // A full delta: the next one will hardly need as much memory.
+            // The memory of a full delta is freed, because the next delta will hardly need as much.
             *self = Delta { lineage: self.lineage, ..Delta::default() };
             return;
         }
@@ -233,8 +233,8 @@ impl Delta {
         self.task_cores.clear();
     }
 
-    /// The delta that [`Cell::delta_since`] would return for the reader of this one if nothing, not even the time, had
-    /// changed since. It counts as no change.
+    /// The delta that a reader of this one would get from [`Cell::delta_since`] if nothing changed afterwards, not even
+    /// the time. `quotas` and all lists are empty.
     #[must_use]
     pub fn nothing_since(&self) -> Delta {
         Delta {
@@ -286,8 +286,8 @@ impl Delta {
 }
 
 impl Cell {
-    /// Fills `delta` with the changes from a version to the present one. The whole state is written for `Version(0)`,
-    /// for a version that is unknown, too old or in the future, and for a buffer whose last delta had another lineage.
+    /// Fills `delta` with the changes from a version to the present one. It gets the whole state if `since` is
+    /// `Version(0)`, is unknown, too old or in the future, or if the buffer's last delta had another lineage.
     pub fn delta_since(&self, since: Version, interest: &Interest, delta: &mut Delta) {
         delta.clear();
         let (lineage, related) = (delta.lineage, delta.lineage == self.lineage);
@@ -313,7 +313,7 @@ impl Cell {
         self.write_changes(since, interest, delta);
     }
 
-    /// Counts the changes since a version of a lineage; `None` where a delta would have the whole state.
+    /// Counts the changes since a version of a lineage; `None` if a delta would contain the whole state.
     #[must_use]
     pub fn change_count_since(&self, since: Version, lineage: Version) -> Option<usize> {
         self.counts_since(since, lineage).map(|counts| counts.others + counts.rows)
@@ -327,7 +327,7 @@ impl Cell {
         self.log.counts_since(since)
     }
 
-    /// Writes all changes except those of rows.
+    /// Writes all changes except those of rows' amounts.
     fn write_changes(&self, since: Version, interest: &Interest, delta: &mut Delta) {
         self.tenants.changed_since(since).for_each(|tenant| delta.push_tenant(tenant));
         let optional = self.wanted(interest);
@@ -426,7 +426,7 @@ impl Cell {
         let job = self.jobs.get(id).filter(|job| job.alive > 0);
         delta.jobs.push(JobDelta { id, job: job.map(|job| job.spec.clone()) });
         if let Some(job) = job.filter(|job| job.resized) {
-            // After a resize, group counts do not determine the group of a task or the number of tasks.
+            // Once a group was resized, group counts determine neither the number of tasks nor the group of a task.
             delta.push_tasks(id, job);
         }
     }

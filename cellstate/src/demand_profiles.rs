@@ -10,14 +10,14 @@
 //!                    0 h                              24 h
 //! ```
 //!
-//! `free` is what the highest point of the sum leaves of a machine. So a task without a profile is checked against
-//! `free` alone, with the same columns, bounds and vector code as in a cell without profiles. A task with a profile
-//! takes the amount by which the highest point rises; it fits by that amount exactly if the new sum exceeds the machine
-//! at no point of the day. The amount lies between the profile's own lowest and highest point, so for most machines the
-//! check need not look at the sum.
+//! `free` is the amount of a machine that remains above the highest point of the sum. So a task without a profile is
+//! checked against `free` alone, with the columns, bounds and vector code that a cell without profiles uses. A task
+//! with a profile takes as much of `free` as it raises the highest point of the sum. It fits if that much is free,
+//! because then the new sum exceeds the machine at no point of the day. The rise is between the lowest and the highest
+//! point of the task's own profile, so for most machines the check need not look at the sum.
 //!
-//! Invariant: `free` plus the peaks of the sum changes only by the constant claims, so a task frees exactly what it
-//! took, in whatever order tasks come and go.
+//! Invariant: `free` plus the peaks of the sum changes only by constant claims, so that nothing is lost in whatever
+//! order tasks come and go.
 
 use crate::cell::Cell;
 use crate::map::FastMap;
@@ -26,20 +26,20 @@ use omega_core::{DemandProfile, KindId, MachineId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The numbers of points to which a profile is expanded: the smallest that is a multiple of its own number. Each
-/// divides the next, so any two profiles can be added after expanding one of them.
+/// Numbers of points to which profiles are expanded. A profile gets the smallest one that is a multiple of its own
+/// number of points. Each divides the next, so that two profiles can be added after one of them is expanded.
 const GRAINS: [usize; 4] = [24, 48, 96, DEMAND_POINTS_MAX];
 
 /// The demand profiles of a task group, prepared for addition.
 #[derive(Clone, Debug)]
 pub struct DemandProfiles {
-    /// The request, with the lowest point of each kind that varies.
+    /// The group's request, with the lowest point in place of the highest for each kind that varies.
     least: SmallVec<[i64; 4]>,
     each: Vec<(KindId, Vec<i64>)>,
 }
 
 impl DemandProfiles {
-    /// Prepares the demand profiles of a group; `None` if nothing varies.
+    /// Prepares the demand profiles of a group; `None` if the group has none.
     pub(crate) fn of(
         demand_profiles: &[DemandProfile],
         request: &[i64],
@@ -60,7 +60,7 @@ impl DemandProfiles {
         Some(Arc::new(DemandProfiles { least, each: each.collect() }))
     }
 
-    /// Minimum that a task claims on a machine, by kind.
+    /// The least amount of each kind that a task of the group takes on any machine.
     #[must_use]
     pub(crate) fn least(&self) -> &[i64] {
         &self.least
@@ -70,14 +70,14 @@ impl DemandProfiles {
         self.each.iter().find(|(of, _)| *of == kind).map(|(_, points)| points.as_slice())
     }
 
-    /// Whether a sum with these profiles stays within 64 bits.
+    /// Whether a sum stays within 64 bits when these profiles are added.
     pub(crate) fn can_count(&self, sum: Option<&DemandProfileSum>) -> bool {
         let before = |kind| sum.and_then(|sum| sum.of(kind)).map_or(0, |sum| sum.peak);
         self.each.iter().all(|(kind, points)| before(*kind).checked_add(peak(points)).is_some())
     }
 
-    /// The amount of a kind that a task would take on a machine with this sum; `None` if its demand for it does not
-    /// vary.
+    /// The amount of a kind that a task would take on a machine with this sum; `None` if the task's demand for the kind
+    /// does not vary.
     pub(crate) fn taken(&self, kind: KindId, sum: Option<&DemandProfileSum>) -> Option<i64> {
         let points = self.points(kind)?;
         Some(match sum.and_then(|sum| sum.of(kind)) {
@@ -86,7 +86,8 @@ impl DemandProfiles {
         })
     }
 
-    /// The amount of a kind that a task in this sum would free; `None` if its demand for it does not vary.
+    /// The amount of a kind that would be free if a task were removed from this sum; `None` if the task's demand for
+    /// the kind does not vary.
     pub(crate) fn freed(&self, kind: KindId, sum: Option<&DemandProfileSum>) -> Option<i64> {
         let points = self.points(kind)?;
         Some(sum.and_then(|sum| sum.of(kind)).map_or(0, |sum| match sum.tasks {
@@ -95,8 +96,8 @@ impl DemandProfiles {
         }))
     }
 
-    /// Whether a task fits that its constant request would reject: its profile needs at most `free` above this sum's
-    /// peak.
+    /// Whether a task fits although its constant request would not, because its profile raises the peak of this sum by
+    /// at most `free`.
     #[inline(never)]
     pub(crate) fn fits(&self, kind: KindId, free: i64, sum: Option<&DemandProfileSum>) -> bool {
         self.least.get(kind.index()).is_some_and(|least| *least <= free)
@@ -108,15 +109,16 @@ impl DemandProfiles {
 #[derive(Clone, Debug)]
 struct KindSum {
     kind: KindId,
-    /// The number of tasks in it.
+    /// Number of tasks in the sum.
     tasks: u64,
-    /// Its highest point.
+    /// Highest point of the sum.
     peak: i64,
     points: Vec<i64>,
 }
 
 impl KindSum {
-    /// Adds the demand profile of a task, or subtracts it with `sign` -1. Returns the change of the peak.
+    /// Adds the demand profile of a task if `sign` is 1, or subtracts it if `sign` is -1. Returns the change of the
+    /// peak.
     fn shift(&mut self, demand_profile: &[i64], sign: i64) -> i64 {
         if self.points.len() < demand_profile.len() {
             self.points = repeated(&self.points, demand_profile.len());
@@ -131,7 +133,7 @@ impl KindSum {
     }
 }
 
-/// Compares the sums at each point of the day, whatever their numbers of points.
+/// Compares two sums at each point of the day, even if they have different numbers of points.
 impl PartialEq for KindSum {
     fn eq(&self, other: &KindSum) -> bool {
         let grain = self.points.len().max(other.points.len());
@@ -143,14 +145,14 @@ impl PartialEq for KindSum {
 /// The sum of the demand profiles of the tasks on one machine, by kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DemandProfileSum {
-    /// Ascending by kind; only kinds for which some task's demand varies.
+    /// The sums, ascending by kind, of the kinds for which some task's demand varies.
     kinds: SmallVec<[KindSum; 1]>,
 }
 
 impl Eq for DemandProfileSum {}
 
 impl DemandProfileSum {
-    /// Builds a sum from a delta's parts: kinds in ascending order, each with its number of tasks and its points.
+    /// Builds a sum from the parts in a delta: kinds in ascending order, each with its number of tasks and its points.
     /// `None` if the parts are invalid.
     #[must_use]
     pub fn from_parts(
@@ -177,7 +179,8 @@ impl DemandProfileSum {
         self.kinds.iter().find(|sum| sum.kind == kind)
     }
 
-    /// Adds the demand profiles of a task, or subtracts them with `sign` -1. Returns the change of each kind's peak.
+    /// Adds the demand profiles of a task if `sign` is 1, or subtracts them if it is -1. Returns the change of each
+    /// kind's peak.
     fn shift(
         &mut self,
         demand_profiles: &DemandProfiles,
@@ -197,7 +200,8 @@ impl DemandProfileSum {
         }
     }
 
-    /// Whether it is below another sum at some point, so that something may fit that did not.
+    /// Whether this sum is below another one at some point of the day, so that a task may fit that did not fit with the
+    /// other.
     pub(crate) fn is_lower_somewhere(&self, than: &DemandProfileSum) -> bool {
         than.kinds.iter().any(|before| {
             let Some(now) = self.of(before.kind) else { return true };
@@ -229,8 +233,8 @@ impl DemandProfileSums {
         if self.0.is_empty() { None } else { self.0.remove(&row) }
     }
 
-    /// Adds the demand profiles of a task to a machine's sum, or subtracts them with `sign` -1. Returns the amount of
-    /// each kind that the task takes or frees.
+    /// Adds the demand profiles of a task to a machine's sum if `sign` is 1, or subtracts them if it is -1. Returns the
+    /// amount of each kind that the task takes or frees.
     pub(crate) fn shift(
         &mut self,
         row: usize,
@@ -252,8 +256,8 @@ impl DemandProfileSums {
 }
 
 impl Cell {
-    /// The savings by demand profiles on a machine, for each kind that varies there: the sum of the tasks' highest
-    /// points, less the highest point of the sum.
+    /// Amount that demand profiles save on a machine, for each kind that varies there: the sum of the tasks' highest
+    /// points minus the highest point of their sum.
     pub fn demand_profiles_saved(&self, machine: MachineId) -> impl Iterator<Item = (KindId, i64)> {
         let row = self.machines.get(machine);
         let sum = row.and_then(|_| self.machines.demand_profiles(machine.row()));
@@ -277,7 +281,7 @@ fn grained(points: &[u64]) -> Vec<i64> {
     repeated(&points, grain.unwrap_or(DEMAND_POINTS_MAX))
 }
 
-/// A demand profile, expanded to `grain` points: a multiple of its own number.
+/// A demand profile, expanded to `grain` points, which must be a multiple of its own number of points.
 fn repeated(points: &[i64], grain: usize) -> Vec<i64> {
     let each = grain / points.len().max(1);
     points.iter().flat_map(|point| std::iter::repeat_n(*point, each)).collect()
@@ -287,7 +291,7 @@ fn peak(points: &[i64]) -> i64 {
     points.iter().copied().max().unwrap_or(0)
 }
 
-/// The highest point of a sum after adding a demand profile (`sign` 1) or subtracting it (-1).
+/// The highest point of a sum after a demand profile is added if `sign` is 1, or subtracted if it is -1.
 fn peak_of(sum: &[i64], demand_profile: &[i64], sign: i64) -> i64 {
     if sum.len() < demand_profile.len() {
         let each = demand_profile.len() / sum.len();
@@ -334,8 +338,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares random additions and removals with a naive sum of 288 points: the amounts taken and freed, whether
-        /// each profile fits, and that the sum is zero at the end.
+        /// Compares random additions and removals with a naive sum of 288 points: the amounts taken and freed, and
+        /// whether each profile fits. At the end the sum must be zero.
         #[test]
         fn sums_are_those_of_the_naive_reference(
             demand_profiles in prop::collection::vec(demand_profile(), 1..8),
@@ -370,7 +374,7 @@ mod tests {
                 on[index] += sign;
                 prop_assert_eq!(sums.shift(3, (&[request], &one), sign)[0], moved);
                 let now = sums.get(3).cloned().unwrap_or_default();
-                // A sum disappears with its last task, unless the remaining tasks demand nothing.
+                // The sum is removed with the last task. That makes it lower, unless the remaining demand was zero.
                 let gone = now.kinds.is_empty() && goes;
                 prop_assert_eq!(now.is_lower_somewhere(&before), lower || gone);
                 reference = after;

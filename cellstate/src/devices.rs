@@ -1,15 +1,15 @@
 //! Accelerator devices: the choice of a machine's devices for a task.
 //!
-//! A task may request a share of one device, or several devices. All callers choose by one rule: the fullest devices
-//! that still fit, ties to the lowest number, so that whole devices stay whole for as long as possible.
+//! A task may request a share of one device, or several devices. There is one rule for all callers, which keeps whole
+//! devices free for as long as possible: choose the fullest devices with enough left, and the lowest number in a tie.
 
 use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 use omega_core::{DeviceRequest, DeviceSet};
 
 /// The free part of each device of one machine, in thousandths.
 ///
-/// Never negative in a cell. In a view it may be, if a task that was to be evicted is put back while own claims use its
-/// room.
+/// The parts are never negative in a cell. In a view they may be, if a task that was to be evicted stays after all
+/// while claims of the view use its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Devices {
     count: u8,
@@ -17,7 +17,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// `count` whole devices.
+    /// `count` devices, all of them free.
     #[must_use]
     pub fn new(count: u8) -> Devices {
         let mut left = [0; DEVICES_MAX as usize];
@@ -39,8 +39,8 @@ impl Devices {
         &self.left[..usize::from(self.count)]
     }
 
-    /// Chooses the devices for a request; `None` if it does not fit. A non-empty `wanted` is the only acceptable
-    /// choice.
+    /// Chooses the devices for a request; `None` if it does not fit. If `wanted` is not empty, no other devices are
+    /// chosen.
     #[must_use]
     pub fn choose(&self, request: DeviceRequest, wanted: DeviceSet) -> Option<DeviceSet> {
         let fits = |device: usize| {
@@ -56,21 +56,21 @@ impl Devices {
         (wanted.is_empty() || wanted == chosen).then_some(chosen)
     }
 
-    /// Whether these devices match a request in number and have enough left.
+    /// Whether these devices are as many as a request needs, and have enough left.
     pub(crate) fn have(&self, request: DeviceRequest, devices: DeviceSet) -> bool {
         let has =
             |device: usize| self.left().get(device).is_some_and(|left| *left >= share(request));
         devices.count() == u32::from(request.count) && devices.iter().all(has)
     }
 
-    /// Subtracts a request's part from these devices.
+    /// Subtracts the part of each device that a request takes.
     pub fn take(&mut self, request: DeviceRequest, devices: DeviceSet) {
         for device in devices.iter() {
             self.left[device] -= share(request);
         }
     }
 
-    /// Adds a request's part back to these devices.
+    /// Adds the part of each device that a request took.
     pub fn give_back(&mut self, request: DeviceRequest, devices: DeviceSet) {
         for device in devices.iter() {
             self.left[device] += share(request);
@@ -78,7 +78,7 @@ impl Devices {
     }
 }
 
-/// The part of each device that a request takes. Validation allows at most a whole device.
+/// The part of each device that a request takes, in thousandths. Validation allows at most a whole device.
 fn share(request: DeviceRequest) -> i16 {
     request.milli_each as i16
 }

@@ -1,8 +1,8 @@
-//! The pre-check of a transaction: its result, where that is known without a commit.
+//! The pre-check of a transaction: its result, if that is known without a commit.
 //!
 //! In a replicated cell a commit costs a write on a majority of disks. The pre-check saves that write for transactions
-//! that are retries, invalid, or certain to conflict entirely. Its result holds for the present version, and it changes
-//! nothing.
+//! that are retries, invalid, or certain to conflict entirely. Its result is valid for the present version only, and
+//! the pre-check does not change the state.
 
 use crate::answers::Digest;
 use crate::cell::Cell;
@@ -16,8 +16,8 @@ impl Cell {
     /// Returns the result of a transaction if it needs no commit: a cached result, an error, or a conflict of every
     /// item.
     ///
-    /// A rejection holds for this version only; at a later version the transaction might be accepted. A caller that
-    /// returns it must make sure that the transaction is not committed afterwards.
+    /// A rejection is valid for the present version only, because the cell might accept the transaction at a later
+    /// version. A caller that returns the rejection must make sure that the transaction is not committed afterwards.
     #[must_use]
     pub fn answer_early(&mut self, txn: &Transaction) -> Option<Result<Commit, TransactionError>> {
         if let Err(error) = self.check_form(txn) {
@@ -31,17 +31,17 @@ impl Cell {
             }
         }
         if txn.base > self.version {
-            // The base version may come from a replica that has applied more.
+            // A view of a replica that has applied more entries may have this base version.
             return None;
         }
         self.will_be_refused(txn).then(|| Ok(self.refusal(txn)))
     }
 
-    /// Whether each item by itself would be rejected, or one item if the transaction is all-or-nothing. For a
-    /// transaction that will be accepted this mostly costs one look at one claim.
+    /// Whether the transaction will certainly be rejected: each of its claims by itself, or any of them if it is
+    /// all-or-nothing. If the transaction will be accepted, this mostly ends after the first claim.
     fn will_be_refused(&self, txn: &Transaction) -> bool {
         if !txn.releases.is_empty() || !txn.evictions.is_empty() || !txn.resizes.is_empty() {
-            // Releases and evictions might make room for a claim.
+            // Releases, evictions and resizes might make room for a claim.
             return false;
         }
         let mut refused = txn.claims.iter().map(|claim| self.refuses(claim, txn.check));
@@ -74,7 +74,7 @@ impl Cell {
         }
         let need = job.need(task);
         if need.rules.is_some() {
-            // Another claim of the transaction may fulfil its rules.
+            // Another claim of the transaction may meet the rules of this one.
             return false;
         }
         let request = need.taken(claim.take).0;

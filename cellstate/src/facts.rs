@@ -1,7 +1,7 @@
 //! The machine index: descriptions of machines, machine sets and rule counters.
 //!
-//! The cell has one [`Facts`], and each view has its own. Both compile a task group into a [`Need`] and pass it to the
-//! same check, `judge`.
+//! The cell has one [`Facts`], and each view has its own. Both compile a task group into a [`Need`], and pass the need
+//! to one check, `judge`.
 
 use crate::demand_profiles::{DemandProfileSum, DemandProfiles};
 use crate::held::{Values, values_of};
@@ -21,33 +21,33 @@ use std::sync::Arc;
 pub struct Need {
     /// The request, by kind in the order of the cell's kinds.
     pub request: SmallVec<[i64; 4]>,
-    /// The demand that varies over the day; `None` if none does. `request` has its peaks.
+    /// Demand that varies over the day; `None` if no demand of the group does. `request` contains the highest points.
     pub demand_profiles: Option<Arc<DemandProfiles>>,
     /// Requested devices.
     pub devices: Option<DeviceRequest>,
     /// Requested exclusive cores.
     pub cores: Option<CoreRequest>,
-    /// The claim with optional resources; `None` for a group without any.
+    /// The claim that includes the optional resources; `None` if the group has none.
     pub(crate) optional: Option<Box<WithOptional>>,
     /// The requested cluster resources; `None` for nearly all groups.
     pub cluster_request: Option<Box<Amounts>>,
-    /// The set with the machine that it names; `None` if it names none.
+    /// Set with the only machine that the group names; `None` if it names none.
     pub machine: Option<SetId>,
-    /// Machines that meet its required affinity; `None` if it requires nothing.
+    /// Machines that meet the group's required affinity; `None` if it has none.
     pub affinity: Option<SetId>,
-    /// Machines whose taints it tolerates.
+    /// Machines whose taints the group tolerates.
     pub tolerated: SetId,
-    /// Preferred machines: sets with their weights. Only in views.
+    /// Preferred machines, as sets with weights. Only in views.
     pub preferred: SmallVec<[(u32, SetId); 2]>,
-    /// Machines without a `PreferNoSchedule` taint that it does not tolerate. Only in views.
+    /// Machines whose `PreferNoSchedule` taints the group tolerates all. Only in views.
     pub unmarked: Option<SetId>,
     /// The rules about other tasks; `None` if no rule concerns the group.
     pub(crate) rules: Option<Box<GroupRules>>,
-    /// The policies that concern its tasks.
+    /// The policies that concern tasks of the group.
     pub(crate) policies: PolicySet,
 }
 
-/// The claim of one task with its optional resources.
+/// The claim of one task that includes its optional resources.
 #[derive(Clone, Debug)]
 pub(crate) struct WithOptional {
     pub(crate) request: Values,
@@ -55,8 +55,8 @@ pub(crate) struct WithOptional {
 }
 
 impl Need {
-    /// Minimum that a task claims on a machine, by kind: the request, or the lowest point of its
-    /// demand profile.
+    /// The least amount of each kind that a task claims on a machine: the request, or the lowest point of its demand
+    /// profile.
     #[must_use]
     pub fn least(&self) -> &[i64] {
         self.demand_profiles
@@ -64,8 +64,8 @@ impl Need {
             .map_or(&self.request, |demand_profiles| demand_profiles.least())
     }
 
-    /// Whether a task fits where `free` is left of a kind, on a machine with this sum of demand profiles. A kind that
-    /// is not requested always fits, even where `free` is negative.
+    /// Whether a task fits on a machine that has `free` of a kind left, with this sum of demand profiles. A kind that
+    /// the task does not request always fits, even if `free` is negative.
     pub(crate) fn fits(
         &self,
         (kind, request): (KindId, i64),
@@ -80,28 +80,28 @@ impl Need {
                 .is_some_and(|demand_profiles| demand_profiles.fits(kind, free, sum))
     }
 
-    /// The sets of machines that it uses.
+    /// The machine sets that the group uses.
     pub(crate) fn sets(&self) -> impl Iterator<Item = SetId> {
         let preferred = self.preferred.iter().map(|(_, set)| *set);
         let sets = self.machine.into_iter().chain(self.affinity).chain([self.tolerated]);
         sets.chain(self.unmarked).chain(preferred)
     }
 
-    /// Whether a rule about other tasks concerns this group, so that placing one of its tasks may change where the next
-    /// may run.
+    /// Whether a rule about other tasks concerns this group. Then a placed task of the group may change where the next
+    /// one may run.
     #[must_use]
     pub fn has_rules(&self) -> bool {
         self.rules.is_some()
     }
 
-    /// Whether its placed tasks attract or repel others by a preference, or need others near them.
+    /// Whether placed tasks of the group attract or repel others by a preference, or need others near them.
     #[must_use]
     pub fn draws(&self) -> bool {
         let draws = |rules: &GroupRules| !rules.pulls.is_empty() || !rules.sought.is_empty();
         self.rules.as_deref().is_some_and(draws)
     }
 
-    /// The spreads that it prefers.
+    /// The soft spreads of the group.
     #[must_use]
     pub fn wishes(&self) -> &[SpreadWish] {
         self.rules.as_ref().map_or(&[], |rules| &rules.wishes)
@@ -117,14 +117,15 @@ pub(crate) struct Facts {
     pub(crate) shapes: Shapes,
 }
 
-/// The way to obtain trackers: the cell creates them; a view looks up those that came with a delta.
+/// Treatment of trackers that do not exist: the cell creates them, and a view, which gets trackers by deltas, ignores
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trackers {
     Make,
     Find,
 }
 
-/// A rule of a task group.
+/// A rule of a task group, with its group.
 struct RuleOf<'a> {
     member: Member<'a>,
     group: &'a TaskGroup,
@@ -142,8 +143,8 @@ impl Facts {
         self.machines[slot] = machine;
     }
 
-    /// Compiles a group of a job. Each call needs one [`Facts::release`]. Also returns the trackers that were created,
-    /// because other groups may match them.
+    /// Compiles a group of a job. Each call must be followed by one [`Facts::release`] when the group is no longer
+    /// needed. Also returns the trackers that were created, because other groups may match them.
     pub(crate) fn compile(
         &mut self,
         (id, job): (JobId, &Job),
@@ -200,7 +201,7 @@ impl Facts {
         (need, made)
     }
 
-    /// Compiles the rules of a group with existing trackers only; needs no release.
+    /// Compiles the rules of a group with existing trackers only. No release is needed.
     pub(crate) fn find_rules(
         &mut self,
         job: (JobId, &Job),
@@ -312,7 +313,8 @@ impl Facts {
         }
     }
 
-    /// The tracker of a key. The cell creates it if it is new, with the machine set in which it counts.
+    /// The tracker of a key. In the cell, a tracker is created if there is none, with the set of machines whose tasks
+    /// it counts.
     fn tracker(
         &mut self,
         key: TrackerKey,
@@ -359,10 +361,10 @@ impl Facts {
     }
 }
 
-/// The machines on which a spread of a group counts; `None` for all machines.
+/// The machines whose tasks a spread of a group counts; `None` means all machines.
 fn counting(group: &TaskGroup, spread: &Spread) -> Option<CountingMachines> {
     if spread.when == WhenUnsatisfiable::ScheduleAnyway && is_machine(&spread.level) {
-        // Each machine is a domain of its own, and the spread is only a preference.
+        // Each machine is a domain of its own, and a soft spread rejects no machine.
         return None;
     }
     let rules = &group.rules;
@@ -385,7 +387,7 @@ fn counting(group: &TaskGroup, spread: &Spread) -> Option<CountingMachines> {
         TopologyLevel::Machine => None,
     };
     if keys.iter().all(|key| Some(key) == own) && affinity.is_none() && tolerations.is_none() {
-        // A machine that lacks the label of its level counts nowhere anyway.
+        // The only requirement is the label of the spread's level, and machines without that label are never counted.
         return None;
     }
     Some(CountingMachines { keys, affinity, tolerations })
@@ -409,7 +411,7 @@ fn is_machine(level: &TopologyLevel) -> bool {
     matches!(level, TopologyLevel::Machine)
 }
 
-/// The attributes of a group that trackers match.
+/// The attributes of a group that decide which trackers match it.
 pub(crate) fn member(id: JobId, job: &Job, group_index: usize) -> Member<'_> {
     let group = &job.groups[group_index];
     Member {

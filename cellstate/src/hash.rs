@@ -1,8 +1,8 @@
-//! The state hash: one number for the whole state. Replicas that applied the same commands have equal hashes, and so
-//! does a snapshot of that state.
+//! The state hash: one number for the whole state. Replicas that applied equal commands have equal hashes, and so has a
+//! snapshot of that state.
 //!
 //! It covers everything that a later outcome can depend on, in the order of ids and names. Derived data (amounts, sums,
-//! sets, counters, task lists of machines) is left out; the audit compares it.
+//! sets, counters, task lists of machines) is left out, because the audit compares it.
 
 use crate::answers::Answer;
 use crate::cell::Cell;
@@ -18,7 +18,7 @@ use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3;
 
 impl Cell {
-    /// The hash of the state. It reads the whole state: for tests, snapshots and alarms.
+    /// The hash of the state. Computing it reads the whole state, so it is meant for tests, snapshots and alarms.
     #[must_use]
     pub fn state_hash(&self) -> u64 {
         let mut hash = StateHasher::new();
@@ -59,7 +59,7 @@ impl Cell {
 }
 
 impl Image {
-    /// The state hash of the cell that this snapshot was taken of.
+    /// The state hash of the cell from which this snapshot was taken.
     #[must_use]
     pub fn state_hash(&self) -> u64 {
         let mut hash = StateHasher::new();
@@ -97,7 +97,7 @@ impl Image {
     }
 }
 
-/// The bytes that are gathered before hashing, since most writes are of one number.
+/// Number of bytes that are gathered before they are hashed, because most writes have one number.
 const GATHERED: usize = 4096;
 
 /// A hasher for the parts of a state.
@@ -136,8 +136,8 @@ impl StateHasher {
         (version, now_ms, policy.ttl_after_finished_ms, &policy.overcommit_max).hash(self);
     }
 
-    /// Hashes a machine, and of its load report only the measured use. No outcome depends on the rest, and logs and
-    /// snapshots that lack it keep their hashes. The reference model compares it.
+    /// Hashes a machine. Of its load report, only the measured use is hashed: no outcome depends on the rest, and old
+    /// logs and snapshots without the rest keep their hashes. The reference model compares the rest.
     fn machine(&mut self, row: &MachineImage, load: Option<&Amounts>) {
         (row.status, row.incarnation, row.sequence, &row.machine, load).hash(self);
     }
@@ -146,26 +146,26 @@ impl StateHasher {
         (id, spec, resized, tasks).hash(self);
     }
 
-    /// A job that was never updated adds nothing.
+    /// Adds nothing if the job was never updated.
     fn versions(&mut self, versions: &[JobVersion]) {
         if !versions.is_empty() {
             ("versions", versions).hash(self);
         }
     }
 
-    /// A job without a waiting gang adds nothing, so that cells without gangs keep their hashes.
+    /// Adds nothing if the job has no waiting gang, so that cells without gangs keep their hashes.
     fn gang_hold(&mut self, hold: Option<GangHold>) {
         if let Some(hold) = hold {
             ("held", hold).hash(self);
         }
     }
 
-    /// A job whose allocations equal its requests adds nothing.
+    /// Adds nothing if all allocations of the job equal its requests.
     fn task_held(&mut self, held: &(u32, Amounts)) {
         ("holds", held).hash(self);
     }
 
-    /// A job without exclusive cores adds nothing.
+    /// Adds nothing if the job has no exclusive cores.
     fn task_cores(&mut self, cores: &(u32, NodeCores)) {
         ("cores", cores).hash(self);
     }
@@ -186,14 +186,14 @@ impl StateHasher {
         }
     }
 
-    /// A tenant without configuration adds nothing, so that cells without any keep their hashes.
+    /// Adds nothing if the tenant is not configured, so that cells without configured tenants keep their hashes.
     fn tenant_config(&mut self, name: &Text, tenant_config: &TenantConfig) {
         if *tenant_config != TenantConfig::default() {
             (name, tenant_config).hash(self);
         }
     }
 
-    /// A cell without bands and eviction limits adds nothing.
+    /// Adds nothing if the cell has neither bands nor an eviction limit.
     fn preemption(&mut self, policy: &Policy, evicted: impl Iterator<Item = (u64, u32)>) {
         if !policy.bands.is_empty() {
             ("bands", &policy.bands).hash(self);

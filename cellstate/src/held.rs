@@ -1,8 +1,8 @@
 //! Allocations that differ from the request of the task's group.
 //!
-//! A task with optional resources is allocated more, and a resized task has the amounts of its resize, for as long as
-//! it has its machine; a task without one needs its group's request again. Nearly all jobs have no such task, and then
-//! a lookup costs one test of an empty list.
+//! They belong to tasks with optional resources, which get more than the request, and to resized tasks. Such an
+//! allocation ends when the task leaves its machine: a task that is not placed needs its group's request. Nearly all
+//! jobs have no such task, and then a lookup costs one test of an empty list.
 
 use crate::facts::Need;
 use crate::jobs::JobRecord;
@@ -16,7 +16,7 @@ pub(crate) type Values = SmallVec<[i64; 4]>;
 
 /// Allocations by task index.
 ///
-/// Invariant: each listed task has a machine, and its allocation differs from its group's request.
+/// Invariant: each listed task is placed, and its allocation differs from its group's request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Held(Sparse<Values>);
 
@@ -44,7 +44,7 @@ impl Held {
 }
 
 impl JobRecord {
-    /// The allocation of a placed task.
+    /// The allocation of a placed task, with its demand profiles and cores.
     #[inline]
     pub(crate) fn part(&self, index: u32) -> Part<'_> {
         let task = &self.tasks[index as usize];
@@ -63,7 +63,7 @@ impl JobRecord {
         }
     }
 
-    /// Records the allocation of a task that has a machine or is about to get it.
+    /// Records the allocation of a task that is placed or is just being placed.
     pub(crate) fn hold(&mut self, index: u32, values: Values) {
         match values == self.need(&self.tasks[index as usize]).request {
             true => _ = self.held.0.remove(index),
@@ -71,7 +71,7 @@ impl JobRecord {
         }
     }
 
-    /// Whether the entries keep the invariants of [`Held`] and of exclusive cores.
+    /// Whether the invariants of [`Held`] and of the exclusive cores are true.
     pub(crate) fn held_is_right(&self) -> bool {
         let placed = |index: u32| {
             let task = self.tasks.get(index as usize);
@@ -89,7 +89,7 @@ impl JobRecord {
 }
 
 impl Need {
-    /// The amounts and devices that a claim takes.
+    /// The amounts and devices that a claim allocates.
     #[inline]
     pub(crate) fn taken(&self, take: Take) -> (&Values, Option<DeviceRequest>) {
         match (take, &self.optional) {
@@ -98,7 +98,7 @@ impl Need {
         }
     }
 
-    /// The device request of a task that has devices: only tasks that requested some have any.
+    /// The device request of a placed task that has devices, which is in the request or in the optional resources.
     #[inline]
     pub(crate) fn devices_of_placed(&self) -> Option<DeviceRequest> {
         self.devices.or_else(|| self.optional.as_ref()?.devices)

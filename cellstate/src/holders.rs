@@ -1,19 +1,19 @@
 //! Owners of scheduler names, and the fencing of former owners.
 //!
-//! A scheduler may seem dead: paused, it wakes up after another process has taken its name. Both processes would then
-//! number their transactions from the same point. So whenever a name changes owners, its transaction numbers skip far
-//! ahead, and new transactions below the skip are rejected:
+//! A process that seems dead may only be paused, and resume after another process has taken its scheduler's name. Both
+//! processes would then number their transactions from one point. So whenever a name changes owners, its transaction
+//! numbers skip far ahead, and new transactions below the skip are rejected:
 //!
 //! ```text
 //!   numbers   0 ── first owner ── next ─ ─ ─ skipped ─ ─ ─ floor ── second owner ── next ──▶
 //!             cached: the result is repeated   new: fenced             new: committed
 //! ```
 //!
-//! Invariant: `floor <= next`. So a number at or above `next` is never fenced, and the check is free where numbers
-//! ascend.
+//! Invariant: `floor <= next`. So a number at or above `next` is never fenced, and for ascending numbers the check
+//! costs nothing.
 //!
-//! The cell reads no clock, so it does not detect silent owners. The component that tracks leases ends them with
-//! [`omega_core::Command::EndHolder`].
+//! The cell reads no clock, so it does not detect owners that stopped renewing. The component that tracks leases
+//! revokes their names with [`omega_core::Command::EndHolder`].
 
 use crate::answers::{Answer, Answers};
 use crate::cell::{Cell, Registered};
@@ -40,7 +40,7 @@ impl Cell {
         Ok(self.scheduler_outcome(index))
     }
 
-    /// Assigns a name to a process.
+    /// Assigns a scheduler's name to a process.
     pub(crate) fn hold_scheduler(&mut self, name: Text, hold: Hold) -> Result<Outcome, Rejection> {
         texts::name("scheduler", &name)?;
         if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&hold.lease_ms) {
@@ -65,7 +65,7 @@ impl Cell {
         Ok(self.scheduler_outcome(index))
     }
 
-    /// Releases all names of a process.
+    /// Revokes all names of a process.
     pub(crate) fn end_holder(&mut self, holder: HolderId) -> Outcome {
         let is_held = |scheduler: &Registered| scheduler.hold.is_some_and(|h| h.holder == holder);
         if self.schedulers.iter().any(is_held) {
@@ -111,13 +111,13 @@ impl Answers {
 /// A registered scheduler, as [`Cell::schedulers`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedulerState<'a> {
-    /// Its id.
+    /// Id of the scheduler.
     pub id: SchedulerId,
-    /// Its name.
+    /// Name of the scheduler.
     pub name: &'a Text,
     /// The owner of the name, if any.
     pub hold: Option<Hold>,
-    /// A number above all numbers used for its transactions.
+    /// A number above all that were used for the scheduler's transactions.
     pub next_transaction: u64,
 }
 
@@ -133,8 +133,8 @@ impl Cell {
         })
     }
 
-    /// The cached results of a scheduler's transactions, in no particular order: at most
-    /// [`omega_core::limits::ANSWERS_PER_SCHEDULER`].
+    /// The cached results of a scheduler's transactions, at most [`omega_core::limits::ANSWERS_PER_SCHEDULER`], in no
+    /// particular order.
     pub fn answers(&self, id: SchedulerId) -> impl Iterator<Item = &Answer> {
         self.schedulers.get(id.0 as usize).into_iter().flat_map(|one| one.answers.iter())
     }

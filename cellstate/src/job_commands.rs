@@ -69,13 +69,13 @@ impl Cell {
         Ok(Outcome::Job(id))
     }
 
-    /// Counts the placed tasks in new trackers, and adds the trackers to the groups that they match: a rule also holds
-    /// against tasks placed before it.
+    /// Counts the placed tasks in new trackers, and adds the trackers to the groups that they match, because a rule
+    /// also counts tasks that were placed before it.
     pub(crate) fn adopt_trackers(&mut self, made: &[TrackerId]) {
         for tracker in made {
             self.log.push(Change::Tracker(*tracker));
             let Some(key) = self.facts.rules.key(*tracker).cloned() else { continue };
-            // Most trackers count only the new job's own tasks.
+            // Most trackers count only tasks of the new job itself.
             let jobs = key.tracked.job().map_or_else(|| self.jobs.ids(), |job| vec![job]);
             for id in jobs {
                 self.adopt_tracker(*tracker, id, |spec, group| {
@@ -130,7 +130,7 @@ impl Cell {
             return Err(Rejection::UnknownGroup { job: id, group: name.clone() });
         };
         let (has, wanted) = (job.spec.groups[index].count, target.count);
-        // While the job is updated, the group has fewer tasks than its count, or more.
+        // While the job is updated, the number of the group's tasks may differ from its count.
         let (more, fewer) = (count.saturating_sub(wanted), wanted.saturating_sub(count).min(has));
         let total = job.tasks.len() as u64 + u64::from(more);
         let others = job.spec.task_count() + u64::from(more) - u64::from(fewer);
@@ -168,7 +168,7 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    /// Kills the tasks of older versions of a job whose version is to have no task.
+    /// Kills the tasks of older versions of a job if the newest version has no task.
     fn end_if_unwanted(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(id).filter(|job| job.target().task_count() == 0) else {
             return;
@@ -179,7 +179,7 @@ impl Cell {
         self.kill_tasks(id, living.into_iter());
     }
 
-    /// Records that tasks of a job are killed one by one.
+    /// Records a kill event for each of these tasks.
     pub(crate) fn note_killed(&mut self, job: JobId, indexes: &[u32]) {
         for index in indexes.iter().copied() {
             let task = TaskId { job, index };
@@ -204,7 +204,7 @@ impl Cell {
         self.kill_tasks(id, killed.into_iter());
     }
 
-    /// Kills tasks of a job; each machine that they leave changes once.
+    /// Kills tasks of a job, and records one change for each machine that they leave.
     pub(crate) fn kill_tasks(&mut self, job: JobId, numbers: impl Iterator<Item = u32>) {
         let killed = numbers.map(|index| self.end_task(TaskId { job, index }, TaskState::Killed));
         let mut left: Vec<usize> = killed.flatten().collect();
@@ -213,14 +213,14 @@ impl Cell {
         left.into_iter().for_each(|slot| self.touch(slot));
     }
 
-    /// Compiles a group again after its count, and with it its share, changed.
+    /// Compiles a group again after a change of its count, on which the share in its rules depends.
     pub(crate) fn recompile(&mut self, id: JobId, index: usize) {
         let kinds = self.kinds.count();
         let Some(job) = self.jobs.get_mut(id) else { return };
         let spec = job.spec.clone();
         let (need, _) = self.facts.compile_shared((id, &spec), index, kinds, Trackers::Make);
         let old = std::mem::replace(&mut job.groups[index].need, need);
-        // The same trackers were just acquired again, so none is removed here.
+        // The group's new form has just acquired all these trackers, so none of them is removed here.
         self.facts.release(&old, Trackers::Make);
     }
 
@@ -358,7 +358,7 @@ impl Cell {
         self.log_task(id, owner, Some(machine.row()));
     }
 
-    /// Ends a task, wherever it is. Returns the row that it left, which the caller touches.
+    /// Ends a task in any state. Returns the row of the machine that it left, if any, which the caller must touch.
     fn end_task(&mut self, id: TaskId, state: TaskState) -> Option<usize> {
         let parts = self.parts(id.job)?;
         let owner = parts.job.owner;
@@ -378,7 +378,7 @@ impl Cell {
         slot
     }
 
-    /// Releases the resources of a job once all its tasks have ended.
+    /// Releases the resources of a job if all its tasks have ended.
     fn end_if_over(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(id) else { return };
         if job.alive > 0 || job.groups.is_empty() {
@@ -399,7 +399,7 @@ impl Cell {
         self.log.push(Change::Job(id, owner));
     }
 
-    /// Removes a deleted tracker from the groups that it matched.
+    /// Removes a tracker that was deleted from the groups that it matched.
     pub(crate) fn forget_tracker(&mut self, tracker: TrackerId) {
         for id in self.jobs.ids() {
             let Some(job) = self.jobs.get_mut(id) else { continue };

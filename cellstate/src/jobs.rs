@@ -1,11 +1,11 @@
 //! The cell's jobs and the states of their tasks.
 //!
 //! Job numbers ascend and are never reused. Jobs are stored in pages, and a page is dropped once all its jobs are
-//! forgotten: a lookup costs two indexed loads, and memory is bounded by the jobs that exist. A restored cell indexes
-//! only its latest pages; the few older pages, of jobs that run for years, are in a tree.
+//! forgotten. So a lookup costs two indexed loads, and memory is bounded by the jobs that exist. A restored cell
+//! indexes only its latest pages; the few older pages, of jobs that run for years, are in a tree.
 //!
-//! During a capture (see `image/capture.rs`), a page is copied before any of its jobs changes. Every change goes
-//! through `get_mut`, `push` or `remove`, so this costs one branch in each.
+//! During a capture (see `image/capture.rs`), a page is copied before any of its jobs changes. All changes go through
+//! `get_mut`, `push` or `remove`, so the copying costs one branch in each of these.
 
 use crate::cores::TaskCores;
 use crate::facts::Need;
@@ -20,40 +20,41 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Jobs per page: the unit of a capture, some 30 microseconds.
+/// Jobs per page. A capture copies a page at a time, which takes some 30 microseconds.
 const PAGE: usize = 256;
 
-/// The number of pages that a restored cell indexes, in 8 MB: the jobs of half a month at 200 a second.
+/// Number of pages that a restored cell indexes, in 8 MB. At 200 jobs a second they are the jobs of half a month.
 const LISTED: u64 = 1 << 20;
 
 /// A job of the cell.
 #[derive(Clone, Debug)]
 pub(crate) struct JobRecord {
-    /// Its description, with the groups that its tasks have; after an update, also those of older versions.
+    /// Description of the job, with the groups that its tasks have. After an update it includes groups of older
+    /// versions.
     pub(crate) spec: Arc<Job>,
-    /// Its latest versions, oldest first; empty while its groups are those of its submission.
+    /// The latest versions of the job, oldest first; empty if it was never updated.
     pub(crate) versions: Vec<JobVersion>,
-    /// The scheduler's name as a number, for filtering deltas.
+    /// Number of the scheduler's name, by which deltas are filtered.
     pub(crate) owner: OwnerId,
     pub(crate) tenant: u32,
-    /// Inline for one group, the usual case, so that a claim finds the whole job in one place.
+    /// Stored inline for one group, which is the usual number, so that a claim finds the whole job in one place.
     pub(crate) groups: SmallVec<[GroupRecord; 1]>,
     pub(crate) tasks: SmallVec<[TaskRecord; 2]>,
-    /// Whether a group was ever resized: then tasks are not numbered group by group.
+    /// Whether a group was ever resized. If so, tasks are not numbered group by group.
     pub(crate) resized: bool,
     /// The number of placed tasks.
     pub(crate) placed: u32,
     /// The number of unfinished tasks.
     pub(crate) alive: u32,
-    /// The state of its gang, while that waits for more tasks.
+    /// State of the gang while it waits for more tasks.
     pub(crate) hold: Option<GangHold>,
     /// Allocations that differ from the group's request.
     pub(crate) held: Held,
-    /// Exclusive cores of its tasks.
+    /// Exclusive cores of the job's tasks.
     pub(crate) cores: TaskCores,
 }
 
-/// A scheduler's name, numbered by the cell.
+/// The number that the cell gave to a scheduler's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OwnerId(pub(crate) u32);
 
@@ -66,20 +67,20 @@ pub(crate) struct GroupRecord {
 /// A task as stored in the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRecord {
-    /// Its state.
+    /// State of the task.
     pub state: TaskState,
-    /// Its devices, while it has a machine.
+    /// Devices of the task while it is placed.
     pub devices: DeviceSet,
-    /// The position of its group in its job.
+    /// Position of the task's group in the job.
     pub group: u16,
-    /// The number of its failures.
+    /// Number of failures of the task.
     pub failures: u16,
-    /// The cell's time at which it was placed; 0 while it has no machine.
+    /// The cell's time at which the task was placed; 0 while it is not placed.
     pub placed_ms: u64,
 }
 
-/// The placement time is not hashed: no outcome depends on it, and snapshots without it keep their hashes. The
-/// reference model compares it.
+/// The placement time is not hashed, because no outcome depends on it, and old snapshots without it keep their hashes.
+/// The reference model compares it.
 impl Hash for TaskRecord {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let TaskRecord { state: task, devices, group, failures, placed_ms: _ } = self;
@@ -120,28 +121,28 @@ pub(crate) struct Jobs {
     saving: Option<Box<Saving>>,
 }
 
-/// The pages of a capture.
+/// The pages that a capture copies.
 #[derive(Clone, Debug)]
 struct Saving {
-    /// Page numbers, ascending, each with its content once it is copied.
+    /// Numbers of the pages, ascending, each with its content once it is copied.
     pages: Vec<(u64, Option<Vec<JobImage>>)>,
-    /// Pages before this position are copied.
+    /// All pages before this position are copied.
     next: usize,
 }
 
 impl Jobs {
-    /// An empty list in which the next job gets this id.
+    /// An empty list, in which the first job gets the id `next`.
     pub(crate) fn starting_at(next: JobId) -> Jobs {
         let first = (next.0 / PAGE as u64).saturating_sub(LISTED);
         Jobs { next: next.0, first, ..Jobs::default() }
     }
 
-    /// The id of the next job.
+    /// The id that the next job will get.
     pub(crate) fn next_id(&self) -> JobId {
         JobId(self.next)
     }
 
-    /// Adds a job under [`Jobs::next_id`].
+    /// Adds a job with the id [`Jobs::next_id`].
     pub(crate) fn push(&mut self, record: JobRecord) -> JobId {
         let id = JobId(self.next);
         self.next += 1;
@@ -150,7 +151,7 @@ impl Jobs {
         id
     }
 
-    /// Inserts a restored job under its number.
+    /// Inserts a restored job with the id that it had.
     pub(crate) fn put(&mut self, id: JobId, record: JobRecord) {
         let (number, index) = split(id);
         let page = match number.checked_sub(self.first) {
@@ -309,7 +310,7 @@ fn new_page() -> Page {
     Box::new([const { None }; PAGE])
 }
 
-/// The page of a job and its position there.
+/// The page of a job, and the job's position on the page.
 fn split(id: JobId) -> (u64, usize) {
     (id.0 / PAGE as u64, (id.0 % PAGE as u64) as usize)
 }

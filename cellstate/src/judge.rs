@@ -1,10 +1,10 @@
 //! The placement check: whether a task may have a part of a machine.
 //!
-//! A commit, a view before it claims, the simulator and the audit all call this one function, without options. If a
-//! scheduler had its own check, it could propose for ever a claim that the cell always rejects.
+//! A commit, a view before it claims, the simulator and the audit all call this one function, which has no options. If
+//! a scheduler had its own check, it could propose a claim for ever that the cell always rejects.
 //!
-//! Conditions beyond one machine are checked by the commit: quotas, cluster resources, gangs, and whether the task may
-//! be placed at all.
+//! The commit checks conditions that involve more than one machine: quotas, cluster resources, gangs, and whether the
+//! task may be placed at all.
 
 use crate::cores::CoresLeft;
 use crate::demand_profiles::DemandProfileSum;
@@ -13,7 +13,7 @@ use crate::policy::{Checks, Context, Placement};
 use omega_core::{DeviceSet, KindId, MachineId, NodeCores, Reason, Take};
 use serde::{Deserialize, Serialize};
 
-/// The status of a row: whether it has a machine, and whether that accepts tasks.
+/// The status of a row: whether it has a machine, and whether the machine accepts tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MachineStatus {
     /// The row has no machine.
@@ -25,47 +25,47 @@ pub enum MachineStatus {
     Draining,
 }
 
-/// The state of one machine for the check.
+/// The state of one machine that the check reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot<'a> {
     pub(crate) id: MachineId,
     pub(crate) status: MachineStatus,
-    /// The free amount of each kind; negative on a machine that shrank.
+    /// Free amount of each kind. Negative if the machine shrank below its claims.
     pub(crate) free: &'a [i64],
-    /// The sum of its tasks' demand profiles; `free` is what the highest point of it leaves.
+    /// The sum of the demand profiles of the machine's tasks. `free` is the amount above its highest point.
     pub(crate) demand_profiles: Option<&'a DemandProfileSum>,
     pub(crate) devices: Option<&'a Devices>,
-    /// Its free exclusive cores.
+    /// Free exclusive cores of the machine.
     pub(crate) cores: Option<&'a CoresLeft>,
 }
 
-/// The part of a machine that a claim asks for.
+/// The part of a machine that a claim requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) take: Take,
-    /// The only acceptable devices; empty for any.
+    /// The only acceptable devices. If empty, any devices will do.
     pub(crate) devices: DeviceSet,
 }
 
-/// The policies of a check, and the state that they read.
+/// The policies that a check asks, and the state that they read.
 pub(crate) struct Rules<'a, C> {
     pub(crate) policies: &'a C,
     pub(crate) context: &'a Context<'a>,
 }
 
-/// The indivisible part of a task's allocation: devices and cores.
+/// The devices and cores of a task's allocation, which unlike amounts are individual pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// Its devices.
+    /// Devices of the task.
     pub devices: DeviceSet,
-    /// Its exclusive cores, by NUMA node.
+    /// Exclusive cores of the task, by NUMA node.
     pub cores: NodeCores,
 }
 
 /// Checks one task's claim on one machine, and returns the devices and cores that it gets.
 ///
 /// # Errors
-/// The first reason, in the order of the checks below, which ARCHITECTURE.md lists.
+/// The first reason against the claim, in the order of the checks below, which ARCHITECTURE.md lists.
 pub(crate) fn judge(
     machine: MachineId,
     spot: &Spot<'_>,
@@ -119,11 +119,11 @@ pub(crate) fn judge(
 /// Checks that enough of every kind is free.
 ///
 /// # Errors
-/// The first kind that is short.
+/// The first kind of which too little is free.
 #[inline]
 pub(crate) fn room(free: &[i64], request: &[i64]) -> Result<(), Reason> {
     for (kind, (free, request)) in free.iter().zip(request).enumerate() {
-        // A kind that is not requested always fits, even where the free amount is negative.
+        // A kind that is not requested always fits, even if its free amount is negative.
         if request > free && *request > 0 {
             return Err(Reason::NoRoom(KindId(kind as u8)));
         }

@@ -10,9 +10,8 @@
 //!   └───────────┘ ◀── result, conflicts ── └───────────────┘
 //! ```
 //!
-//! [`Cell`] is a deterministic state machine; [`SharedCell`] shares it between the threads of a process; [`View`] is a
-//! scheduler's private copy in columns, which each [`Delta`] brings up to date. The cell and the views use the same
-//! check.
+//! [`Cell`] is a deterministic state machine. [`SharedCell`] shares it between the threads of a process. [`View`] is a
+//! scheduler's private copy in columns, which each [`Delta`] brings up to date. The cell and the views use one check.
 //!
 //! ```
 //! use omega_cellstate::{Cell, CellHandle, SharedCell, View};

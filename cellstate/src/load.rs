@@ -1,8 +1,8 @@
 //! Load reports: the measured use of machines.
 //!
-//! A report grows old, and does not include tasks placed after it. So the cell stores with it its time (that of the
-//! last `Expire`) and the machine's claims at that time. Only schedulers read reports; no outcome of a command depends
-//! on them.
+//! A report becomes stale, and does not include tasks that are placed later. So the cell stores two things with each
+//! report: its time, which is that of the last `Expire`, and the machine's claims at that time. Only schedulers read
+//! reports; no outcome of a command depends on them.
 
 use omega_core::Amounts;
 use omega_core::limits::AMOUNT_MAX;
@@ -10,24 +10,25 @@ use omega_core::limits::AMOUNT_MAX;
 /// The last load report of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadReport {
-    /// The measured use of its tasks.
+    /// Measured use of the machine by its tasks.
     pub used: Amounts,
-    /// The claims on the machine when the report arrived. Claims beyond these are newer, and not part of `used`.
+    /// Claims on the machine when the report arrived. Tasks with claims beyond these are newer, and `used` does not
+    /// include them.
     pub claimed: Amounts,
-    /// The cell's time in milliseconds when it arrived.
+    /// The cell's time in milliseconds when the report arrived.
     pub at_ms: u64,
 }
 
 impl LoadReport {
-    /// The age of the report at a time of the cell.
+    /// The age of the report at the time `now_ms` of the cell.
     #[must_use]
     pub fn age_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.at_ms)
     }
 }
 
-/// The claims on a machine: the claimable amounts minus the free ones, clamped to the range from 0 to the bound of a
-/// machine, which adopted tasks can exceed.
+/// The claims on a machine: the claimable amounts minus the free ones. They are clamped to the range from 0 to the
+/// largest amount of a machine, because adopted tasks can exceed it.
 pub(crate) fn claimed(claimable: &[i64], free: &[i64]) -> Amounts {
     let amounts = claimable.iter().zip(free);
     Amounts::new(

@@ -60,13 +60,14 @@ impl Cell {
         if old.numa != machine.numa {
             self.machines.set_cores(id.row(), &machine.numa);
         }
-        // Other labels may move the machine to other domains, and its tasks' counters with it.
+        // With other labels, the machine may be in other domains, so the counts of its tasks move to these.
         let moves = old.labels != machine.labels;
         let left = if moves { self.facts.rules.label_domains(id.row()) } else { Vec::new() };
         self.count_tasks(&tasks, id.row(), -1);
         self.facts.set_machine(id.row(), Some(Arc::new(machine)));
         self.count_tasks(&tasks, id.row(), 1);
-        // A view may have counted a claim in the machine's old domain, which the cell counts in the new one.
+        // Logged because a view may have counted a claim in the machine's old domain, which the cell counts in the new
+        // one.
         self.log.extend(left.into_iter().map(|(id, domain)| Change::Count(id, domain)));
         self.log.push(Change::Machine(id.slot));
         self.touch(id.row());
@@ -123,7 +124,7 @@ impl Cell {
         let claimed = claimed(&claimable, self.machines.free(id.row()));
         let report = LoadReport { used: load, claimed, at_ms: self.now_ms };
         self.machines.set_load(id.row(), report);
-        // The sequence number stays, because the load does not affect what may be claimed.
+        // The sequence number does not change, because the load does not affect what may be claimed.
         self.log.push_row(id.slot);
         Ok(Outcome::Done(version))
     }
@@ -169,7 +170,7 @@ impl Cell {
         self.log_task(id, owner, Some(slot));
     }
 
-    /// Counts the tasks of a machine in the rules, or uncounts them with `sign` -1.
+    /// Counts the tasks of a machine in the rules if `sign` is 1, or removes them from the counts if it is -1.
     fn count_tasks(&mut self, tasks: &[TaskId], slot: usize, sign: i32) {
         for id in tasks {
             let Some((job, task)) = self.jobs.task(*id) else { continue };

@@ -1,7 +1,7 @@
 //! The cell's machines: their free amounts and their tasks.
 //!
-//! Amounts are stored row by row, all kinds of a machine side by side, because a commit touches one machine at a time.
-//! (A view stores columns, for scans: see `view/columns.rs`.)
+//! Amounts are stored row by row, all kinds of a machine side by side, because a commit changes one machine at a time.
+//! (A view stores columns for scans; see `view/columns.rs`.)
 
 use crate::cores::{CoreCounts, CoresLeft};
 use crate::demand_profiles::{DemandProfileSum, DemandProfileSums, DemandProfiles};
@@ -47,8 +47,8 @@ pub(crate) fn claimable(machine: &Machine, kinds: &Kinds, policy: &Policy) -> Ve
     all.map(|kind| claimable_of(machine, kinds, &policy.overcommit_max, kind)).collect()
 }
 
-/// The claimable amount of one kind: the capacity, times the overcommit if the kind is compressible, up to the policy's
-/// bound.
+/// The claimable amount of one kind: the capacity, or if the kind is compressible, the capacity times the machine's
+/// overcommit or the policy's bound on it, whichever is lower.
 pub(crate) fn claimable_of(
     machine: &Machine,
     kinds: &Kinds,
@@ -78,17 +78,17 @@ impl Machines {
         }
     }
 
-    /// The number of rows, with and without a machine.
+    /// The number of rows, including those without a machine.
     pub(crate) fn row_count(&self) -> usize {
         self.rows.len()
     }
 
-    /// The rows without a machine; the last one is used next.
+    /// The rows without a machine. The next new machine gets the last one.
     pub(crate) fn vacant(&self) -> &[u32] {
         &self.vacant
     }
 
-    /// The row of a machine, if the machine exists.
+    /// The row of a machine; `None` if the machine does not exist.
     pub(crate) fn get(&self, id: MachineId) -> Option<&Row> {
         let row = self.rows.get(id.row())?;
         (row.status != MachineStatus::Absent && row.incarnation == id.incarnation).then_some(row)
@@ -99,8 +99,9 @@ impl Machines {
         &self.rows[slot]
     }
 
-    /// Loads rows that a commit is about to check and change into the processor's cache. Each row is a cache miss of its
-    /// own in a large cell; here they overlap, while between the checks of two claims there is too much code for that.
+    /// Loads the rows that a commit is about to check and change into the processor's cache. In a large cell each row
+    /// is a cache miss. The misses of this loop overlap; those of the checks do not, because there is too much code
+    /// between two claims.
     pub(crate) fn load_rows(&self, machines: impl Iterator<Item = MachineId>) {
         let mut loaded = 0;
         for machine in machines {
@@ -144,7 +145,7 @@ impl Machines {
         !self.devices.is_empty()
     }
 
-    /// The free exclusive cores of a row; `None` if it has none.
+    /// The free exclusive cores of a row; `None` if its machine has no exclusive cores.
     pub(crate) fn cores(&self, slot: usize) -> Option<&CoresLeft> {
         if self.cores.is_empty() { None } else { self.cores.get(&(slot as u32)) }
     }
@@ -167,8 +168,8 @@ impl Machines {
         self.loads.insert(slot as u32, load);
     }
 
-    /// The state of a machine for the placement check. It is built inline at each use: returned as an `Option` it would
-    /// be written and read in parts of different sizes, which stalls processors.
+    /// The state of a machine for the placement check. It is inlined at each use, because a returned value is written
+    /// and read in parts of different sizes, which stalls processors.
     #[inline]
     pub(crate) fn spot(&self, id: MachineId, row: &Row) -> Spot<'_> {
         Spot {
@@ -274,7 +275,7 @@ impl Machines {
         self.vacant.push(slot as u32);
     }
 
-    /// Adds amounts to a row's free amounts, or subtracts them with `sign` -1.
+    /// Adds amounts to a row's free amounts if `sign` is 1, or subtracts them if it is -1.
     fn add(&mut self, slot: usize, amounts: &[i64], sign: i64) {
         let free = &mut self.free[slot * self.kinds..][..self.kinds];
         for (free, amount) in free.iter_mut().zip(amounts) {
@@ -282,7 +283,7 @@ impl Machines {
         }
     }
 
-    /// Gives a task its allocation of a machine.
+    /// Gives a task its allocation on a machine.
     pub(crate) fn take(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
         self.count(slot, part, -1);
         if part.has_pieces() {
@@ -321,7 +322,7 @@ impl Machines {
         }
     }
 
-    /// Subtracts an allocation from a row's free amounts, or adds it back with `sign` 1.
+    /// Subtracts an allocation from a row's free amounts if `sign` is -1, or adds it back if it is 1.
     #[inline]
     pub(crate) fn count(&mut self, slot: usize, part: Part<'_>, sign: i64) {
         match part.demand_profiles {
@@ -334,7 +335,7 @@ impl Machines {
         }
     }
 
-    /// The amounts that are freed when a task leaves.
+    /// The amounts that would become free if a task left.
     pub(crate) fn freed_by(&mut self, slot: usize, part: Part<'_>) -> Values {
         let Some(demand_profiles) = part.demand_profiles else { return part.request.into() };
         let freed = self.demand_profiles.shift(slot, (part.request, demand_profiles), -1);
@@ -349,13 +350,13 @@ impl Machines {
             self.give_back_pieces(slot, part);
         }
         let tasks = &mut self.rows[slot].tasks;
-        // Searched from the end: undo and preemption remove the newest tasks.
+        // Searched from the end, because undo and preemption remove the newest tasks.
         let position = tasks.iter().rposition(|other| *other == task);
         tasks.swap_remove(position.expect("a placed task is listed on its machine"));
     }
 }
 
-/// A task's allocation of a machine.
+/// A task's allocation on a machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a> {
     pub(crate) request: &'a [i64],

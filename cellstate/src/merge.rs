@@ -1,16 +1,16 @@
 //! Merging of two deltas.
 //!
-//! A view applies each list of a delta in order; later entries replace earlier ones, and entries about removed objects
-//! are ignored. So merging appends each list of the later delta to that of the earlier one.
+//! A view applies each list of a delta in order. Later entries replace earlier ones, and entries about removed objects
+//! are ignored. So two deltas are merged by appending each list of the later one to that of the earlier one.
 
 use crate::delta::Delta;
 use crate::policy::{Columns, RowsAgain};
 
 impl Delta {
-    /// Appends a delta that starts where this one ends. Applying the result has the effect of applying both.
+    /// Appends a delta that starts where this one ends. Applying the result is equivalent to applying both.
     ///
     /// # Panics
-    /// If `later` neither is full nor starts where this one ends.
+    /// `later` is not full, and does not start where this delta ends.
     pub fn append(&mut self, later: Delta) {
         if later.full {
             *self = later;
@@ -27,7 +27,8 @@ impl Delta {
         self.quotas |= later.quotas;
         self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
-        // The later delta replaces the whole row, including demand profiles and policy columns that it lacks.
+        // A row in the later delta replaces all of the earlier row, including demand profiles and policy columns that
+        // the later one does not have.
         let again = RowsAgain::new(&later.slots);
         again.forget_in(&mut self.demand_profiles);
         self.policies.append(later.policies, &again);

@@ -3,14 +3,14 @@
 use crate::cell::Cell;
 use omega_core::Job;
 
-/// Jobs with a deadline that ended since this process started. Times are the cell's.
+/// Counts of jobs with a deadline that ended since this process started, by the cell's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DueCounts {
     /// Jobs that ended by their deadline.
     pub in_time: u64,
-    /// Jobs that ended after it.
+    /// Jobs that ended after their deadline.
     pub late: u64,
-    /// The sum of their delays, in milliseconds.
+    /// Sum of the delays of late jobs, in milliseconds.
     pub late_ms: u64,
 }
 

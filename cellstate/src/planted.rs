@@ -1,12 +1,12 @@
 //! Injected bugs, which prove that the tests can find them.
 //!
-//! With the feature `planted`, which no release has, the code contains the bugs of `Bug`, each behind
-//! `planted!(Name)`, and a thread can switch one of them on. Without the feature, `planted!` is `false`.
+//! With the feature `planted`, which no release has, the code contains the bugs of `Bug`, each behind `planted!(Name)`,
+//! and a thread can switch one of them on. Without the feature, `planted!` is `false`.
 //!
-//! To inject another one: add it to the list below, write `planted!(Name)` at its place, and list the faults that
+//! To inject another bug, add it to the list below, write `planted!(Name)` at its place, and list the faults that
 //! reveal it in `tests/src/cluster/planted.rs`.
 
-/// Whether the current thread has this bug switched on: always `false` without the feature `planted`.
+/// Whether this bug is switched on in the current thread; always `false` without the feature `planted`.
 #[cfg(feature = "planted")]
 #[doc(hidden)]
 #[macro_export]
@@ -16,7 +16,7 @@ macro_rules! planted {
     };
 }
 
-/// Whether the current thread has this bug switched on: always `false` in this build.
+/// Whether this bug is switched on in the current thread; always `false` in this build.
 #[cfg(not(feature = "planted"))]
 #[doc(hidden)]
 #[macro_export]
@@ -163,7 +163,7 @@ mod list {
         ON.get() == Some(bug)
     }
 
-    /// Runs a function with one bug switched on in this thread, or with none.
+    /// Runs a function with one bug switched on in this thread, or without any if `bug` is `None`.
     pub fn with<T>(bug: Option<Bug>, run: impl FnOnce() -> T) -> T {
         /// Restores the previous bug, even if `run` panics.
         struct Before(Option<Bug>);
@@ -176,7 +176,7 @@ mod list {
         run()
     }
 
-    /// Runs a function without any bug, for comparison.
+    /// Runs a function with all bugs switched off, for comparison.
     pub fn sober<T>(run: impl FnOnce() -> T) -> T {
         with(None, run)
     }

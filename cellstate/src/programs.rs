@@ -1,7 +1,7 @@
 //! Bounds of the programs and payloads of jobs.
 //!
-//! An accepted program can be started: its strings have no NUL byte, no variable occurs twice, and the whole fits into
-//! a message to an agent.
+//! They make sure that an accepted program can be started: its strings have no NUL byte, no variable occurs twice, and
+//! the whole fits into a message to an agent.
 
 use crate::texts;
 use crate::validate::at_most;
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 type Checked = Result<(), Rejection>;
 
-/// The prefix of variables that agents set.
+/// Prefix of the environment variables that agents set, which jobs may not.
 const RESERVED_PREFIX: &str = "OMEGA_";
 
 /// Checks the program and the payload of a group.

@@ -1,29 +1,29 @@
 //! Machine sets: the machines that meet a requirement, as bitmaps.
 //!
-//! Jobs select machines by labels and taints, which are strings; decisions evaluate thousands of machines in a
-//! microsecond. So each distinct requirement is evaluated once per machine into a bitmap, and again only for machines
-//! whose description changes. A decision is then an AND over words of 64 machines.
+//! Jobs select machines by labels and taints, which are strings, while a decision evaluates thousands of machines in a
+//! microsecond. So each distinct requirement is evaluated once per machine into a bitmap, and later only for machines
+//! whose description changes. A decision is then an AND of words with one bit for each of 64 machines.
 
 use crate::map::FastMap;
 use omega_core::{Machine, MachineSelector, TaintEffect, Text, Toleration};
 use std::sync::Arc;
 
-/// A machine set of one cell or view.
+/// Id of a machine set in one cell or view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SetId(u32);
 
 /// The condition that the machines of a set meet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SetKey {
-    /// Matches one of these selectors.
+    /// The machine matches one of these selectors.
     Match(Vec<MachineSelector>),
-    /// All taints that keep tasks off (`NoSchedule`) are tolerated.
+    /// All taints of the machine that keep tasks off (`NoSchedule`) are tolerated.
     Tolerated(Vec<Toleration>),
-    /// All taints that discourage tasks (`PreferNoSchedule`) are tolerated.
+    /// All taints of the machine that discourage tasks (`PreferNoSchedule`) are tolerated.
     Unmarked(Vec<Toleration>),
-    /// Counts for a spread.
+    /// A spread counts the machine's tasks.
     Counting(CountingMachines),
-    /// Has a taint of this key and effect.
+    /// The machine has a taint with this key and effect.
     Tainted(Text, TaintEffect),
 }
 
@@ -32,9 +32,9 @@ pub(crate) enum SetKey {
 pub struct CountingMachines {
     /// The label keys that a machine must have.
     pub keys: Vec<Text>,
-    /// The selectors of which a machine must match one, if given.
+    /// Selectors of which the machine must match one, if there are any.
     pub affinity: Option<Vec<MachineSelector>>,
-    /// The tolerations that must cover a machine's taints, if given.
+    /// Tolerations that must cover all taints of the machine, if there are any.
     pub tolerations: Option<Vec<Toleration>>,
 }
 
@@ -49,7 +49,7 @@ impl CountingMachines {
 }
 
 impl SetKey {
-    /// Whether a machine meets the condition.
+    /// Whether a machine meets the condition of the set.
     #[must_use]
     pub(crate) fn accepts(&self, machine: &Machine) -> bool {
         match self {
@@ -71,7 +71,7 @@ fn tolerated(machine: &Machine, by: &[Toleration]) -> bool {
     covered(machine, by, |effect| effect != TaintEffect::PreferNoSchedule)
 }
 
-/// Whether each taint with such an effect is tolerated.
+/// Whether each taint whose effect passes the test `effect` is tolerated.
 fn covered(machine: &Machine, by: &[Toleration], effect: fn(TaintEffect) -> bool) -> bool {
     let taints = machine.taints.iter().filter(|taint| effect(taint.effect));
     taints.into_iter().all(|taint| by.iter().any(|toleration| toleration.covers(taint)))
@@ -82,7 +82,7 @@ struct Set {
     key: SetKey,
     users: u32,
     words: Vec<u64>,
-    /// One bit for each word that is not zero, so that a search skips the empty ones.
+    /// One bit for each word of `words` that is not zero, by which a search skips the others.
     full_words: Vec<u64>,
 }
 
@@ -113,21 +113,21 @@ impl Flagged {
 pub(crate) struct MachineSets {
     /// The rows with a machine.
     present: Flagged,
-    /// Machines with a taint that keeps tasks off, and (`marked`) with one that discourages them.
+    /// Machines with a taint that keeps tasks off, and (in `marked`) machines with one that discourages them.
     tainted: Flagged,
     marked: Flagged,
     sets: Vec<Option<Set>>,
     by_key: FastMap<SetKey, SetId>,
-    /// Sets without users, the longest unused first. The next job may well need one of them.
+    /// Sets without users, beginning with the longest unused one. They are kept because later jobs may need them.
     idle: Vec<SetId>,
 }
 
-/// The number of unused sets that are kept. Building a set costs an evaluation of every machine, keeping it one bit per
-/// machine; consecutive jobs mostly use a few sets.
+/// Number of unused sets that are kept. Building a set costs an evaluation of every machine, and keeping it one bit per
+/// machine. Consecutive jobs mostly use a few sets.
 const IDLE_MAX: usize = 16;
 
 impl MachineSets {
-    /// The set of a key, built if it is new. Each call needs one [`MachineSets::release`].
+    /// The set of a key, built if there is none. Each call must be followed by one [`MachineSets::release`].
     pub(crate) fn acquire(&mut self, key: SetKey, machines: &[Option<Arc<Machine>>]) -> SetId {
         if let Some(id) = self.by_key.get(&key) {
             if let Some(set) = &mut self.sets[id.0 as usize] {
@@ -153,7 +153,7 @@ impl MachineSets {
         id
     }
 
-    /// Acquires sets that are in use. Each of them needs one more [`MachineSets::release`].
+    /// Acquires sets that are in use. For each of them, one more [`MachineSets::release`] must follow.
     pub(crate) fn acquire_again(&mut self, sets: impl Iterator<Item = SetId>) {
         for id in sets {
             let set = self.sets[id.0 as usize].as_mut().filter(|set| set.users > 0);
@@ -187,7 +187,7 @@ impl MachineSets {
         self.marked.count > 0
     }
 
-    /// The bits of rows `64 * word ..` that have a machine.
+    /// One bit for each of the 64 rows from `64 * word` on, set if the row has a machine.
     pub(crate) fn present_word(&self, word: usize) -> u64 {
         self.present.words.get(word).copied().unwrap_or(0)
     }
@@ -223,13 +223,13 @@ impl MachineSets {
         self.word(id, slot / 64) >> (slot % 64) & 1 == 1
     }
 
-    /// The bits of machines `64 * word ..`.
+    /// One bit for each of the 64 rows from `64 * word` on, set if the set contains the machine.
     pub(crate) fn word(&self, id: SetId, word: usize) -> u64 {
         let set = self.sets[id.0 as usize].as_ref();
         set.and_then(|set| set.words.get(word)).copied().unwrap_or(0)
     }
 
-    /// One bit for each of the 64 words from `64 * group` on that is not zero.
+    /// One bit for each of the 64 words from `64 * group` on, set if the word is not zero.
     pub(crate) fn full_words(&self, id: SetId, group: usize) -> u64 {
         let set = self.sets[id.0 as usize].as_ref();
         set.and_then(|set| set.full_words.get(group)).copied().unwrap_or(0)

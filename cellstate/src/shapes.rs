@@ -1,11 +1,11 @@
-//! Shapes: task groups with equal needs are compiled once.
+//! Shapes: compiled task groups that groups with equal needs share.
 //!
 //! Most jobs have groups equal to those of other jobs. The cell and every view keep the compiled needs of equal groups
-//! once: a job of one task takes less memory, and a commit reads needs that the last commit has brought into the
+//! once. So a job of one task takes less memory, and a commit reads needs that the commit before has brought into the
 //! cache. Comparing a group with the last few costs a fraction of compiling it.
 //!
-//! Only rules about other tasks can make the needs of a group depend on its job. So needs are shared only while the cell
-//! has no such rule; a later rule is recorded in a copy.
+//! Only rules about other tasks can make the needs of a group depend on its job. So needs are shared only while the
+//! cell has no such rule. When a rule comes later, it is recorded in a copy of the needs.
 
 use crate::facts::{Facts, Need, Trackers};
 use crate::policy::PolicySet;
@@ -14,14 +14,14 @@ use omega_core::{Job, JobId, TaskGroup};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Number of shapes that are kept. A group is compared with all of them before it is compiled.
+/// Number of shapes that are kept. A group is compared with each of them before it is compiled.
 const SHAPES_MAX: usize = 4;
 
-/// The last groups that were compiled, with their needs. Each shape holds references to its sets of machines.
+/// The groups that were compiled last, with their needs. Each shape acquires its sets of machines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shapes {
     known: SmallVec<[Shape; SHAPES_MAX]>,
-    /// The position of the next to be replaced.
+    /// Position of the shape that is replaced next.
     oldest: usize,
 }
 
@@ -33,7 +33,7 @@ struct Shape {
 }
 
 impl Shapes {
-    /// Returns the needs of a group if a group like it is known.
+    /// Returns the needs of an equal group, if a shape has one.
     fn find(&self, job: &Job, index: usize) -> Option<&Arc<Need>> {
         let group = &job.groups[index];
         let policies = PolicySet::concerning(job, group);
@@ -43,7 +43,7 @@ impl Shapes {
         self.known.iter().find(is_alike).map(|shape| &shape.need)
     }
 
-    /// Adds a group. Returns the needs of the group that it replaces.
+    /// Adds a shape. Returns the needs of the shape that it replaces.
     fn add(&mut self, shape: Shape) -> Option<Arc<Need>> {
         if self.known.len() < SHAPES_MAX {
             self.known.push(shape);
@@ -56,8 +56,8 @@ impl Shapes {
 }
 
 impl Facts {
-    /// Compiles a group of a job as [`Facts::compile`] does, or shares the needs of an equal group. Both are released in
-    /// one way.
+    /// Compiles a group of a job as [`Facts::compile`] does, or shares the needs of an equal group. Either way the
+    /// needs are released by one call.
     pub(crate) fn compile_shared(
         &mut self,
         (id, job): (JobId, &Arc<Job>),
@@ -84,10 +84,10 @@ impl Facts {
     }
 }
 
-/// Whether two groups have equal needs, as far as no rule about other tasks concerns them.
+/// Whether two groups have equal needs, provided that no rule about other tasks concerns them.
 fn needs_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
     fn needed(group: &TaskGroup) -> impl PartialEq + use<'_> {
-        // Every field by name: a new one asks here whether `Facts::compile` reads it.
+        // All fields are named, so that whoever adds one must decide whether `Facts::compile` reads it.
         let TaskGroup {
             name: _,
             count: _,
@@ -97,7 +97,7 @@ fn needs_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             payload: _,
             version: _,
             per_machine: _,
-            // Only rules about other tasks, and plugins, which read the group.
+            // Only rules about other tasks, and plugins, read these. Plugins read them from the group.
             labels: _,
             images: _,
             volumes: _,
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!((need(0), need(1)), (need(2), need(3)));
     }
 
-    /// Each group and each shape acquires its sets of machines: none is released too often.
+    /// Checks that each group and each shape acquires its sets of machines, so that no set is released too often.
     #[test]
     fn shapes_and_groups_release_their_sets() {
         let (_, mut view) = viewed();

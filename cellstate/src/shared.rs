@@ -1,11 +1,10 @@
 //! A cell in this process, shared between threads.
 //!
-//! It is the state machine behind one lock. A commit holds the lock for a few hundred nanoseconds,
-//! and a sync for a few nanoseconds per changed machine. Decisions, which take most of a
-//! scheduler's time, use a private view and no lock.
+//! It is the state machine behind one lock. A commit keeps the lock for a few hundred nanoseconds, and a sync for a few
+//! nanoseconds per changed machine. Decisions, which take most of a scheduler's time, use a private view and no lock.
 //!
-//! A waiting thread spins before it sleeps, for longer than in `parking_lot`, because the lock is held for less time
-//! than a sleep and a wake take.
+//! A waiting thread spins before it sleeps, and for longer than in `parking_lot`, because the lock is usually released
+//! in less time than a thread needs to fall asleep and wake up.
 
 use crate::answers::Digest;
 use crate::cell::Cell;
@@ -17,22 +16,20 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Number of pieces of an image that are copied under one lock: they take as long as a hundred
-/// commits.
+/// Number of pieces of an image that are copied under one lock. They take as long as a hundred commits.
 const PIECES: usize = 4;
 
-/// Number of tries of a taken lock before the thread sleeps: about a hundred microseconds. A sleep
-/// takes as long, because a processor without work halts, and to wake it takes 80 microseconds on
-/// a virtual machine. So the spinning at most doubles the wait.
+/// Number of times that a thread tries a taken lock before it sleeps, which takes about a hundred microseconds. A sleep
+/// takes as long, because an idle processor halts, and takes 80 microseconds to wake on a virtual machine. So spinning
+/// at most doubles the wait.
 const LOOKS: u32 = 4000;
 
-/// A cell in this process. Clones share it.
+/// A cell in this process, which clones share.
 #[derive(Clone, Debug)]
 pub struct SharedCell {
-    /// The only lock of the cell, for its whole state. Only the state machine is called under it.
+    /// The only lock of the cell, which protects its whole state. While it is locked, only the state machine is called.
     cell: Arc<Mutex<Cell>>,
-    /// Locked while an image is taken, because a cell has one capture at a time. It is taken before
-    /// the lock of the cell.
+    /// Locked while an image is taken, because a cell has one capture at a time. It must be locked before `cell`.
     capturing: Arc<Mutex<()>>,
 }
 
@@ -43,7 +40,7 @@ impl SharedCell {
         SharedCell { cell: Arc::new(Mutex::new(cell)), capturing: Arc::default() }
     }
 
-    /// Takes the lock.
+    /// Locks the cell.
     fn lock(&self) -> MutexGuard<'_, Cell> {
         for _ in 0..LOOKS {
             if let Some(cell) = self.cell.try_lock() {
@@ -54,7 +51,7 @@ impl SharedCell {
         self.cell.lock()
     }
 
-    /// The state at one version. It is copied piece by piece, with commits in between.
+    /// The state at one version. It is copied piece by piece, and commits may happen in between.
     #[must_use]
     pub fn image(&self) -> Image {
         let _one_at_a_time = self.capturing.lock();
@@ -65,7 +62,7 @@ impl SharedCell {
                 drop(cell);
                 return captured.into_image();
             }
-            // A waiting thread gets the cell before the next pieces are copied.
+            // A waiting thread gets the lock before the next pieces are copied.
             MutexGuard::unlock_fair(cell);
         }
     }
@@ -73,12 +70,12 @@ impl SharedCell {
     /// Applies one command.
     ///
     /// # Errors
-    /// As for [`Cell::apply`].
+    /// Those of [`Cell::apply`].
     pub fn apply(&self, command: Command) -> Result<Outcome, Rejection> {
         self.lock().apply(command)
     }
 
-    /// Applies commands in order under one lock. The results are in the same order.
+    /// Applies commands in order under one lock. The results are in the order of the commands.
     pub fn apply_all(
         &self,
         commands: impl IntoIterator<Item = Command>,
@@ -87,9 +84,8 @@ impl SharedCell {
         commands.into_iter().map(|command| cell.apply(command)).collect()
     }
 
-    /// Applies commands in order under one lock, and passes each result to `answered`. It collects
-    /// neither commands nor results, so it is the cheapest way for many small commands. Commits
-    /// wait for all of them.
+    /// Applies commands in order under one lock, and passes each result to `answered`. It collects neither commands nor
+    /// results, so it is the cheapest way to apply many small commands. Commits wait until all of them are applied.
     ///
     /// `commands` and `answered` must not use the cell.
     pub fn apply_each(
@@ -101,7 +97,7 @@ impl SharedCell {
         commands.into_iter().for_each(|command| answered(cell.apply(command)));
     }
 
-    /// Reads the cell. The lock is held while `look` runs, so commits wait for it.
+    /// Calls `look` with the cell, and returns its result. The lock is taken meanwhile, so commits wait.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         look(&self.lock())
     }
@@ -162,7 +158,7 @@ mod tests {
         assert_eq!(cell.read(|cell| cell.machines().count()), 2);
     }
 
-    /// A cell with one machine for ten tasks, and a job of twenty.
+    /// A cell with one machine that has room for ten tasks, and a job of twenty tasks.
     fn small_cell() -> SharedCell {
         let cell = SharedCell::new(Cell::new(Kinds::standard()));
         cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([10])))).unwrap();
@@ -199,12 +195,11 @@ mod tests {
         assert_eq!(reasons(1).len(), 2, "the machine takes ten of twelve");
     }
 
-    /// Threads that compete for more room than there is fill the machine exactly, and each task has
-    /// one place.
+    /// Threads that compete for more room than a machine has fill it exactly, and each placed task is on it once.
     #[test]
     fn threads_that_race_for_a_machine_fill_it_and_no_more() {
         let cell = small_cell();
-        // Each worker claims all tasks, one by one, starting at a different one.
+        // Each worker claims all tasks, one by one, and begins with another one.
         let work = |worker: u32| {
             let (scheduler, first) = cell.register(format!("s{worker}").into()).unwrap();
             let mut placed = 0;

@@ -1,9 +1,9 @@
 //! A map for values that nearly no task has.
 //!
-//! It is one pointer, null for nearly all jobs, so a lookup there costs one test. Everything after that test is kept
-//! out of line, so that callers' code stays short.
+//! It is one pointer, which is null for nearly all jobs, so a lookup mostly costs one test. The code after that test is
+//! kept out of line, so that the code of callers stays short.
 //!
-//! Invariant: there is no tree without an entry.
+//! Invariant: if there is a tree, it has an entry.
 
 use std::collections::BTreeMap;
 

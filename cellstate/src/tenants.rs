@@ -1,7 +1,7 @@
 //! The tree of tenants: their use, limits and guarantees.
 //!
-//! A tenant's use counts for it and for every tenant above it (see [`TenantConfig`]), so a limit is one comparison on
-//! each level, from the tenant up.
+//! A tenant's use counts for itself and for every tenant above it (see [`TenantConfig`]). So the check of a claim is
+//! one comparison for each tenant from the claim's tenant up.
 //!
 //! 1. A tenant's `used` is the sum of the claims of its own tasks and of those of all tenants below it.
 //! 2. The tree has no cycle and at most [`TENANT_DEPTH_MAX`] levels.
@@ -17,18 +17,18 @@ use omega_core::{Amounts, Job, KindId, Reason, Rejection, TenantConfig, Text, Ve
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
-/// The state of a tenant. The fields that each claim changes are in one cache line.
+/// The state of a tenant. The fields that each claim changes share one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Tenant {
     pub(crate) used: Values,
-    /// The version of its last change, or the one after it.
+    /// The version of the tenant's last change, or the version after that.
     changed: Version,
     parent: Option<u32>,
     pub(crate) terms: Arc<TenantTerms>,
-    /// The number of unfinished tasks of its own jobs.
+    /// Number of unfinished tasks of the tenant's own jobs.
     pub(crate) tasks: u64,
-    /// Its request limit, if any; see `admission.rs`.
+    /// Request limit of the tenant, if any; see `admission.rs`.
     pub(crate) admits: Option<Amounts>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Tenant {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant {
     pub(crate) tenant: u32,
-    /// One bit for each kind that it claims.
+    /// One bit for each kind that the tenant claims.
     pub(crate) kinds: u32,
 }
 
@@ -44,27 +44,27 @@ pub(crate) struct Claimant {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Borrower<'a> {
     pub(crate) tenant: u32,
-    /// Its allocation, by kind.
+    /// Allocation of the task, by kind.
     pub(crate) request: &'a [i64],
-    /// Whether its tenant's use includes it.
+    /// Whether the use of the task's tenant includes the task.
     pub(crate) counted: bool,
 }
 
-/// All tenants that ever had a job, a quota or a configuration. The field that each version changes is first: see
-/// [`crate::Cell`].
+/// All tenants that ever had a job, a quota or a configuration. The field that changes with each version comes first,
+/// for the reason given at [`crate::Cell`].
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Tenants {
-    /// The version of the next change.
+    /// The version to which changes now belong.
     next: Version,
     pub(crate) kinds: usize,
     pub(crate) list: Vec<Tenant>,
     pub(crate) asked: Asked,
     by_name: FastMap<Text, u32>,
-    /// Whether a configuration or a limit was ever set, so that deltas include tenants. Other cells do not pay for
-    /// them.
+    /// Whether any tenant was ever configured or limited. If not, deltas leave tenants out, so that such cells do not
+    /// pay for them.
     told: bool,
-    /// Whether a configuration was ever set.
+    /// Whether any tenant was ever configured.
     stands: bool,
 }
 
@@ -81,7 +81,7 @@ impl Tenants {
         }
     }
 
-    /// The number of a tenant, assigned when it is first named.
+    /// The number of a tenant, which is assigned when the tenant is first named.
     pub(crate) fn intern(&mut self, name: &Text) -> u32 {
         if let Some(id) = self.by_name.get(name) {
             return *id;
@@ -99,7 +99,7 @@ impl Tenants {
         id
     }
 
-    /// The number of a known tenant.
+    /// The number of a tenant, if it was ever named.
     pub(crate) fn id(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).copied()
     }
@@ -112,13 +112,13 @@ impl Tenants {
         self.list.iter()
     }
 
-    /// Starts a version; later changes belong to the next one.
+    /// Starts a version, after which changes belong to the next one.
     #[inline]
     pub(crate) fn begin(&mut self, version: Version) {
         self.next = version.next();
     }
 
-    /// The names of a tenant and of those above it, from the bottom up.
+    /// The names of a tenant and of all tenants above it, from the bottom up.
     pub(crate) fn line_names(&self, tenant: u32) -> impl Iterator<Item = &Text> {
         self.line(tenant).map(|id| &self.list[id as usize].terms.name)
     }
@@ -129,13 +129,13 @@ impl Tenants {
         list.iter().filter(move |tenant| tenant.changed > since)
     }
 
-    /// All tenants if deltas include tenants, otherwise none.
+    /// All tenants, or none if deltas do not include tenants.
     pub(crate) fn all_if_told(&self) -> &[Tenant] {
         let bound = |tenant: &Tenant| tenant.terms.limit.is_some() || tenant.has_tenant_config();
         if self.told && self.list.iter().any(bound) { &self.list } else { &[] }
     }
 
-    /// Has deltas include all tenants from now on.
+    /// Makes all later deltas include tenants.
     fn tell(&mut self) {
         if !std::mem::replace(&mut self.told, true) {
             self.list.iter_mut().for_each(|tenant| tenant.changed = self.next);
@@ -148,12 +148,12 @@ impl Tenants {
         self.stands
     }
 
-    /// A tenant and all above it, from the bottom up.
+    /// A tenant and all tenants above it, from the bottom up.
     pub(crate) fn line(&self, tenant: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(Some(tenant), |id| self.list[*id as usize].parent)
     }
 
-    /// Sets or removes a limit. Claims beyond it stay.
+    /// Sets or removes a limit. Existing claims stay even if they exceed it.
     pub(crate) fn set_limit(&mut self, name: &Text, limit: Option<Amounts>) {
         let id = self.intern(name) as usize;
         if limit.is_some() {
@@ -163,10 +163,10 @@ impl Tenants {
         self.list[id].changed = self.next;
     }
 
-    /// Configures a tenant; nothing changes on an error.
+    /// Configures a tenant. After an error nothing has changed.
     ///
     /// # Errors
-    /// If the tree would have a cycle or be too deep, or a sum would exceed 64 bits.
+    /// The tree would have a cycle or be too deep, or a sum would exceed 64 bits.
     pub(crate) fn set_tenant(
         &mut self,
         name: &Text,
@@ -209,7 +209,7 @@ impl Tenants {
         }
     }
 
-    /// Checks that a tenant may be below another.
+    /// Checks that a tenant may be below another one.
     fn check_parent(&self, name: &Text, parent: Option<&Text>) -> Result<(), Rejection> {
         let Some(parent) = parent else { return Ok(()) };
         let known = self.id(name);
@@ -230,7 +230,7 @@ impl Tenants {
         Ok(())
     }
 
-    /// The number of levels from this tenant down.
+    /// The number of levels of the tree from this tenant down.
     fn height(&self, tenant: u32) -> usize {
         let below = (0..self.list.len() as u32).filter_map(|other| {
             self.line(other).position(|above| above == tenant).map(|steps| steps + 1)
@@ -252,7 +252,7 @@ impl Tenants {
         self.line(tenant).all(fits)
     }
 
-    /// Adds a claim of a tenant, or subtracts it with `sign` -1.
+    /// Adds a claim of a tenant if `sign` is 1, or subtracts it if it is -1.
     pub(crate) fn count(&mut self, tenant: u32, request: &[i64], sign: i64) {
         let mut at = Some(tenant);
         while let Some(id) = at {
@@ -265,8 +265,9 @@ impl Tenants {
         }
     }
 
-    /// Whether a claimant, whose claims are counted, may evict a task: at the point where their lines part, the
-    /// claimant's branch must be within its guarantee, and the victim's beyond its own with that task.
+    /// Whether a claimant, whose claims are already counted, may evict a task of another tenant. Below their nearest
+    /// common ancestor, the claimant's branch must be within its guarantee, and the victim's branch must exceed its own
+    /// while it has the task.
     pub(crate) fn may_reclaim(&self, claimant: Claimant, victim: &Borrower<'_>) -> bool {
         let Some((ours, theirs)) = self.branches(claimant.tenant, victim.tenant) else {
             return false;
@@ -286,7 +287,7 @@ impl Tenants {
         within && kinds.any(borrowed)
     }
 
-    /// The highest tenant of each line that is not in the other; `None` if one line is part of the other.
+    /// The branches of two tenants below their nearest common ancestor; `None` if one tenant is above the other.
     fn branches(&self, one: u32, other: u32) -> Option<(u32, u32)> {
         let mut down: Vec<u32> = self.line(one).collect();
         let mut down_other: Vec<u32> = self.line(other).collect();

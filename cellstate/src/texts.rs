@@ -1,4 +1,4 @@
-//! Validation of each text of a machine or a job, by the rule of [`omega_core::text`].
+//! Validation of all texts of machines and jobs by the rule of [`omega_core::text`].
 
 use omega_core::text::{TextFlaw, check_name, check_value};
 use omega_core::{
@@ -6,7 +6,7 @@ use omega_core::{
     TaskSelector, Tenants, Text, TopologyLevel,
 };
 
-/// The number of characters of a text that an error shows.
+/// Number of characters of a text that an error message contains.
 const SHOWN_MAX: usize = 64;
 
 type Checked = Result<(), Rejection>;
@@ -16,7 +16,7 @@ fn refused(what: &str, text: &str, flaw: TextFlaw) -> Rejection {
     Rejection::BadName(format!("{what} {shown:?} {flaw}").into())
 }
 
-/// Checks a name; `what` says what it names.
+/// Checks a name. `what` describes the named object in an error message.
 pub(crate) fn name(what: &str, text: &Text) -> Checked {
     check_name(text).map_err(|flaw| refused(what, text, flaw))
 }
@@ -26,7 +26,7 @@ fn value(what: &str, text: &Text) -> Checked {
     check_value(text).map_err(|flaw| refused(what, text, flaw))
 }
 
-/// Checks labels: keys are names, values may be empty.
+/// Checks labels. Keys must be valid names; values may be empty.
 pub(crate) fn labels(labels: &Labels) -> Checked {
     labels.iter().try_for_each(|(key, of_key)| {
         name("label key", key)?;

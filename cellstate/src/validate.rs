@@ -1,4 +1,4 @@
-//! Validation of commands before they touch any state.
+//! Validation of commands before they change any state.
 
 use crate::{programs, texts};
 use omega_core::limits::{
@@ -37,7 +37,7 @@ fn amounts(what: &Text, amounts: &Amounts, kinds: &Kinds) -> Result<(), Rejectio
     }
 }
 
-/// Checks a quota. It may exceed one machine, so only its kinds and sums are bounded.
+/// Checks a quota. It may exceed the amounts of one machine, so only its kinds and sums are bounded.
 pub(crate) fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
     let bad = |(kind, amount): (omega_core::KindId, u64)| {
         (kind.index() >= kinds.count() || amount > QUOTA_MAX).then_some(kind)
@@ -48,7 +48,7 @@ pub(crate) fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(),
     }
 }
 
-/// Checks that the cell has a kind that is named without an amount.
+/// Checks that the cell has a kind that a command names without an amount.
 pub(crate) fn known_kind(kind: KindId, kinds: &Kinds) -> Result<(), Rejection> {
     match kinds.get(kind) {
         Some(_) => Ok(()),
@@ -135,7 +135,7 @@ pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), 
     Ok(())
 }
 
-/// Checks the bounds of all reservations together with a new one.
+/// Checks the bounds on all reservations together, including a new one.
 pub(crate) fn all_reservations<'a>(
     all: impl Iterator<Item = &'a Reservation>,
 ) -> Result<(), Rejection> {
@@ -143,13 +143,13 @@ pub(crate) fn all_reservations<'a>(
     at_most("bytes of all reservations", bytes, RESERVATIONS_BYTES_MAX)
 }
 
-/// Checks the bounds of all peak calendars together with a new one.
+/// Checks the bounds on all calendars of peak hours together, including a new one.
 pub(crate) fn all_peaks<'a>(all: impl Iterator<Item = &'a PeakCalendar>) -> Result<(), Rejection> {
     let bytes = all.map(bytes_at_most).sum();
     at_most("bytes of all calendars of peaks", bytes, PEAKS_BYTES_MAX)
 }
 
-/// Checks a selector, and returns whether it selects any machines.
+/// Checks a selector. Returns whether it has a requirement, without which it selects no machine.
 fn selector(of: &str, machines: &MachineSelector) -> Result<bool, Rejection> {
     let requirements = [&machines.labels, &machines.names];
     for list in requirements {
@@ -161,7 +161,7 @@ fn selector(of: &str, machines: &MachineSelector) -> Result<bool, Rejection> {
     Ok(requirements.iter().any(|list| !list.is_empty()))
 }
 
-/// Checks a peak calendar.
+/// Checks a calendar of peak hours.
 pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Rejection> {
     let PeakCalendar { name: called, machines, peaks } = calendar;
     texts::name("calendar of peaks", called)?;
@@ -221,7 +221,7 @@ pub(crate) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     Ok(())
 }
 
-/// Checks the cores of a machine's NUMA nodes: its `cpu` must cover them.
+/// Checks the cores of a machine's NUMA nodes, which its `cpu` must include.
 fn numa(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
     let Machine { name, numa, .. } = machine;
     if numa.is_empty() {
@@ -327,7 +327,8 @@ fn update_rules(job: &Job, rules: &UpdateRules) -> Result<(), Rejection> {
     at_most("milliseconds until a task is healthy", healthy, HEALTH_MS_MAX as usize)
 }
 
-/// Checks a group with one task for each machine: its own rule keeps two from one machine.
+/// Checks a group with one task for each machine. It must have a rule that keeps two of its tasks from sharing a
+/// machine.
 fn per_machine(job: &Job, group: &TaskGroup) -> Result<(), Rejection> {
     let bad = |why: &str| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     let from = TaskSelector::SameGroup;
@@ -362,7 +363,7 @@ fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
     }
 }
 
-/// Checks demand profiles: each kind at most once, with the request as its highest point.
+/// Checks demand profiles: each kind occurs at most once, and the request is its highest point.
 fn demand_profiles(group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
     let bad = |why: String| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     if !group.demand_profiles.is_sorted_by_key(|demand_profile| demand_profile.kind)
@@ -457,7 +458,7 @@ fn devices_of(group: &TaskGroup, devices: DeviceRequest) -> Result<(), Rejection
     Ok(())
 }
 
-/// Checks a request for exclusive cores: at least one, with as much `cpu`.
+/// Checks a request for exclusive cores: at least one core, and as much `cpu` as the cores need.
 fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), Rejection> {
     let bad = |why: String| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     let count = cores.count;

@@ -1,15 +1,15 @@
-//! Versions of a job: updates of its description, and the steps by which its tasks follow.
+//! Versions of a job: updates of its description, and the steps in which its tasks follow.
 //!
 //! ```text
 //!   versions   0: web × 3, image 1      1: web × 3, image 2          as submitted; the last one is the target
 //!   groups     [web of 0: 2 tasks]      [web of 1: 1 task]           as tasks run; deltas and agents see these
 //! ```
 //!
-//! An update changes no task. It adds the groups that differ to the job's list of groups, without tasks, so a task's
-//! group is also its version. A controller then moves the job to its target in steps ([`Cell::roll_job`]); which steps,
-//! and when, is its matter alone.
+//! An update changes no task. It adds the groups that differ to the job's list of groups, without tasks, so that a
+//! task's group determines its version. A controller then moves the job to its target in steps ([`Cell::roll_job`]),
+//! and decides alone which steps to take, and when.
 //!
-//! Invariant: each group of the target has exactly one group with its content in the list of the job.
+//! Invariant: for each group of the target, the job's list has exactly one group with equal content.
 
 use crate::cell::{Cell, Change};
 use crate::facts::Trackers;
@@ -25,23 +25,23 @@ use std::sync::Arc;
 /// A version of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobVersion {
-    /// Its number: 0 for the job as submitted.
+    /// Number of the version; 0 for the job as submitted.
     pub number: u32,
-    /// The cell's time at which it began; 0 if the job was never updated before.
+    /// The cell's time at which the version began; 0 for the job as submitted.
     pub at_ms: u64,
-    /// The description, with the count that each group is to have.
+    /// Description of the job, with the counts that the groups are to have.
     pub spec: Arc<Job>,
 }
 
-/// Reads.
+/// Queries about versions.
 impl Cell {
-    /// The number of a job's version; 0 if it was never updated.
+    /// The number of a job's newest version; 0 if it was never updated.
     #[must_use]
     pub fn job_version(&self, id: JobId) -> Option<u32> {
         self.jobs.get(id).map(JobRecord::version)
     }
 
-    /// The description that the tasks of a job are to follow. [`Cell::job`] has the groups as they are now.
+    /// The description that the tasks of a job are to follow. [`Cell::job`] has the groups that its tasks have now.
     #[must_use]
     pub fn job_target(&self, id: JobId) -> Option<&Arc<Job>> {
         self.jobs.get(id).map(JobRecord::target)
@@ -53,7 +53,7 @@ impl Cell {
         self.jobs.get(id).map_or(&[], |job| &job.versions)
     }
 
-    /// The position of the group of a job's version with this name, among the groups that it has now.
+    /// The group with this name of a job's newest version: its position among the groups that the job has now.
     #[must_use]
     pub fn target_group(&self, id: JobId, name: &str) -> Option<usize> {
         self.jobs.get(id)?.target_group(name)
@@ -70,7 +70,7 @@ impl JobRecord {
         self.versions.last().map_or(&self.spec, |version| &version.spec)
     }
 
-    /// The position of a group of the target.
+    /// The position of the target's group with this name among the groups that the job has now.
     pub(crate) fn target_group(&self, name: &str) -> Option<usize> {
         let wanted = self.target().groups.iter().find(|group| *group.name == *name)?;
         self.spec.groups.iter().position(|group| is_same(group, wanted))
@@ -83,7 +83,7 @@ impl JobRecord {
         groups.iter_mut().filter(|group| group.name == *name).for_each(|group| group.count = count);
     }
 
-    /// Records the present description as the first version, before the groups begin to differ from it.
+    /// Records the present description as the first version, because the groups will differ from it.
     fn begin_versions(&mut self) {
         if self.versions.is_empty() {
             let spec = self.spec.clone();
@@ -91,7 +91,7 @@ impl JobRecord {
         }
     }
 
-    /// Whether restored versions are possible.
+    /// Whether restored versions could result from commands.
     pub(crate) fn versions_are_right(&self, now_ms: u64) -> bool {
         let Some(latest) = self.versions.last() else {
             return self.spec.groups.iter().all(|group| group.version == 0);
@@ -109,13 +109,13 @@ impl JobRecord {
     }
 }
 
-/// Whether tasks of both groups are the same.
+/// Whether a group has the content of a group of the target.
 fn is_same(group: &TaskGroup, wanted: &TaskGroup) -> bool {
     let TaskGroup { count, version, .. } = *group;
     group.name == wanted.name && *group == TaskGroup { count, version, ..wanted.clone() }
 }
 
-/// Checks that a job may be updated to a description.
+/// Checks that a job may be updated to this description.
 fn may_become(job: &Job, spec: &Job) -> Result<(), Rejection> {
     let bad = |why: &str| {
         let name = &spec.name;
@@ -140,7 +140,7 @@ fn may_become(job: &Job, spec: &Job) -> Result<(), Rejection> {
     }
 }
 
-/// Commands.
+/// Commands about versions.
 impl Cell {
     pub(crate) fn update_job(
         &mut self,
@@ -177,7 +177,7 @@ impl Cell {
         Ok(Outcome::Done(begun))
     }
 
-    /// Compiles a group that is new at its position.
+    /// Compiles a group that was just added at this position.
     fn compile_group(&mut self, id: JobId, index: usize) {
         let kinds = self.kinds.count();
         let Some(job) = self.jobs.get_mut(id) else { return };
@@ -236,7 +236,7 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    /// Checks the request limits for what a step adds beyond what it removes.
+    /// Checks the request limits for the tasks of a step: those that it adds, minus those that it ends.
     fn admit_step(
         &self,
         job: &JobRecord,
@@ -302,8 +302,8 @@ fn check_version(job: &JobRecord, given: Option<u32>) -> Result<(), Rejection> {
     }
 }
 
-/// The groups of a job after an update, and the positions of those that are new. A group that is no longer wanted and
-/// has no task gives its place to a new one once its version is forgotten, so that the list stays short.
+/// The groups of a job after an update, and the positions of the new ones. A group of a forgotten version that is not
+/// in the target and has no task is replaced by a new group, so that the list stays short.
 fn compose(job: &JobRecord, spec: &Job, number: u32) -> (Job, Vec<usize>) {
     let mut groups = job.spec.groups.clone();
     let mut made = Vec::new();
@@ -345,7 +345,7 @@ fn growths(id: JobId, job: &JobRecord, step: &RollStep) -> Result<Vec<(usize, u3
     adds.map(|add| Ok((position(&add.group)?, add.count))).collect()
 }
 
-/// The tasks that a step ends, once each and without those that have ended.
+/// The unfinished tasks among those that a step ends, each once.
 fn living(id: JobId, job: &JobRecord, step: &RollStep) -> Result<Vec<u32>, Rejection> {
     let mut stops = BTreeSet::new();
     for index in &step.stops {

@@ -11,9 +11,9 @@
 //!                  finish                         one version, one sequence number per machine
 //! ```
 //!
-//! Sequence numbers, the version and the change lists change only in `finish`. So the sequence
-//! check compares with the machine *before* the transaction, while the room check uses the amounts
-//! after the earlier items; and a rejected gang leaves no trace.
+//! Sequence numbers, the version and the change log change only in `finish`. So the sequence-number check compares with
+//! machines as they were *before* the transaction, while the fit check uses the amounts that earlier items left. A
+//! rejected gang leaves no trace.
 
 mod resize;
 mod scratch;
@@ -33,24 +33,24 @@ use omega_core::{
 };
 use scratch::Had;
 
-/// Number of rounds of rejecting gangs and evictions, after which the remaining ones are rejected
-/// together. Each round takes as long as the transaction has items, and each could be followed by
-/// another.
+/// Number of rounds in which gangs and evictions are rejected one after the other. After that, all that could still be
+/// rejected are rejected together. Each round takes as long as all items of the transaction, and its rejections may
+/// cause another round.
 const ROUNDS_MAX: usize = 4;
 
 impl Cell {
     /// Checks a transaction, and applies the items that pass.
     ///
     /// # Errors
-    /// If the transaction makes no sense; conflicts are no errors.
+    /// The transaction is invalid as a whole. Conflicts are no errors.
     pub fn commit(&mut self, txn: &Transaction) -> Result<Commit, TransactionError> {
         self.commit_digested(txn, Digest::of(txn))
     }
 
-    /// Commits a transaction whose digest was computed before, outside of a lock.
+    /// Commits a transaction whose digest was computed before the cell was locked.
     ///
     /// # Errors
-    /// As [`Cell::commit`].
+    /// Those of [`Cell::commit`].
     pub(crate) fn commit_digested(
         &mut self,
         txn: &Transaction,
@@ -91,7 +91,7 @@ impl Cell {
         Ok(commit)
     }
 
-    /// Counts the tasks that it took off their machines and placed again.
+    /// Counts the tasks that the transaction moved: released, and placed again.
     fn count_moves(&mut self, txn: &Transaction, conflicts: &[Conflict]) {
         if txn.releases.is_empty() {
             return;
@@ -119,13 +119,15 @@ impl Cell {
         }
     }
 
-    /// Repeats the check until no further gang, eviction or runtime affinity is rejected.
+    /// Checks all items, and repeats this without the rejected ones until no further gang, eviction or runtime affinity
+    /// is rejected.
     pub(crate) fn judge_all(&mut self, txn: &Transaction, scratch: &mut Scratch) {
         let mut refused = Vec::new();
         let mut first = Vec::new();
         for round in 0.. {
             self.judge_items(txn, &refused, scratch);
-            // No review without such policies, because it reads lengths that were just written.
+            // If no such policy applies, the review is skipped, because it would wait for lengths that were just
+            // written.
             if scratch.met.is_empty() {
                 break;
             }
@@ -151,7 +153,7 @@ impl Cell {
         }
     }
 
-    /// Checks each item once, in order, except those that are rejected already.
+    /// Checks each item once, in order. Items in `refused` are rejected without a check.
     fn judge_items(&mut self, txn: &Transaction, refused: &[Conflict], scratch: &mut Scratch) {
         scratch.clear(PolicySet::of_transaction(txn));
         let early = |item: Item| {
@@ -246,12 +248,12 @@ impl Cell {
         let owner = job.owner;
         let parts = Parts { job, machines, tenants, policies, facts, now_ms: *now_ms };
         Cell::place(parts, claim.task, claim.machine, grant);
-        // Pushed here, where the step is made: returned as a value, it would be copied at the size of the largest step.
+        // Pushed here and not returned, because a returned step would be copied at the size of the largest step.
         scratch.steps.push(Step::Placed { task: claim.task, slot: claim.machine.slot, owner });
         Ok(())
     }
 
-    /// Publishes the steps: a version, a sequence number for each machine, and the changes.
+    /// Publishes the steps as one version, with one sequence number for each machine, and logs the changes.
     fn finish(&mut self, scratch: &mut Scratch) {
         self.begin();
         scratch.touched.clear();
@@ -295,8 +297,9 @@ fn remove_task(parts: Parts<'_>, id: TaskId, scratch: &mut Scratch) -> Result<St
     Ok(Step::Removed { task: id, slot: machine.slot, owner, before: record })
 }
 
-/// Gives a claim of a gang that stays too small the reason of its first conflict, if any. Without
-/// the gang's other claims, which are rejected by then, that conflict may not occur again.
+/// Replaces the reason of claims that were rejected because their gang stayed too small by the reason of the first
+/// round, if there was one. The last round may not give that reason again, because it rejects the gang's other claims
+/// unchecked.
 fn name_first_reasons(conflicts: &mut [Conflict], first: &[Conflict]) {
     for conflict in conflicts.iter_mut().filter(|c| c.reason == Reason::GangIncomplete) {
         if let Ok(i) = first.binary_search_by(|known| known.item.cmp(&conflict.item)) {
@@ -305,7 +308,7 @@ fn name_first_reasons(conflicts: &mut [Conflict], first: &[Conflict]) {
     }
 }
 
-/// In an all-or-nothing transaction, one conflict rejects all other items.
+/// Rejects all other items of an all-or-nothing transaction that has a conflict.
 fn refuse_others(txn: &Transaction, conflicts: &mut Vec<Conflict>) {
     let releases = (0..txn.releases.len() as u32).map(Item::Release);
     let evictions = (0..txn.evictions.len() as u32).map(Item::Eviction);

@@ -1,8 +1,8 @@
-//! Resizes: changes of a running task's allocation.
+//! Resizes: changes of a placed task's allocation.
 //!
 //! A resize is checked like a claim of the difference. Growth needs room on the machine, in the quotas of the tenant,
-//! and in the share of batch tasks at this time of day; shrinking frees the difference at once. A resized task has
-//! constant amounts all day; at its request again, it follows its demand profile again. No task is evicted for a
+//! and in the share of batch tasks at this time of day. Shrinking frees the difference at once. A resized task has
+//! constant amounts all day; resized back to its request, it follows its demand profile again. No task is evicted for a
 //! resize. A draining machine accepts no new tasks, but its tasks may grow.
 
 use super::scratch::{Had, Scratch, Step};
@@ -21,7 +21,7 @@ impl Cell {
         Some(amounts_of(held))
     }
 
-    /// The allocation of a placed task; `None` for a task without a machine.
+    /// The allocation of a placed task; `None` if the task is not placed.
     #[must_use]
     pub fn task_holds(&self, id: TaskId) -> Option<Amounts> {
         let (job, task) = self.jobs.task(id)?;
@@ -44,7 +44,7 @@ impl Cell {
         }
         let slot = record.state.machine().ok_or(Reason::TaskNotPlaced)?.slot;
         if let Some(kind) = resize.to.first_invalid(&self.kinds) {
-            // No machine has this much, or the kind does not exist.
+            // The kind does not exist, or the amount is larger than any machine has.
             return Err(Reason::NoRoom(kind));
         }
         if job.need(record).cores.is_some_and(|cores| !cores.fit_in(&resize.to, &self.kinds)) {
@@ -70,11 +70,11 @@ impl Cell {
         Ok(Step::Resized { task, slot, owner })
     }
 
-    /// Logs a resize, which changes no counter of a rule.
+    /// Logs a resize, which changes no rule counters.
     pub(crate) fn log_resize(&mut self, id: TaskId, owner: OwnerId) {
         self.log_task(id, owner, None);
         if self.jobs.get(id.job).is_some_and(|job| self.tenants.is_limited(job.tenant)) {
-            // The tenant may use less, so claims that exceeded its quota may fit now.
+            // The tenant may use less now, so claims that exceeded its quota may fit.
             self.log.push(Change::Quota);
         }
     }
@@ -99,7 +99,7 @@ impl Cell {
     }
 }
 
-/// The growth of a task by kind, negative where it shrinks.
+/// Growth of a task, by kind. Negative for kinds of which it gets less.
 fn difference(to: &[i64], from: &[i64]) -> Values {
     to.iter().zip(from).map(|(to, from)| to - from).collect()
 }

@@ -1,4 +1,4 @@
-//! The buffers of a commit: its steps, its conflicts, and the data to undo it.
+//! The buffers of a commit: its steps, its conflicts, and the data for undoing the steps.
 
 use crate::held::Values;
 use crate::jobs::{OwnerId, TaskRecord};
@@ -7,7 +7,7 @@ use crate::policy::{Notes, PolicySet};
 use omega_core::transaction::Item;
 use omega_core::{Conflict, NodeCores, TaskId, Transaction};
 
-/// A change made for a transaction, which can be undone.
+/// A change by an item of a transaction, which can be undone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Placed { task: TaskId, slot: u32, owner: OwnerId },
@@ -25,12 +25,12 @@ impl Step {
     }
 }
 
-/// The part of an allocation that is not in the task's record.
+/// Parts of a task's former allocation that its record does not contain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Had {
-    /// The amounts, if they differed from its group's request.
+    /// The allocated amounts, if they differed from the request of the task's group.
     pub(crate) amounts: Option<Values>,
-    /// Its exclusive cores.
+    /// The task's exclusive cores.
     pub(crate) cores: NodeCores,
 }
 
@@ -40,12 +40,12 @@ pub(crate) struct Scratch {
     pub(crate) steps: Vec<Step>,
     pub(crate) conflicts: Vec<Conflict>,
     pub(super) touched: Vec<u32>,
-    /// Allocations of tasks that were resized, or were removed and had more than their record says: for the undo, in
-    /// the order of the steps.
+    /// Former allocations of tasks that were resized, and of removed tasks whose record does not contain all. The undo
+    /// needs them. In the order of the steps.
     pub(super) had: Vec<(TaskId, Had)>,
-    /// The policies that apply to the transaction or one of its tasks.
+    /// The policies that apply to the transaction, or to at least one of its tasks.
     pub(super) met: PolicySet,
-    /// Records of policies, for their counters.
+    /// Notes of the policies about this transaction, for their counters.
     pub(super) notes: Notes,
 }
 
@@ -59,7 +59,7 @@ impl Scratch {
         self.notes = Notes::default();
     }
 
-    /// The transaction as a whole, and the records of policies.
+    /// The transaction as a whole, and the notes of the policies.
     pub(super) fn review<'a>(
         &'a mut self,
         txn: &'a Transaction,
@@ -70,16 +70,16 @@ impl Scratch {
     }
 }
 
-/// The items that a check of a whole transaction rejects.
+/// Items that a check of the whole transaction rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The items that break its rule.
+    /// The items that break the rule of the check.
     Breaking,
-    /// All items that could break its rule. Used after too many rounds of checks.
+    /// All items that could break the rule of the check, once there have been too many rounds.
     All,
 }
 
-/// A transaction whose items have all been checked, for checks of the whole.
+/// A transaction whose items have all been checked one by one, to be checked as a whole.
 pub(crate) struct Review<'a> {
     pub(crate) txn: &'a Transaction,
     /// The steps of the items without a conflict, in the order of the items.
@@ -104,7 +104,7 @@ impl Review<'_> {
         self.steps.iter().filter_map(removed).collect()
     }
 
-    /// The amounts of a removed task, if they differed from its group's request.
+    /// The amounts of a removed task, if they differed from the request of its group.
     pub(crate) fn amounts_before(&self, task: TaskId) -> Option<&Values> {
         let of_task = self.had.iter().filter(|(had, _)| *had == task);
         of_task.into_iter().find_map(|(_, had)| had.amounts.as_ref())

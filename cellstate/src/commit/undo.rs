@@ -1,4 +1,5 @@
-//! The undo of a commit: its steps in reverse order. Policies count in exact inverses, so nothing is left.
+//! The undo of a commit, which reverts its steps in reverse order. Policies revert their counts exactly, so no trace is
+//! left.
 
 use super::scratch::{Had, Scratch, Step};
 use crate::cell::Cell;

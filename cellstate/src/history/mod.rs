@@ -5,10 +5,9 @@
 //!                          └─────▶ notable ring:  all other events, which are rarer and matter for longer
 //! ```
 //!
-//! The rings are not part of the state: no outcome depends on them, and they are neither hashed nor
-//! saved in snapshots. Replicas derive them from the commands that they apply, so two replicas have
-//! equal events as far back as both rings reach. Without events, a cell makes one comparison per
-//! event.
+//! The rings are not part of the state: no outcome depends on them, and they are neither hashed nor saved in snapshots.
+//! Replicas derive them from the commands that they apply, so two replicas have equal events as far back as the rings
+//! of both reach. If a cell keeps no events, each event costs one comparison.
 
 mod notes;
 mod ring;
@@ -16,25 +15,25 @@ mod ring;
 use omega_core::{JobId, MachineId, RunEnd, SchedulerId, TaskId, TaskReport, Text};
 use ring::Ring;
 
-/// Bytes of both rings of a served cell: some 90,000 events.
+/// Bytes of both rings of a served cell, enough for some 90,000 events.
 pub const HISTORY_BYTES: usize = 16 << 20;
 
 /// An event of a job, task or machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Position among all events that this process has recorded; ascending.
+    /// Number of the event among all events that this process has recorded, ascending.
     pub number: u64,
-    /// Its time, by the cell's clock.
+    /// Time of the event, by the cell's clock.
     pub at_ms: u64,
-    /// The event.
+    /// Kind of the event.
     pub kind: EventKind,
     /// The job concerned.
     pub job: Option<JobId>,
-    /// Index of the task concerned; `None`: the job as a whole, or a machine.
+    /// Index of the task concerned; `None` if the event concerns the whole job, or a machine.
     pub index: Option<u32>,
     /// The machine concerned.
     pub machine: Option<MachineId>,
-    /// The end of a run, if an agent reported one.
+    /// End of a run of the program, if an agent reported one.
     pub end: Option<Box<RunEnd>>,
 }
 
@@ -44,16 +43,16 @@ pub struct Event {
 pub enum EventKind {
     /// A job was submitted, with this number of tasks.
     Submitted {
-        /// Number of its tasks.
+        /// Number of the job's tasks.
         tasks: u32,
     },
     /// The size of a group was changed.
     Resized {
         /// Position of the group in the job.
         group: u16,
-        /// Former number.
+        /// Former size.
         from: u32,
-        /// New number.
+        /// New size.
         to: u32,
     },
     /// The job was updated.
@@ -61,20 +60,20 @@ pub enum EventKind {
         /// Number of the version.
         number: u32,
     },
-    /// The job was killed, or the task because its group shrank.
+    /// The job was killed; or the task was, because its group shrank.
     Killed,
     /// All tasks of the job have ended.
     Ended,
-    /// A scheduler placed the task.
+    /// A scheduler placed the task on the machine.
     Placed {
-        /// The scheduler.
+        /// Id of the scheduler.
         scheduler: SchedulerId,
     },
-    /// The task was found running.
+    /// The task was adopted: it was found running on the machine.
     Adopted,
-    /// The program runs.
+    /// The task's program runs.
     Started,
-    /// The agent starts the program again, on the same machine.
+    /// The agent restarts the task's program, on this machine.
     Restarted,
     /// The task has finished.
     Finished,
@@ -82,21 +81,21 @@ pub enum EventKind {
     Requeued,
     /// The task failed for good.
     Failed,
-    /// The task was lost with its machine or its supervisor, and is pending again.
+    /// The task was lost together with its machine or its supervisor, and is pending again.
     Lost,
     /// A scheduler released the task, to place it elsewhere.
     Released {
-        /// The scheduler.
+        /// Id of the scheduler.
         scheduler: SchedulerId,
     },
     /// A scheduler evicted the task.
     Evicted {
-        /// The scheduler.
+        /// Id of the scheduler.
         scheduler: SchedulerId,
-        /// The job whose task got the machine, if the same transaction placed one there.
+        /// The job whose task was placed on the machine by this transaction, if any.
         by: Option<JobId>,
     },
-    /// The gang was not complete at its timeout, so the task left its machine.
+    /// The gang was incomplete at its timeout, so the task was taken off its machine.
     GangTimedOut,
     /// A machine was registered.
     Registered,
@@ -115,7 +114,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The event of a report that changes a task.
+    /// Kind of the event for a report about a task.
     pub(crate) fn of_report(report: TaskReport) -> EventKind {
         match report {
             TaskReport::Started => EventKind::Started,
@@ -126,7 +125,7 @@ impl EventKind {
         }
     }
 
-    /// Whether it is part of every task's life.
+    /// Whether events of this kind occur in the life of every task.
     fn is_ordinary(&self) -> bool {
         matches!(self, EventKind::Placed { .. } | EventKind::Started | EventKind::Finished)
     }
@@ -149,7 +148,7 @@ impl Event {
         Event { machine: Some(machine), ..Event::new(kind) }
     }
 
-    /// Returns the event with this machine.
+    /// Returns the event with this machine as the one concerned.
     pub(crate) fn on(self, machine: MachineId) -> Event {
         Event { machine: Some(machine), ..self }
     }
@@ -159,7 +158,7 @@ impl Event {
         Event { end: end.map(Box::new), ..self }
     }
 
-    /// Its bytes on the heap.
+    /// Bytes of the event on the heap.
     fn heap_bytes(&self) -> usize {
         self.end
             .as_ref()
@@ -167,7 +166,7 @@ impl Event {
     }
 }
 
-/// The history in two rings of events; see the head of the file.
+/// The two rings of events. See the module documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     ordinary: Ring,
@@ -192,7 +191,7 @@ impl History {
         newest_first(self.ordinary.of_job(job), self.notable.of_job(job))
     }
 
-    /// Events of a machine and of tasks there, the newest first.
+    /// Events of a machine and of the tasks on it, the newest first.
     pub(crate) fn of_machine(&self, machine: MachineId) -> impl Iterator<Item = &Event> {
         newest_first(self.ordinary.of_machine(machine), self.notable.of_machine(machine))
     }

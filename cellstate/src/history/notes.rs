@@ -7,14 +7,12 @@ use omega_core::{Item, JobId, Machine, MachineId, TaskId, Transaction};
 use std::collections::BTreeMap;
 
 impl Cell {
-    /// Records events from now on, in this number of bytes; 0 records none. Existing events are
-    /// dropped.
+    /// Drops existing events, and keeps later ones in at most this many bytes; 0 keeps none.
     pub fn keep_history(&mut self, bytes: usize) {
         self.history = (bytes > 0).then(|| Box::new(History::new(bytes)));
     }
 
-    /// Takes over the events of an earlier state of this cell. Events of commands in between are
-    /// missing.
+    /// Takes over the events of an earlier state of this cell. Events of commands between the two states are missing.
     pub fn adopt_history(&mut self, earlier: &mut Cell) {
         self.history = earlier.history.take();
     }
@@ -29,12 +27,12 @@ impl Cell {
         self.job_events(task.job).filter(move |event| event.index == Some(task.index))
     }
 
-    /// Events of a machine and of tasks there, the newest first.
+    /// Events of a machine and of the tasks on it, the newest first.
     pub fn machine_events(&self, machine: MachineId) -> impl Iterator<Item = &Event> {
         self.history.iter().flat_map(move |history| history.of_machine(machine))
     }
 
-    /// Number of times that a task failed and was placed again.
+    /// Number of times that the task failed and became pending again.
     #[must_use]
     pub fn task_failures(&self, id: TaskId) -> u32 {
         self.jobs.task(id).map_or(0, |(_, task)| task.failures.into())
@@ -52,7 +50,7 @@ impl Cell {
         let Cell { history: Some(history), machines, now_ms, .. } = self else { return };
         let stayed =
             scratch.conflicts.iter().filter(|c| matches!(c.item, Item::Release(_))).count();
-        // Releases are checked first, so their steps come first.
+        // Releases are checked before evictions, so their steps come first.
         let released = txn.releases.len().saturating_sub(stayed);
         let scheduler = txn.id.scheduler;
         let successors =
@@ -93,7 +91,7 @@ impl Cell {
     }
 }
 
-/// The first job that was placed on each machine.
+/// The first job of which this transaction placed a task, for each machine.
 fn successors(scratch: &Scratch) -> BTreeMap<u32, JobId> {
     let mut successors = BTreeMap::new();
     for step in &scratch.steps {

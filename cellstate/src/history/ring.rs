@@ -1,29 +1,28 @@
 //! A ring of events, with linked lists of the events of each job and of each machine.
 //!
-//! Each event has the positions of the previous events of the same job and of the same machine, and
-//! two maps have the latest ones. A position below the oldest event's ends a list, because that
-//! event was dropped.
+//! Each event has the positions of the previous events of its job and of its machine, and two maps have the latest
+//! ones. A list ends at a position below the oldest event, because that event was dropped.
 
 use super::Event;
 use crate::map::FastMap;
 use omega_core::{JobId, MachineId};
 use std::collections::VecDeque;
 
-/// An event and its links.
+/// An event, with its links to earlier ones.
 #[derive(Clone, Debug)]
 struct Entry {
     event: Event,
-    /// Position of the previous event of the same job, plus one; 0: none.
+    /// Position of the previous event of this job plus one; 0 if there is none.
     before_of_job: u64,
     before_of_machine: u64,
 }
 
-/// Maximum bytes of an event, without its heap: its entry, and an entry in each map with spare
-/// room.
+/// Upper bound of an event's bytes, apart from its bytes on the heap: its entry, and an entry with spare room in each
+/// map.
 const ENTRY_BYTES: usize =
     size_of::<Entry>() + 2 * (size_of::<(JobId, u64)>() + size_of::<(MachineId, u64)>());
 
-/// A ring; see the head of the file. Positions count all events ever added.
+/// A ring of events. See the module documentation. Positions count all events ever added.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     entries: VecDeque<Entry>,
@@ -76,7 +75,7 @@ impl Ring {
         true
     }
 
-    /// The entry at a position, plus one; `None` for 0 and for a dropped entry.
+    /// The entry for a position plus one; `None` for 0 and for a dropped entry.
     fn entry(&self, position: u64) -> Option<&Entry> {
         let index = position.checked_sub(self.first + 1)?;
         self.entries.get(usize::try_from(index).ok()?)
@@ -112,7 +111,7 @@ mod tests {
     use crate::history::EventKind;
     use omega_core::TaskId;
 
-    /// The lists of a ring are equal to a search of the latest events, whatever was dropped.
+    /// Compares the lists of a ring with a search of the latest events, whatever was dropped.
     #[test]
     fn lists_are_what_a_search_finds() {
         let mut ring = Ring::new(20 * ENTRY_BYTES);

@@ -1,4 +1,4 @@
-//! The capture: a copy of the cell's state, taken while commands go on.
+//! The capture: a copy of the cell's state, taken while commands are applied.
 //!
 //! ```text
 //!   begin_capture        copies sequence numbers, tenants and everything small at once
@@ -9,8 +9,8 @@
 //!   Captured::into_image the state as it was when the capture began
 //! ```
 //!
-//! The cell is behind one lock, and copying a large cell takes a second. So the lock is held only for one piece at a
-//! time. Without a capture each change pays for one branch that is never taken.
+//! The cell is behind one lock, and copying a large cell takes a second. So the lock is taken for one piece at a time
+//! only. While no capture runs, each change costs one branch that is never taken.
 
 use super::{Image, JobImage, MachineImage, SchedulerImage, TenantImage};
 use crate::cell::{Cell, Registered};
@@ -20,40 +20,40 @@ use crate::machines::Machines;
 use omega_core::{Amounts, JobId};
 use std::collections::VecDeque;
 
-/// A running capture: everything copied so far, except jobs, which are copied by page.
+/// A running capture, with all that is copied so far except jobs, which are copied by page.
 #[derive(Clone, Debug)]
 pub(crate) struct Capture {
     image: Image,
-    /// Rows below this one are copied. Later rows are copied if they have a description in `image`.
+    /// Rows below this one are copied. A later row is copied if `image` has its description.
     next_row: usize,
-    /// Schedulers below this position have their reply caches copied.
+    /// The reply caches of all schedulers below this position are copied.
     next_scheduler: usize,
-    /// Whether each scheduler's reply cache is copied.
+    /// Whether the reply cache is copied, for each scheduler.
     has_answers: Vec<bool>,
     ended: EndedCopy,
 }
 
-/// The progress of copying the list of ended jobs.
+/// Progress of copying the list of ended jobs.
 #[derive(Clone, Copy, Debug)]
 struct EndedCopy {
-    /// The length of the list when the capture began.
+    /// Length of the list when the capture began.
     total: usize,
-    /// The number of these whose time of ending was recorded then; the others get it later.
+    /// Number of jobs in the list whose time of ending was recorded when the capture began. The others got it later.
     noticed: usize,
-    /// The number of these that were forgotten since.
+    /// Number of jobs in the list that were forgotten since the capture began.
     dropped: usize,
 }
 
-/// Rows of machines per piece: as much work as a page of jobs, since each row touches a reference counter in distant
-/// memory.
+/// Rows of machines per piece. They take as long as a page of jobs, because each row increments a reference counter in
+/// distant memory.
 const ROWS_PIECE: usize = 512;
 
-/// Ended jobs per piece: as much work as a page of jobs.
+/// Ended jobs per piece. They take as long as a page of jobs.
 const ENDED_PIECE: usize = 1024;
 
 impl Capture {
-    /// Copies the description and load of the machine in a row, unless they are copied already or the row is newer than
-    /// the capture.
+    /// Copies the description and load of the machine in a row, unless they are copied already or the row did not exist
+    /// when the capture began.
     fn save_row(&mut self, slot: usize, machines: &Machines, facts: &Facts) {
         let Some(row) = self.image.machines.get_mut(slot) else { return };
         if row.status == MachineStatus::Absent || row.machine.is_some() {
@@ -67,7 +67,7 @@ impl Capture {
         }
     }
 
-    /// Copies the next rows. Returns `false` if none was left.
+    /// Copies the next rows. Returns `false` if no row was left.
     fn save_rows(&mut self, machines: &Machines, facts: &Facts) -> bool {
         let from = self.next_row;
         self.next_row = self.image.machines.len().min(from + ROWS_PIECE);
@@ -75,7 +75,7 @@ impl Capture {
         from < self.next_row
     }
 
-    /// Copies up to `count` more ended jobs. Returns `false` if none was left.
+    /// Copies up to `count` more ended jobs. Returns `false` if no job was left.
     fn save_ended(&mut self, ended: &VecDeque<(JobId, Option<u64>)>, count: usize) -> bool {
         let EndedCopy { total, noticed, dropped } = self.ended;
         let copied = self.image.ended.len();
@@ -91,7 +91,7 @@ impl Capture {
         true
     }
 
-    /// Copies the oldest `count` ended jobs before they are forgotten.
+    /// Copies the oldest `count` ended jobs, which will be forgotten next.
     pub(crate) fn before_forgetting(
         &mut self,
         ended: &VecDeque<(JobId, Option<u64>)>,
@@ -104,12 +104,13 @@ impl Capture {
         }
     }
 
-    /// Copies all ended jobs before any of them is deleted. Deletions are requests of people, so they are rare.
+    /// Copies all ended jobs before one of them is deleted. Only people request deletions, so they are rare.
     pub(crate) fn before_deletion(&mut self, ended: &VecDeque<(JobId, Option<u64>)>) {
         while self.save_ended(ended, ENDED_PIECE) {}
     }
 
-    /// Copies the reply cache of a scheduler, unless it is copied already or newer than the capture.
+    /// Copies the reply cache of a scheduler, unless it is copied already or the scheduler registered after the capture
+    /// began.
     pub(crate) fn save_answers(&mut self, index: usize, scheduler: &Registered) -> bool {
         let new = self.has_answers.get(index) == Some(&false);
         if new {
@@ -122,7 +123,7 @@ impl Capture {
     }
 }
 
-/// A complete capture in pieces, as [`Cell::capture_more`] returns it. The pieces are joined without the cell's lock.
+/// A complete capture in pieces. They are joined by [`Captured::into_image`], for which the cell need not be locked.
 #[derive(Clone, Debug)]
 pub struct Captured {
     image: Image,
@@ -130,7 +131,7 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Joins the pieces: the cell's state when the capture began.
+    /// Joins the pieces into the cell's state when the capture began.
     #[must_use]
     pub fn into_image(self) -> Image {
         let Captured { mut image, pages } = self;
@@ -161,8 +162,8 @@ impl Cell {
 
     /// Begins a capture of the present state, and drops a running one.
     ///
-    /// Takes some 3 ns per machine. Then call [`Cell::capture_more`] until it returns the capture; commands may be
-    /// applied in between.
+    /// This takes some 3 ns per machine. [`Cell::capture_more`] must then be called until it returns the capture.
+    /// Commands may be applied in between.
     pub fn begin_capture(&mut self) {
         let image = self.small_parts();
         let has_answers = vec![false; image.schedulers.len()];
@@ -175,8 +176,8 @@ impl Cell {
     }
 
     /// Continues the capture by at most `pieces` pieces, some 30 microseconds each: 512 machines, 256 jobs, one
-    /// scheduler's reply cache, or 1024 ended jobs. Returns `Some` when it is complete, and `None` if more is left or
-    /// no capture is running.
+    /// scheduler's reply cache, or 1024 ended jobs. Returns the capture if it is complete, and `None` if pieces are
+    /// left or no capture is running.
     pub fn capture_more(&mut self, pieces: usize) -> Option<Captured> {
         let capture = self.capture.as_mut()?;
         let mut left = pieces;
@@ -217,7 +218,7 @@ impl Cell {
         }
     }
 
-    /// The parts that are not copied in pieces.
+    /// The parts of the state that are not copied in pieces.
     fn small_parts(&self) -> Image {
         let rows = 0..self.machines.row_count();
         let tenant = |tenant: &crate::tenants::Tenant| TenantImage {

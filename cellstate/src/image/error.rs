@@ -2,39 +2,39 @@
 
 use omega_core::{JobId, KindsError, MachineId, Rejection, SchedulerId, TaskId, Text, Version};
 
-/// The reason why a snapshot state is invalid. No cell produces such a state: its bytes were damaged or forged. Restore
-/// from another copy.
+/// Reason for which a snapshot state is invalid. No cell produces such a state, so its bytes were damaged or forged.
+/// Restore from another copy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
     /// The resource kinds are invalid.
     #[error("the image's resource kinds: {0}")]
     Kinds(#[from] KindsError),
-    /// A machine, job, tenant, scheduler or load would be rejected in a command.
+    /// A command with this machine, job, tenant, scheduler or load would be rejected.
     #[error("the image has invalid data: {0}")]
     Refused(#[from] Rejection),
     /// A count exceeds the bound of a cell.
     #[error("the image has {given} {what}, at most {max} are allowed")]
     TooMany {
-        /// The counted objects.
+        /// Name of the counted objects.
         what: &'static str,
-        /// Their number.
+        /// Number of objects.
         given: u64,
-        /// The allowed number.
+        /// Maximum number of objects.
         max: u64,
     },
-    /// A unique name occurs twice.
+    /// Two objects of one kind have this name.
     #[error("the image names the {what} {name:?} twice")]
     Twice {
-        /// The kind of object.
+        /// Kind of the objects.
         what: &'static str,
-        /// The name.
+        /// Name of the objects.
         name: Text,
     },
     /// The version is higher than any cell reaches.
     #[error("the image's version {0} is out of range")]
     Version(Version),
-    /// The evictions that count against the limit are out of order or too old.
+    /// The evictions within the span of the eviction limit are out of order or too old.
     #[error("the image's list of evictions is not valid")]
     Evictions,
     /// The reservations are out of order, or one has ended.
@@ -49,7 +49,7 @@ pub enum ImageError {
     /// The list of vacant rows differs from the rows without a machine.
     #[error("the image's list of vacant rows does not match its rows")]
     Vacant,
-    /// A load report is of a row without a machine, of a future time, or out of order.
+    /// A load report belongs to a row without a machine, has a time in the future, or is out of order.
     #[error("the image has a load of row {0} that is out of place")]
     Load(u32),
     /// A job's id is out of order, or not below the next job's id.
@@ -58,13 +58,13 @@ pub enum ImageError {
     /// A job's tasks do not match its groups.
     #[error("the tasks of job {0} of the image do not match its groups")]
     Tasks(JobId),
-    /// A job's versions are out of order, or its groups are not those of its versions.
+    /// A job's versions are out of order, or do not contain its groups.
     #[error("the versions of job {0} of the image do not match its groups")]
     Versions(JobId),
     /// A job is recorded as a waiting gang, but cannot be one.
     #[error("the tasks of job {0} of the image keep places although its gang cannot")]
     GangHold(JobId),
-    /// A task has a placement time in the future, or has one without a machine.
+    /// A task was placed in the future, or has a placement time but no machine.
     #[error("the image has an impossible placement time of task {0}")]
     PlacedAt(TaskId),
     /// A task has an impossible allocation.
@@ -79,22 +79,22 @@ pub enum ImageError {
     /// A task is placed on a machine that does not exist.
     #[error("task {0} of the image is on machine {1}, which does not exist")]
     NoMachine(TaskId, MachineId),
-    /// A task has devices that its machine lacks, or that its group did not request.
+    /// A task has devices that its machine does not have, or that its group did not request.
     #[error("task {0} of the image has devices that do not fit its request")]
     Devices(TaskId),
-    /// A task has cores that its machine lacks, or not those that its group requests.
+    /// A task has cores that its machine does not have, or other cores than its group requests.
     #[error("task {0} of the image has exclusive cores that do not fit its request")]
     Cores(TaskId),
-    /// A sum exceeds 64 bits with this task.
+    /// With this task, a sum exceeds 64 bits.
     #[error("with task {0} of the image a sum of claims exceeds 64 bits")]
     Overflow(TaskId),
     /// The list of ended jobs differs from the jobs without unfinished tasks, or its times are out of order.
     #[error("the image's list of ended jobs does not match job {0}")]
     Ended(JobId),
-    /// A scheduler's name has an owner but never changed hands, or its lease is out of bounds.
+    /// A scheduler's name has an owner although its numbers never skipped, or its lease is out of bounds.
     #[error("the image has an impossible owner of scheduler {0}'s name")]
     Hold(SchedulerId),
-    /// A cached result is out of place or impossible.
+    /// A cached result of this scheduler is out of place or impossible.
     #[error("the image has an impossible answer to scheduler {0}")]
     Answer(SchedulerId),
 }

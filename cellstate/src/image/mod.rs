@@ -1,19 +1,21 @@
 //! The state of a cell as plain data: the content of a snapshot.
 //!
 //! ```text
-//!            image, or begin_capture + capture_more                 Cell::from_image
-//!    Cell ──────────────────────────────────────────▶ Image ─────────────────────────▶ Cell
-//!                                                       │  everything that a later outcome,
-//!                                                       │  delta or hash depends on
-//!    free amounts, devices left, tasks by machine, ◀ ─ ─ ─┘  derived again, and checked
-//!    tenants' sums, sets, rule counters, name tables
+//!          image, or begin_capture + capture_more                 Cell::from_image
+//!  Cell ──────────────────────────────────────────▶ Image ─────────────────────────▶ Cell
+//!                                                     │  everything that a later outcome,
+//!                                                     │  delta or hash depends on
+//!  free amounts, devices left, tasks by machine, ◀ ─ ─ ─┘  derived again, and checked
+//!  tenants' sums, sets, rule counters, name tables
 //! ```
 //!
 //! An image contains only data that cannot be derived, so that its parts cannot contradict each other. A restored cell
-//! returns the same outcomes and hashes as the original. Two things may differ: the numbers of rule trackers, so that
-//! views start anew (see [`Delta::lineage`](crate::Delta::lineage)), and the order of tasks in a machine's list.
+//! returns the outcomes and hashes that the original would return. Two things may differ: the order of tasks in a
+//! machine's list; and the numbers of rule trackers, because of which a view's next delta is a full one (see
+//! [`Delta::lineage`](crate::Delta::lineage)).
 //!
-//! The numbers of job owners are not included: they never leave the cell, and a name without a job needs no number.
+//! The numbers of job owners are not included, because they never leave the cell, and a scheduler name without a job
+//! needs no number.
 
 mod capture;
 mod error;
@@ -44,23 +46,23 @@ pub struct Image {
     pub kinds: Kinds,
     /// The version.
     pub version: Version,
-    /// The cell's time in milliseconds.
+    /// The cell's time, in milliseconds.
     pub now_ms: u64,
     /// The policy.
     pub policy: Policy,
-    /// Evictions that count against the policy's limit: times in ascending order, each with its count.
+    /// Evictions within the span of the eviction limit: times in ascending order, each with the number of evictions.
     pub evicted: Vec<(u64, u32)>,
-    /// The reservations, by name.
+    /// The reservations, ordered by name.
     pub reservations: Vec<Reservation>,
     /// The capacity of each cluster resource.
     pub cluster_capacity: Amounts,
-    /// The peak calendars, by name.
+    /// The calendars of peak hours, ordered by name.
     pub peaks: Vec<PeakCalendar>,
     /// Every row, with or without a machine.
     pub machines: Vec<MachineImage>,
     /// Load reports, ascending by row.
     pub loads: Vec<(u32, LoadReport)>,
-    /// The rows without a machine; the last one is used next.
+    /// The rows without a machine. The next new machine gets the last one.
     pub vacant: Vec<u32>,
     /// The id of the next job.
     pub next_job: JobId,
@@ -77,13 +79,13 @@ pub struct Image {
 /// A row of machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineImage {
-    /// Its description; `None` if the row is empty.
+    /// Description of the machine; `None` if the row is empty.
     pub machine: Option<Arc<Machine>>,
     /// The row's sequence number.
     pub sequence: SequenceNumber,
     /// The number of machines that had the row before.
     pub incarnation: u32,
-    /// Its status.
+    /// Status of the row.
     pub status: MachineStatus,
 }
 
@@ -97,21 +99,21 @@ impl MachineImage {
 /// A job and its tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobImage {
-    /// Its number.
+    /// Id of the job.
     pub id: JobId,
-    /// Its description.
+    /// Description of the job.
     pub spec: Arc<Job>,
-    /// Its latest versions, oldest first; empty if it was never updated.
+    /// The latest versions of the job, oldest first; empty if it was never updated.
     pub versions: Vec<JobVersion>,
-    /// Whether a group was ever resized: then tasks are not numbered group by group.
+    /// Whether a group was ever resized. If so, tasks are not numbered group by group.
     pub resized: bool,
-    /// The state of its gang, while that waits for more tasks.
+    /// State of the gang while it waits for more tasks.
     pub hold: Option<GangHold>,
     /// Allocations that differ from the group's request, ascending by task index.
     pub held: Vec<(u32, Amounts)>,
     /// Exclusive cores, ascending by task index.
     pub cores: Vec<(u32, NodeCores)>,
-    /// Its tasks, by index.
+    /// Tasks of the job, by index.
     pub tasks: SmallVec<[TaskRecord; 2]>,
 }
 
@@ -128,20 +130,20 @@ impl JobImage {
 /// A tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantImage {
-    /// Its name.
+    /// Name of the tenant.
     pub name: Text,
-    /// Its limit; `None` for no limit.
+    /// Limit of the tenant; `None` if it has none.
     pub limit: Option<Amounts>,
-    /// Its configuration.
+    /// Configuration of the tenant.
     pub tenant_config: TenantConfig,
-    /// Its request limit; `None` for no limit.
+    /// Request limit of the tenant; `None` if it has none.
     pub admits: Option<Amounts>,
 }
 
 /// A registered scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerImage {
-    /// Its name.
+    /// Name of the scheduler.
     pub name: Text,
     /// The owner of the name, if any.
     pub hold: Option<Hold>,

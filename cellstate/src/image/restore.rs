@@ -1,8 +1,8 @@
 //! Restoring a cell from an untrusted image.
 //!
-//! Data that commands bring is checked by the code that checks commands. Data that the cell wrote itself (states,
-//! numbers, lists) is checked here before use. Rules are counted last, because a group must know every tracker that
-//! matches its tasks, including trackers of later jobs.
+//! Data that commands also contain is checked by the code that checks commands. Data that the cell wrote itself
+//! (states, numbers, lists) is checked here before use. Rules are counted last, because a group must know every tracker
+//! that matches its tasks, including trackers of later jobs.
 
 use super::{Image, ImageError, JobImage, SchedulerImage};
 use crate::answers::{self, Answers};
@@ -27,21 +27,21 @@ use omega_core::{
 };
 use std::sync::Arc;
 
-/// No cell reaches this version, 2^62, and counting from it cannot overflow.
+/// Upper bound of versions. No cell reaches it, and from there versions can be counted on without an overflow.
 const VERSION_MAX: u64 = 1 << 62;
 
-/// No row is reused this often, and it can be reused as often again.
+/// Upper bound of incarnations. No row is reused this often, and from there it could be reused as often again.
 const INCARNATION_MAX: u32 = u32::MAX / 2;
 
-/// The most changes of rule counters by placed tasks. Counters are `u32`, so this bound keeps each from overflowing; a
-/// million machines with a hundred tasks of forty rules stay below it.
+/// Upper bound of how often placed tasks change rule counters. Counters are `u32`, so with this bound none overflows. A
+/// million machines with a hundred tasks each, and forty rules per task, stay below it.
 const COUNTED_MAX: u64 = u32::MAX as u64;
 
 impl Cell {
-    /// Restores the cell that an image was taken of.
+    /// Restores the cell from which an image was taken.
     ///
     /// # Errors
-    /// If parts of the image contradict each other, or no sequence of commands could have led to it.
+    /// Parts of the image contradict each other, or no sequence of commands could have led to it.
     pub fn from_image(image: Image) -> Result<Cell, ImageError> {
         let kinds = image.kinds.iter().map(|(_, kind)| kind.clone()).collect();
         let mut cell = Cell::new(Kinds::new(kinds)?);
@@ -163,7 +163,7 @@ impl Cell {
                 return Err(twice("scheduler", &image.name));
             }
             let SchedulerImage { name, hold, floor, answers } = image;
-            // A name with an owner has skipped numbers.
+            // If a name has an owner, its numbers have skipped at least once.
             let lease_ms = LEASE_MS_MIN..=LEASE_MS_MAX;
             if hold.is_some_and(|hold| !lease_ms.contains(&hold.lease_ms) || floor == 0) {
                 return Err(ImageError::Hold(id));
@@ -234,7 +234,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Records allocations that differ from the group's request. `None` if one is impossible.
+    /// Records allocations that differ from the group's request. `None` if one of them is impossible.
     fn restore_held(&self, job: &mut JobRecord, held: &[(u32, Amounts)]) -> Option<()> {
         if !held.is_sorted_by(|(one, _), (other, _)| one < other) {
             return None;
@@ -249,7 +249,7 @@ impl Cell {
         (job.held.len() == held.len()).then_some(())
     }
 
-    /// Places a task on a machine, without counting it in the rules.
+    /// Places a task on a machine, but does not count it in the rules yet.
     fn restore_task(
         &mut self,
         id: TaskId,
@@ -271,7 +271,7 @@ impl Cell {
         let devices = self.machines.devices(row);
         let fit = match part.devices {
             None => task.devices.is_empty(),
-            // A task may lack devices that are only optional.
+            // A task whose devices are only optional may have none.
             Some(_) if task.devices.is_empty() => job.need(task).devices.is_none(),
             Some(request) => devices.is_some_and(|devices| devices.have(request, task.devices)),
         };
@@ -295,7 +295,7 @@ impl Cell {
         let at = Placement { row, job: &job.spec, tenant, need, request };
         let sum = self.machines.demand_profiles(row).map(|sum| &**sum);
         let free = self.machines.free(row).iter().zip(part.request);
-        // No free amount is so negative that a sum of claims exceeds 64 bits.
+        // No free amount may be so negative that a sum of claims exceeds 64 bits.
         let sums = free.map(|(free, request)| free.checked_sub(*request));
         if sums.into_iter().any(|sum| sum.is_none_or(|free| free < i64::MIN / 2))
             || !self.tenants.can_count(job.tenant, &charged)
@@ -315,7 +315,7 @@ impl Cell {
         let mut before = Some(0);
         for (id, noticed) in &ended {
             let over = self.jobs.get(*id).is_some_and(|job| job.alive == 0);
-            // Times ascend, and jobs without a recorded time come last.
+            // Recorded times ascend, and jobs without a recorded time come last.
             let in_order = match (before, *noticed) {
                 (_, None) => true,
                 (Some(before), Some(at)) => before <= at && at <= self.now_ms,
@@ -362,7 +362,7 @@ impl Cell {
     }
 }
 
-/// Records exclusive cores; they are checked when the tasks are placed.
+/// Records exclusive cores, which are checked when the tasks are placed.
 fn restore_cores(
     id: JobId,
     job: &mut JobRecord,
@@ -380,7 +380,7 @@ fn restore_cores(
     Ok(())
 }
 
-/// Whether a job's tasks match its groups, or may have matched before a resize.
+/// Whether a job's tasks match its groups, or may have matched them before a resize.
 fn tasks_match(spec: &Job, resized: bool, tasks: &[TaskRecord]) -> bool {
     if !resized {
         let counts = spec.groups.iter().enumerate();
@@ -400,7 +400,7 @@ fn tasks_match(spec: &Job, resized: bool, tasks: &[TaskRecord]) -> bool {
         && counts.into_iter().all(|((alive, all), group)| (*alive..=*all).contains(&group.count))
 }
 
-/// Restores the reply cache of a scheduler; `None` if it is impossible.
+/// Restores the reply cache of a scheduler; `None` if its content is impossible.
 fn restore_answers(list: Vec<answers::Answer>, version: Version) -> Option<Answers> {
     if list.len() > ANSWERS_PER_SCHEDULER {
         return None;
@@ -422,7 +422,7 @@ fn restore_answers(list: Vec<answers::Answer>, version: Version) -> Option<Answe
     Some(answers)
 }
 
-/// Whether a commit can have produced these conflicts.
+/// Whether these conflicts can be the result of a commit.
 fn are_conflicts(list: &[Conflict]) -> bool {
     list.len() <= TRANSACTION_ITEMS_MAX && list.windows(2).all(|pair| pair[0].item < pair[1].item)
 }

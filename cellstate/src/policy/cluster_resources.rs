@@ -3,11 +3,11 @@
 //! volumes and database connections.
 //!
 //! For each kind there is a capacity, and a running sum of the claims of placed tasks. The cell has both, and so has
-//! each view, with its own claims in the sum; both use the same check.
+//! each view, which adds its own claims to the sum. Both use one check.
 //!
-//! A task claims its group's cluster request for as long as it has a machine, whatever it was resized to. So the sum
-//! changes only when tasks are placed or leave. Cluster resources never cause preemption: a task that needs a licence
-//! stays pending until another task with one ends.
+//! A placed task claims its group's cluster request even if it was resized. So the sum changes only when tasks are
+//! placed or leave. Cluster resources never cause preemption: a task that needs a licence stays pending until another
+//! task that has one ends.
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit::AuditError;
@@ -26,7 +26,7 @@ use std::hash::{Hash, Hasher};
 pub struct ClusterResources {
     /// The capacity of each kind.
     pub capacity: Amounts,
-    /// The claims of placed tasks. They exceed the capacity after it was lowered, or after a task was adopted.
+    /// The claims of placed tasks. They may exceed the capacity if it was lowered or a task was adopted.
     pub claimed: Amounts,
 }
 
@@ -45,13 +45,13 @@ impl ClusterResources {
         }
     }
 
-    /// The number of tasks that fit with this request each.
+    /// The number of tasks with this request for which enough is left.
     fn room_for(&self, request: &Amounts) -> u64 {
         let counts = request.iter().map(|(kind, amount)| self.free(kind) / amount);
         counts.min().unwrap_or(u64::MAX)
     }
 
-    /// Adds the request of a task, or subtracts it with `sign` -1.
+    /// Adds the request of a task if `sign` is 1, or subtracts it if it is -1.
     fn count_request(&mut self, request: &Amounts, sign: i64) {
         for (kind, amount) in request.iter() {
             let claimed = self.claimed.get(kind);
@@ -60,14 +60,14 @@ impl ClusterResources {
         }
     }
 
-    /// Whether some kind has more left than before.
+    /// Whether more of some kind is left than in `before`.
     fn exceeds(&self, before: &ClusterResources) -> bool {
         self.capacity.iter().any(|(kind, _)| self.free(kind) > before.free(kind))
     }
 }
 
 impl Need {
-    /// The amount that a task counts for its tenant: its machine allocation plus its cluster request.
+    /// The amounts that a task adds to its tenant's use: its allocation on the machine plus its cluster request.
     #[inline]
     pub(crate) fn charged<'a>(&self, request: &'a [i64]) -> Cow<'a, [i64]> {
         let Some(of_cell) = &self.cluster_request else { return Cow::Borrowed(request) };
@@ -143,7 +143,7 @@ impl Mirror for ClusterResources {
     }
 }
 
-/// Every delta contains the values of its version.
+/// Every delta contains the values at its version.
 impl Columns for ClusterResources {
     fn clear(&mut self) {}
 
@@ -156,7 +156,7 @@ impl Columns for ClusterResources {
     }
 }
 
-/// Adds nothing for a cell without cluster resources.
+/// Adds nothing if the cell has no cluster resources.
 fn hash(capacity: &Amounts, into: &mut impl Hasher) {
     if !capacity.is_zero() {
         ("the cell has", capacity).hash(into);

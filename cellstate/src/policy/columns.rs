@@ -1,23 +1,23 @@
-//! Columns of policies in a delta, which each policy clears and merges itself.
+//! Columns of policies in a delta. Each policy clears and merges its own.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-/// The part of a delta that a policy writes and its mirror reads.
+/// The part of a delta that a policy in the cell writes, and its mirror in a view reads.
 pub(crate) trait Columns: Default {
-    /// Empties the columns and keeps their memory.
+    /// Empties the columns, and keeps their memory.
     fn clear(&mut self);
 
-    /// Appends the columns of a later delta; `again` has the rows that it replaces.
+    /// Appends the columns of a later delta. `again` has the rows of the later delta, which replace earlier ones.
     fn append(&mut self, later: Self, again: &RowsAgain<'_>);
 
-    /// The columns of a delta in which nothing has changed since this one.
+    /// The columns of a delta for which nothing has changed since this one.
     fn nothing_since(&self) -> Self {
         Self::default()
     }
 }
 
-/// The rows of a later delta, which replaces them as a whole.
+/// The rows of a later delta. Each replaces an earlier row as a whole.
 pub(crate) struct RowsAgain<'a> {
     slots: &'a [u32],
     set: OnceCell<BTreeSet<u32>>,
@@ -28,7 +28,7 @@ impl<'a> RowsAgain<'a> {
         RowsAgain { slots, set: OnceCell::new() }
     }
 
-    /// Whether a row is among them.
+    /// Whether the later delta has a row.
     pub(crate) fn has(&self, slot: u32) -> bool {
         self.set.get_or_init(|| self.slots.iter().copied().collect()).contains(&slot)
     }

@@ -1,4 +1,5 @@
-//! Gangs placed by several transactions: tasks keep their machines, unstarted, until enough of the gang are placed.
+//! Gangs placed by several transactions: tasks keep their machines but are not started until enough of the gang are
+//! placed.
 //!
 //! ```text
 //!          some tasks are placed           the gang's minimum is placed
@@ -7,16 +8,16 @@
 //!     └── an Expire finds that the gang timeout is over: all its tasks are pending again
 //! ```
 //!
-//! A gang with placed tasks that is not waiting is complete, or was. If it loses some tasks, it does not wait again,
-//! since the others run. Once none of its tasks has a machine, it starts over.
+//! A gang that has placed tasks and is not waiting has been complete. If it loses some tasks, it does not wait again,
+//! because the others run. Once none of its tasks is placed, it starts over.
 //!
-//! **Start of the timeout.** The first [`Expire`](omega_core::Command::Expire) after the first placement sets it, so
-//! that no gang times out early because the cell's time was old.
+//! **Start of the timeout.** The first [`Expire`](omega_core::Command::Expire) after the first placement starts the
+//! timeout, so that no gang times out early because the cell's time was old.
 //!
 //! **No livelock.** Timeouts end, so the machines of an incomplete gang become free again. If several gangs time out at
-//! once, the oldest is spared once, so that it can use what the others release; otherwise two gangs that each have half
-//! of a cell could both release and retry for ever. Schedulers also let a released gang back off longer than other
-//! jobs.
+//! once, the oldest gets a second timeout, but only once, so that it can use what the others release. Otherwise two
+//! gangs that each have half of a cell could both release and retry for ever. Schedulers also wait longer before they
+//! retry a released gang than before other jobs.
 
 use super::{Ledger, Policy};
 use crate::cell::{Cell, Change};
@@ -31,9 +32,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The state of a waiting gang.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GangHold {
-    /// The time of the first `Expire` after it began; `None` before that.
+    /// The time of the first `Expire` after the gang began to wait; `None` before that.
     pub since_ms: Option<u64>,
-    /// Whether it was spared once at its timeout, while others were released.
+    /// Whether the gang got a second timeout when others were released.
     pub spared: bool,
 }
 
@@ -81,7 +82,7 @@ impl Policy for Gangs {
         job.gang_min.is_some() || job.gang_timeout_ms.is_some()
     }
 
-    /// Rejects claims of gangs that one transaction must place as a whole and does not.
+    /// Rejects the claims of a gang that one transaction must place as a whole but does not.
     fn check_all(cell: &Cell, review: &Review<'_>, _: &mut (), late: &mut Vec<Conflict>) {
         let all = review.scope == Scope::All;
         for (claim, i) in review.txn.claims.iter().zip(0..) {
@@ -108,12 +109,12 @@ impl Policy for Gangs {
 }
 
 impl JobRecord {
-    /// Whether enough tasks are placed: the gang's minimum, or all that are left of it.
+    /// Whether enough tasks are placed: the gang's minimum, or all unfinished tasks if there are fewer.
     fn has_enough(&self) -> bool {
         self.placed >= self.spec.gang_min.unwrap_or(0).min(self.alive)
     }
 
-    /// Whether its state as a waiting gang is possible.
+    /// Whether the job's state as a waiting gang could result from commands.
     pub(crate) fn hold_is_right(&self, now_ms: u64) -> bool {
         self.hold.is_none_or(|hold| {
             let may_hold = self.spec.gang_timeout_ms.is_some() && self.spec.gang_min.is_some();
@@ -130,7 +131,7 @@ impl JobRecord {
 }
 
 impl Cell {
-    /// The state of a job's waiting gang, whose tasks must not be started yet; `None` for other jobs.
+    /// The state of a job's waiting gang, whose tasks must not be started yet; `None` if the job has no waiting gang.
     #[must_use]
     pub fn gang_hold(&self, job: JobId) -> Option<GangHold> {
         self.jobs.get(job)?.hold
@@ -142,8 +143,8 @@ impl Cell {
         &self.policies.gangs.holding
     }
 
-    /// The time at which a waiting gang is released if it stays incomplete; `None` for other jobs, and before the first
-    /// `Expire`.
+    /// The time at which a waiting gang is released if it stays incomplete; `None` if the job has no waiting gang, and
+    /// before the first `Expire` of the wait.
     #[must_use]
     pub fn held_until_ms(&self, job: JobId) -> Option<u64> {
         let job = self.jobs.get(job)?;
@@ -156,7 +157,7 @@ impl Cell {
         self.policies.gangs.counts
     }
 
-    /// Updates the gangs of a transaction's steps.
+    /// Updates the gangs whose tasks a transaction placed or removed.
     fn settle_gangs(&mut self, steps: &[Step]) {
         let mut net: BTreeMap<JobId, i64> = BTreeMap::new();
         for step in steps {
@@ -172,7 +173,7 @@ impl Cell {
         }
     }
 
-    /// Updates the gang of a job whose tasks have changed. `had_none` means that none of its tasks was placed before.
+    /// Updates the gang of a job whose tasks have changed. `had_none` is set if none of its tasks was placed before.
     pub(crate) fn settle_gang(&mut self, id: JobId, had_none: bool) {
         let Some(job) = self.jobs.get(id).filter(|job| job.spec.gang_timeout_ms.is_some()) else {
             return;
@@ -198,10 +199,10 @@ impl Cell {
         }
     }
 
-    /// Ends the waiting of a job's gang, if it waits, because its tasks are to run.
+    /// Ends the waiting of a job's gang, if it was waiting, because its tasks can now run.
     pub(crate) fn begin_gang(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(id).filter(|job| job.hold.is_some()) else { return };
-        // Agents examine all tasks of the job again.
+        // Logged so that agents look at all tasks of the job again.
         self.log.push(Change::Job(id, job.owner));
         self.policies.gangs.counts.completed += 1;
         self.end_hold(id);
@@ -214,7 +215,8 @@ impl Cell {
         }
     }
 
-    /// Sets the start of new waits, and returns the gangs past their timeout that are not spared.
+    /// Starts the timeouts of gangs that began to wait, and returns the gangs whose timeout is over and that get no
+    /// second one.
     pub(crate) fn overdue_gangs(&mut self) -> Vec<JobId> {
         if self.policies.gangs.holding.is_empty() {
             return Vec::new();
@@ -259,7 +261,7 @@ impl Cell {
         left.into_iter().for_each(|slot| self.touch(slot));
     }
 
-    /// Makes a task pending if it has a machine. Returns the row that it left.
+    /// Makes a task pending if it is placed. Returns the row of the machine that it left.
     fn release_task(&mut self, id: TaskId) -> Option<usize> {
         let machine = self.jobs.task(id)?.1.state.machine()?;
         let slot = machine.row();

@@ -1,8 +1,8 @@
 //! The list of policies. Macros derive from it the policy sets, the state in the cell, the columns in a delta, and the
 //! mirrors in a view.
 //!
-//! A new policy is one line here; `with` names its columns, if it has any. The order is that in which checks give
-//! reasons, and in which the state is hashed.
+//! A new policy is one line in the list; `with` names its columns, if it has any. If several policies reject a claim,
+//! the reason is that of the first in the list. The state is hashed in this order, too.
 
 use super::allocations::Allocations;
 use super::cluster_resources::ClusterResources;
@@ -24,9 +24,9 @@ use crate::image::{Image, ImageError};
 use omega_core::{Conflict, Job, Reason, TaskGroup, TenantConfig, Text, Transaction};
 use std::hash::Hasher;
 
-/// The position of a policy in the list, as a set.
+/// A policy of the list, with its bit.
 pub(crate) trait Listed {
-    /// The set of this policy alone.
+    /// The set that contains only this policy.
     const BIT: PolicySet;
 }
 
@@ -45,7 +45,7 @@ policies! {
     cluster_resources: ClusterResources with ClusterResources,
     /// Hours in which batch tasks may have only a share of a machine.
     peaks: Peaks with PeakColumns,
-    /// The most tasks of a tenant on one machine.
+    /// Limits on a tenant's tasks on one machine.
     tasks_per_machine: TasksPerMachine with TenantCounts,
     /// Limits on the claims of tenants.
     quotas: Quotas,

@@ -1,7 +1,7 @@
-//! Code that follows from the list of policies: each function below calls one function of each listed policy, in
+//! Code that is generated from the list of policies: each function below calls one function of each listed policy, in
 //! order, without a virtual call.
 
-/// Implements the side that the cell and views share, for a struct with a ledger for each policy.
+/// Implements the functions that the cell and views share, for a struct with a ledger for each policy.
 macro_rules! ledgers {
     ($all:ident: $($name:ident: $state:ty,)+) => {
         impl Checks for $all {
@@ -40,7 +40,7 @@ macro_rules! ledgers {
         }
 
         impl $all {
-            /// Determines which policies check and count: after each change of their settings.
+            /// Determines which policies check and count at present. To be called after each change of their settings.
             pub(crate) fn refresh(&mut self, facts: &Facts) {
                 (self.checking, self.counting) = (PolicySet::NONE, PolicySet::NONE);
                 $(
@@ -50,7 +50,7 @@ macro_rules! ledgers {
                 )+
             }
 
-            /// Counts a placed task, or with `sign` -1 one that left.
+            /// Counts a placed task if `sign` is 1, or a task that left if it is -1.
             #[inline]
             pub(crate) fn count(&mut self, at: &Placement<'_>, sign: i64) {
                 let met = at.need.policies & self.counting;
@@ -68,7 +68,7 @@ macro_rules! ledgers {
 /// Defines the structs of all policies.
 macro_rules! policies {
     ($($(#[$doc:meta])* $name:ident: $state:ident $(with $columns:ident)?,)+) => {
-        /// The positions of the list.
+        /// The index of each policy in the list.
         #[expect(non_camel_case_types, reason = "they are named after the fields")]
         enum Position { $($name,)+ }
 
@@ -92,7 +92,7 @@ macro_rules! policies {
             $($(#[$doc])* pub(crate) $name: <$state as Policy>::Mirror,)+
         }
 
-        /// The notes of every policy of one transaction.
+        /// The notes that every policy took about one transaction.
         #[derive(Clone, Copy, Debug, Default)]
         pub(crate) struct Notes {
             $($name: <$state as Policy>::Note,)+
@@ -136,7 +136,7 @@ macro_rules! policies {
         }
 
         impl PolicySet {
-            /// The policies that concern a transaction whatever its tasks are.
+            /// The policies that concern a transaction, whatever tasks it has.
             #[inline]
             pub(crate) fn of_transaction(txn: &Transaction) -> PolicySet {
                 let mut set = PolicySet::NONE;
@@ -146,7 +146,7 @@ macro_rules! policies {
         }
 
         impl Policies {
-            /// The policies that concern a group's tasks and check at present.
+            /// The policies that concern a group's tasks and check placements at present.
             #[inline]
             pub(crate) fn meeting(&self, need: &Need) -> PolicySet {
                 need.policies & self.checking
@@ -155,7 +155,7 @@ macro_rules! policies {
             /// Checks whether a placed task may grow by these amounts, before amounts are compared.
             ///
             /// # Errors
-            /// The first reason against it, in the order of the list.
+            /// The first reason against the growth, in the order of the list.
             pub(crate) fn admit_resize(
                 &self,
                 by: &Placement<'_>,
@@ -171,7 +171,7 @@ macro_rules! policies {
             /// Checks whether a placed task may grow by these amounts, which its machine has free.
             ///
             /// # Errors
-            /// The first reason against it, in the order of the list.
+            /// The first reason against the growth, in the order of the list.
             pub(crate) fn check_resize(
                 &self,
                 by: &Placement<'_>,
@@ -184,7 +184,7 @@ macro_rules! policies {
                 Ok(())
             }
 
-            /// Notes that a task is about to be resized.
+            /// Lets the policies take notes of a task that is about to be resized.
             pub(crate) fn note_resize(&self, by: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
                 let met = by.need.policies & self.counting;
                 $(if met.has(<$state as Listed>::BIT) {
@@ -192,7 +192,7 @@ macro_rules! policies {
                 })+
             }
 
-            /// Notes that a task is about to be released or evicted.
+            /// Lets the policies take notes of a task that is about to be released or evicted.
             #[inline]
             pub(crate) fn note_removal(&self, at: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
                 let met = self.meeting(at.need);
@@ -204,7 +204,7 @@ macro_rules! policies {
                 })+
             }
 
-            /// Checks a transaction as a whole by the policies that concern it.
+            /// Lets the policies that concern a transaction check it as a whole.
             #[inline]
             pub(crate) fn check_all(
                 cell: &Cell,
@@ -218,7 +218,7 @@ macro_rules! policies {
                 })+
             }
 
-            /// Concludes a transaction for the policies that concern it.
+            /// Ends a transaction for the policies that concern it.
             #[inline]
             pub(crate) fn settle(cell: &mut Cell, review: &Review<'_>, met: PolicySet, notes: Notes) {
                 $(if met.has(<$state as Listed>::BIT) {
@@ -247,26 +247,26 @@ macro_rules! policies {
         }
 
         impl Policies {
-            /// The policies whose effect differs between two times.
+            /// The policies that have a different effect at the two times.
             pub(crate) fn changing_between(&self, before_ms: u64, now_ms: u64) -> PolicySet {
                 let mut set = PolicySet::NONE;
                 $(set |= <$state as Listed>::BIT.when(self.$name.changes_between(before_ms, now_ms));)+
                 set
             }
 
-            /// Advances some policies to a time at which their effect differs.
+            /// Advances these policies to a time at which they have a different effect.
             pub(crate) fn pass_time(&mut self, some: PolicySet, facts: &mut Facts, now_ms: u64) {
                 $(if some.has(<$state as Listed>::BIT) {
                     self.$name.pass_time(facts, now_ms);
                 })+
             }
 
-            /// Whether the passing of time changes something soon.
+            /// Whether the passing of time alone will change the state soon.
             pub(crate) fn are_near_an_edge(&self, now_ms: u64) -> bool {
                 $(self.$name.is_near_an_edge(now_ms))||+
             }
 
-            /// Whether outcomes of commands depend on the time.
+            /// Whether outcomes of commands may depend on the time.
             pub(crate) fn go_by_time(&self) -> bool {
                 $(self.$name.goes_by_time())||+
             }
@@ -297,19 +297,19 @@ macro_rules! policies {
                 $(self.$name.write_head(delta);)+
             }
 
-            /// Writes the parts of policies that have changed.
+            /// Writes what these policies send after a change of their settings or of their effect.
             pub(crate) fn write_change(&self, some: PolicySet, delta: &mut Delta) {
                 $(if some.has(<$state as Listed>::BIT) {
                     self.$name.write_change(delta);
                 })+
             }
 
-            /// Writes the parts that only a full delta has beside its rows.
+            /// Writes the parts that only a full delta has, apart from its rows.
             pub(crate) fn write_whole(&self, delta: &mut Delta) {
                 $(self.$name.write_whole(delta);)+
             }
 
-            /// Whether all sums stay in bounds with one more placement.
+            /// Whether all sums stay within their bounds with one more placement.
             pub(crate) fn can_count(&self, at: &Placement<'_>) -> bool {
                 $((!at.need.policies.has(<$state as Listed>::BIT) || self.$name.can_count(at)))&&+
             }
@@ -339,7 +339,7 @@ macro_rules! policies {
                 $(<$state>::hash_image(image, into);)+
             }
 
-            /// Creates states with the same settings and nothing counted.
+            /// Creates states with equal settings in which nothing is counted.
             pub(crate) fn uncounted(&self) -> Policies {
                 let Policies { checking, counting, .. } = *self;
                 Policies { checking, counting, $($name: self.$name.uncounted(),)+ }
@@ -348,7 +348,7 @@ macro_rules! policies {
             /// Compares all sums with those of a recount.
             ///
             /// # Errors
-            /// The first that differs.
+            /// The first difference.
             pub(crate) fn audit(&self, recount: &Policies) -> Result<(), AuditError> {
                 $(self.$name.audit(&recount.$name)?;)+
                 Ok(())

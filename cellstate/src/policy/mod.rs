@@ -51,14 +51,14 @@ use crate::view::Tally;
 use omega_core::{Conflict, Job, Kinds, Reason, TaskGroup, TenantConfig, Text, Transaction};
 use std::hash::Hasher;
 
-/// The part of a policy that the cell and views share: it checks placements and counts them.
+/// The functions of a policy that the cell and views share: they check placements and count them.
 pub(crate) trait Ledger: Default {
-    /// Whether it may reject a placement at present.
+    /// Whether the policy may reject a placement at present.
     fn is_checking(&self, _facts: &Facts) -> bool {
         true
     }
 
-    /// Whether it counts placements at present.
+    /// Whether the policy counts placements at present.
     fn is_counting(&self) -> bool {
         true
     }
@@ -66,7 +66,7 @@ pub(crate) trait Ledger: Default {
     /// Checks whether a machine accepts a task, before amounts are compared.
     ///
     /// # Errors
-    /// The reason against it.
+    /// The reason against the placement.
     #[inline]
     fn admit(&self, _at: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
         Ok(())
@@ -75,13 +75,13 @@ pub(crate) trait Ledger: Default {
     /// Checks a placement for which the machine has room.
     ///
     /// # Errors
-    /// The reason against it.
+    /// The reason against the placement.
     #[inline]
     fn check(&self, _at: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
         Ok(())
     }
 
-    /// Counts a placed task, or with `sign` -1 a task that left. The two are exact inverses.
+    /// Counts a placed task if `sign` is 1, or a task that left if it is -1, so that both together change nothing.
     #[inline]
     fn count(&mut self, _at: &Placement<'_>, _sign: i64) {}
 }
@@ -104,27 +104,27 @@ pub(crate) trait Checks {
     /// Checks whether a machine accepts a task.
     ///
     /// # Errors
-    /// The first reason against it, in the order of the list.
+    /// The first reason against the placement, in the order of the list.
     fn admit(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason>;
 
     /// Checks a placement for which the machine has room.
     ///
     /// # Errors
-    /// The first reason against it, in the order of the list.
+    /// The first reason against the placement, in the order of the list.
     fn check(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason>;
 }
 
 /// A policy, with its state in the cell. Equal sequences of commands give equal states.
 pub(crate) trait Policy: Ledger {
-    /// The mirror in a view: often the same type, or `()` where views need none.
+    /// The mirror of the policy in a view: often this type itself, or `()` if views need none.
     type Mirror: Mirror;
-    /// Its notes of one transaction, for its counters.
+    /// Notes about one transaction, from which the policy's counters are updated.
     type Note: Default + Copy;
 
-    /// Whether it concerns the tasks of a group. Evaluated once, when the group is compiled.
+    /// Whether the policy concerns the tasks of a group. Evaluated once, when the group is compiled.
     fn concerns(job: &Job, group: &TaskGroup) -> bool;
 
-    /// Whether it concerns a transaction whatever its tasks are.
+    /// Whether the policy concerns a transaction, whatever tasks it has.
     fn concerns_transaction(_txn: &Transaction) -> bool {
         false
     }
@@ -132,7 +132,7 @@ pub(crate) trait Policy: Ledger {
     /// Checks whether a placed task may grow by these amounts, before amounts are compared.
     ///
     /// # Errors
-    /// The reason against it.
+    /// The reason against the growth.
     fn admit_resize(&self, _by: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
         Ok(())
     }
@@ -140,22 +140,22 @@ pub(crate) trait Policy: Ledger {
     /// Checks whether a placed task may grow by these amounts, which its machine has free.
     ///
     /// # Errors
-    /// The reason against it.
+    /// The reason against the growth.
     fn check_resize(&self, _by: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
         Ok(())
     }
 
-    /// Counts the growth of a placed task, negative for shrinking.
+    /// Counts the growth of a placed task. It is negative if the task shrinks.
     fn resize(&mut self, _by: &Placement<'_>) {}
 
-    /// Notes that a task is about to be resized.
+    /// Takes a note of a task that is about to be resized.
     fn note_resize(&self, _by: &Placement<'_>, _facts: &Facts, _note: &mut Self::Note) {}
 
-    /// Notes that a task is about to be released or evicted.
+    /// Takes a note of a task that is about to be released or evicted.
     fn note_removal(&self, _at: &Placement<'_>, _facts: &Facts, _note: &mut Self::Note) {}
 
-    /// Checks a transaction as a whole, and adds the items to reject. The commit then undoes all steps and checks the
-    /// transaction again without those items.
+    /// Checks a transaction as a whole, and adds a conflict for each item that must be rejected. The commit then undoes
+    /// all steps and checks the transaction again without those items.
     fn check_all(
         _cell: &Cell,
         _review: &Review<'_>,
@@ -164,74 +164,74 @@ pub(crate) trait Policy: Ledger {
     ) {
     }
 
-    /// Concludes a transaction, committed or fully rejected.
+    /// Ends a transaction, which was committed or rejected as a whole.
     fn settle(_cell: &mut Cell, _review: &Review<'_>, _note: Self::Note) {}
 
-    /// Applies a tenant's configuration, in a version that has begun.
+    /// Applies a tenant's configuration. The caller has begun a version.
     fn configure_tenant(_cell: &mut Cell, _name: &Text, _config: &TenantConfig) {}
 
-    /// Writes its columns of a changed row.
+    /// Writes the policy's columns of a changed row.
     #[inline]
     fn write_row(&self, _slot: u32, _delta: &mut Delta) {}
 
     /// Writes the parts that every delta has.
     fn write_head(&self, _delta: &mut Delta) {}
 
-    /// Writes the parts that its commands and the time change.
+    /// Writes the parts that the policy's commands, or the passing of time, change.
     fn write_change(&self, _delta: &mut Delta) {}
 
-    /// Writes the parts that only a full delta has beside its rows.
+    /// Writes the parts that only a full delta has, apart from its rows.
     fn write_whole(&self, _delta: &mut Delta) {}
 
-    /// Whether a change that depends on time alone is near: then the cell should receive `Expire` often.
+    /// Whether the passing of time alone will change the state soon. Then the cell should receive `Expire` often.
     fn is_near_an_edge(&self, _now_ms: u64) -> bool {
         false
     }
 
-    /// Whether outcomes of commands depend on the time.
+    /// Whether outcomes of commands may depend on the time.
     fn goes_by_time(&self) -> bool {
         false
     }
 
-    /// Whether its effect differs between two times.
+    /// Whether the policy has a different effect at the two times.
     fn changes_between(&self, _before_ms: u64, _now_ms: u64) -> bool {
         false
     }
 
-    /// Advances to a time at which its effect differs.
+    /// Advances the policy to a time at which it has a different effect.
     fn pass_time(&mut self, _facts: &mut Facts, _now_ms: u64) {}
 
-    /// Whether its sums stay in bounds with one more placement. Called for tasks of a snapshot.
+    /// Whether the policy's sums stay within their bounds with one more placement. Called for tasks of a snapshot.
     fn can_count(&self, _at: &Placement<'_>) -> bool {
         true
     }
 
-    /// Adds its part of a snapshot.
+    /// Adds the policy's part of a snapshot.
     fn capture(&self, _image: &mut Image) {}
 
-    /// Restores its part of a snapshot, before any task is counted.
+    /// Restores the policy's part of a snapshot, before any task is counted.
     ///
     /// # Errors
-    /// If the part is impossible.
+    /// No cell could have produced the part.
     fn restore(&mut self, _restoring: Restoring<'_>) -> Result<(), ImageError> {
         Ok(())
     }
 
-    /// Adds its part of a state to the state hash. A policy that is not in use adds nothing.
+    /// Adds the policy's part of the state to the state hash. A policy that is not in use adds nothing.
     fn hash(&self, _into: &mut impl Hasher) {}
 
-    /// Adds its part of a snapshot to the state hash, with the result of [`Policy::hash`].
+    /// Adds the policy's part of a snapshot to the state hash. The hash must be equal to that of [`Policy::hash`].
     fn hash_image(_image: &Image, _into: &mut impl Hasher) {}
 
-    /// Compares its sums with those of a recount, in which only placed tasks were counted.
+    /// Compares the policy's sums with those of a recount, for which only placed tasks were counted.
     ///
     /// # Errors
-    /// If they differ.
+    /// The sums differ.
     fn audit(&self, _recount: &Self) -> Result<(), AuditError> {
         Ok(())
     }
 
-    /// Creates a state with the same settings and nothing counted, for a recount.
+    /// Creates a state with equal settings in which nothing is counted, for a recount.
     fn uncounted(&self) -> Self {
         Self::default()
     }
@@ -242,7 +242,7 @@ pub(crate) trait Mirror: Ledger {
     /// Clears all data about a view's machines, before a full delta.
     fn reset(&mut self) {}
 
-    /// Applies its columns of a delta.
+    /// Applies the policy's columns of a delta.
     fn apply(&mut self, _applying: Applying<'_>) {}
 }
 
@@ -252,12 +252,12 @@ pub(crate) struct Applying<'a> {
     pub(crate) facts: &'a mut Facts,
     pub(crate) kinds: usize,
     pub(crate) tally: &'a mut Tally,
-    /// Set if cached results of any machine may be outdated.
+    /// To be set if the change may make cached results of any machine outdated.
     pub(crate) stale: &'a mut bool,
 }
 
 impl Applying<'_> {
-    /// Reborrows the parts for the next mirror.
+    /// Borrows the parts again, for the next mirror.
     fn again(&mut self) -> Applying<'_> {
         let Applying { delta, facts, kinds, tally, stale } = self;
         Applying { delta, facts, kinds: *kinds, tally, stale }
@@ -272,7 +272,7 @@ pub(crate) struct Restoring<'a> {
 }
 
 impl Restoring<'_> {
-    /// Reborrows the parts for the next policy.
+    /// Borrows the parts again, for the next policy.
     fn again(&mut self) -> Restoring<'_> {
         let Restoring { image, facts, kinds } = self;
         Restoring { image, facts, kinds }

@@ -1,10 +1,10 @@
-//! The arguments of a policy: one task on one machine, and the context in which it is checked.
+//! The arguments of a policy's checks: one task on one machine, and the context.
 
 use crate::facts::{Facts, Need};
 use omega_core::{Job, Reason, Text};
 use smallvec::SmallVec;
 
-/// One task on the machine of a row, as policies check and count it.
+/// One task on the machine in a row, to be checked or counted by policies.
 #[derive(Clone, Copy)]
 pub(crate) struct Placement<'a> {
     /// The row of the machine.
@@ -13,32 +13,32 @@ pub(crate) struct Placement<'a> {
     pub(crate) job: &'a Job,
     /// The number of the job's tenant in the cell's tree; 0 in a view, where no policy reads it.
     pub(crate) tenant: u32,
-    /// The compiled needs of its group.
+    /// The compiled needs of the task's group.
     pub(crate) need: &'a Need,
-    /// Its allocation there, by kind.
+    /// The task's allocation on the machine, by kind.
     pub(crate) request: &'a [i64],
 }
 
-/// The state beyond its own that a policy's check reads.
+/// State outside of a policy that its checks read.
 pub(crate) struct Context<'a> {
     /// Descriptions of machines, and sets of them.
     pub(crate) facts: &'a Facts,
-    /// The cell's time.
+    /// The cell's time in milliseconds.
     pub(crate) now_ms: u64,
     /// The tree of tenants.
     pub(crate) tenants: &'a dyn TenantTree,
 }
 
-/// The tree of tenants, as far as policies read it.
+/// The part of the tree of tenants that policies read.
 pub(crate) trait TenantTree {
     /// A job's tenant and all tenants above it, from the bottom up.
     fn line_of<'a>(&'a self, job: &'a Job) -> SmallVec<[&'a Text; 4]>;
 
-    /// Checks the limits of a tenant and of all tenants above it for an additional claim. A tree without limits accepts
-    /// everything.
+    /// Checks whether an additional claim exceeds the limits of a tenant and of all tenants above it. A tree without
+    /// limits accepts every claim.
     ///
     /// # Errors
-    /// The first limit that is exceeded.
+    /// The first limit that would be exceeded.
     fn check_limits(&self, _tenant: u32, _more: &[i64]) -> Result<(), Reason> {
         Ok(())
     }

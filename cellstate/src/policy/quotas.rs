@@ -1,9 +1,10 @@
 //! Quotas: the most that the tasks of a tenant and of all tenants below it may claim.
 //!
-//! The tree of tenants keeps the sums of use, which fair sharing and guarantees read, too. A quota is a bound on such a
-//! sum, compared on each level from the tenant up. While no tenant has a quota, no claim walks up the tree.
+//! The sums of use are in the tree of tenants, because fair sharing and guarantees read them, too. A quota is a bound
+//! on such a sum, compared at each tenant from the claim's tenant up. While no tenant has a quota, no claim walks up
+//! the tree.
 //!
-//! Only the cell checks quotas here. A view compares them once for all machines before it searches
+//! Only the cell checks quotas by this policy. A view compares them once for all machines before it searches
 //! ([`View::quota_lack`](crate::View::quota_lack)).
 
 use super::{Context, Ledger, Placement, Policy, Restoring};
@@ -44,7 +45,7 @@ impl Policy for Quotas {
         true
     }
 
-    /// Compares only the growth on the machine: a resize does not change cluster resources.
+    /// Compares only the growth on the machine, because a resize does not change cluster resources.
     fn check_resize(&self, by: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
         context.tenants.check_limits(by.tenant, by.request)
     }
@@ -77,10 +78,10 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    /// Checks that quotas are compared if and only if there are any.
+    /// Checks that quotas are compared if and only if some tenant has one.
     ///
     /// # Errors
-    /// Otherwise.
+    /// Quotas are compared though no tenant has one, or are not compared though some tenant has one.
     pub(crate) fn audit_quotas(&self) -> Result<(), AuditError> {
         let is_right = self.policies.quotas.any == has_limits(&self.tenants);
         if is_right { Ok(()) } else { Err(AuditError::Quotas) }

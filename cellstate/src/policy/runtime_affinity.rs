@@ -1,7 +1,8 @@
-//! Runtime affinity: the check of releases and evictions that would break a running task's affinity.
+//! Runtime affinity: the check of releases and evictions that would break a placed task's affinity.
 //!
-//! It runs after all items of a transaction, because the dependent task may leave in the same transaction, and
-//! replacements may arrive. If several tasks leave a domain, the last ones are rejected, as many as are needed.
+//! It runs after all items of a transaction, because the dependent task may leave in the same transaction, and other
+//! tasks that it can depend on may arrive. If several tasks leave a domain, the last items are rejected, as many as
+//! needed.
 
 use super::{Ledger, Policy};
 use crate::cell::Cell;
@@ -11,7 +12,7 @@ use crate::rules::{Alone, GroupRules};
 use omega_core::transaction::Item;
 use omega_core::{Conflict, Job, Reason, TaskGroup, TaskId};
 
-/// Runtime affinity: it keeps no state beside the counters of rules.
+/// The policy of runtime affinity. It has no state besides the counters of rules.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RuntimeAffinity;
 
@@ -29,7 +30,7 @@ impl Policy for RuntimeAffinity {
     type Mirror = ();
     type Note = ();
 
-    /// Any job's rule may select tasks of any other job.
+    /// Every group, because any job's rule may select tasks of any other job.
     fn concerns(_: &Job, _: &TaskGroup) -> bool {
         true
     }
@@ -41,7 +42,7 @@ impl Policy for RuntimeAffinity {
     }
 }
 
-/// A task that has left its machine in a transaction.
+/// A task that left its machine in a transaction.
 struct Left<'a> {
     item: Item,
     row: usize,
@@ -49,7 +50,8 @@ struct Left<'a> {
 }
 
 impl Cell {
-    /// Adds conflicts for the items that break an affinity, or for all that could, by the scope of the review.
+    /// Adds conflicts for the items that break an affinity, or for all items that could, depending on the scope of the
+    /// review.
     fn add_runtime_affinity_conflicts(&self, review: &Review<'_>, late: &mut Vec<Conflict>) {
         let book = &self.facts.rules;
         let left = self.left(review);
@@ -68,12 +70,12 @@ impl Cell {
         }
     }
 
-    /// The tasks that left their machines and that such rules select, in the order of the transaction.
+    /// The tasks that left their machines and have rules or are selected by rules, in the order of the transaction.
     fn left<'a>(&'a self, review: &Review<'_>) -> Vec<Left<'a>> {
         let releases = (0..review.txn.releases.len() as u32).map(Item::Release);
         let evictions = (0..review.txn.evictions.len() as u32).map(Item::Eviction);
         let taken = |item: &Item| review.is_taken(*item);
-        // Releases and evictions come first, each with one step.
+        // The steps begin with those of releases and evictions, one for each.
         let items = releases.chain(evictions).filter(taken).zip(review.steps);
         let left = |(item, step): (Item, &Step)| match *step {
             Step::Removed { task, slot, .. } => {
@@ -89,7 +91,7 @@ impl Cell {
         job.need(task).rules.as_deref()
     }
 
-    /// The items that must be rejected, the last ones of each domain.
+    /// The items that must be rejected, which are the last ones of each domain.
     fn needed(&self, left: &[Left<'_>]) -> Vec<Item> {
         let (book, sets) = (&self.facts.rules, &self.facts.sets);
         let mut alone: Vec<Alone> =

@@ -1,6 +1,6 @@
 //! A set of policies in one word, so that an unused policy costs one bit test.
 
-/// A set of policies: one bit each, in the order of the list in `list.rs`.
+/// A set of policies: one bit for each, in the order of the list in `list.rs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PolicySet(u32);
 
@@ -8,12 +8,12 @@ impl PolicySet {
     /// No policy.
     pub(crate) const NONE: PolicySet = PolicySet(0);
 
-    /// The policy at a position of the list.
+    /// The set of the policy with this index in the list.
     pub(super) const fn at(position: u32) -> PolicySet {
         PolicySet(1 << position)
     }
 
-    /// The set itself, or none, by a condition.
+    /// The set itself if the condition is true, otherwise the empty set.
     #[inline]
     pub(crate) fn when(self, condition: bool) -> PolicySet {
         if condition { self } else { PolicySet::NONE }
@@ -24,7 +24,7 @@ impl PolicySet {
         self.0 == 0
     }
 
-    /// Whether one of these policies is in the set.
+    /// Whether the set contains at least one of these policies.
     #[inline]
     pub(crate) fn has(self, some: PolicySet) -> bool {
         self.0 & some.0 != 0

@@ -1,8 +1,8 @@
 //! Bounds on counts: a group's rules, prepared for evaluation on many machines.
 //!
 //! Every rule reduces to bounds: the count in the machine's domain must be within a range, and some rules require that
-//! the machine has a domain. Data that does not depend on the machine is looked up once: the tracker, its level, the
-//! minimum over all domains.
+//! the machine has a domain. Data that does not depend on the machine is looked up once: the tracker, its level, and
+//! the minimum over all domains.
 
 use super::group::{Check, GroupRules, RuleFamily};
 use super::key::Beside;
@@ -13,19 +13,19 @@ use crate::sets::MachineSets;
 use omega_core::Reason;
 use std::ops::RangeInclusive;
 
-/// The number of a [`Count`] that a bound compares.
+/// The field of a [`Count`] that a bound compares.
 #[derive(Clone, Copy, Debug)]
 enum Of {
     Matched,
     Holders,
-    /// The matched tasks if the domain has a holder, otherwise 0.
+    /// The matched tasks if the domain has a holder. Otherwise the bound is met.
     MatchedBesideHolders,
 }
 
 /// A bound on the count in a machine's domain.
 #[derive(Clone, Debug)]
 pub(super) struct Bound<'a> {
-    /// `None` if nothing was ever counted.
+    /// `None` if the tracker does not exist, so that all its counts are zero.
     counter: Option<Counter<'a>>,
     of: Of,
     allowed: RangeInclusive<i64>,
@@ -68,7 +68,7 @@ impl Bound<'_> {
     }
 }
 
-/// The rules to evaluate.
+/// Selection of the rules to evaluate.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
     All,
@@ -86,7 +86,7 @@ impl Asked {
         }
     }
 
-    /// Whether it includes rules of running tasks against new tasks, in this family.
+    /// Whether the selection includes rules of placed tasks against new tasks, in this family.
     fn has_held(self, of: RuleFamily) -> bool {
         match self {
             Asked::All => true,
@@ -97,7 +97,8 @@ impl Asked {
 }
 
 impl Tracker {
-    /// The family of its holders' rules against new matched tasks; `None` if they have none.
+    /// The family of the rules that placed tasks have against new matched tasks; `None` if no placed task has such a
+    /// rule.
     pub(super) fn held_family(&self) -> Option<RuleFamily> {
         match self.key.beside {
             _ if self.total().holders == 0 => None,
@@ -113,7 +114,7 @@ impl RuleBook {
     /// Calls `each` with every bound of a group's rules, in the order of their reasons, until a call fails.
     ///
     /// # Errors
-    /// The error of that call.
+    /// The error of the call that failed.
     pub(super) fn try_bounds<'a, E>(
         &'a self,
         (rules, asked): (&GroupRules, Asked),
@@ -131,10 +132,11 @@ impl RuleBook {
         self.try_held((rules, asked), &mut each)
     }
 
-    /// The bounds that running tasks' rules set for new tasks: anti-affinity first, then limits.
+    /// The bounds that rules of placed tasks set for new tasks: anti-affinity first, then limits.
     ///
     /// Trackers are visited by number, which depends on history, but the reasons do not. The first pass can only yield
-    /// `AntiAffinity`: a port conflict was found by the group's own check, because ports collide in both directions.
+    /// `AntiAffinity`, because ports collide in both directions, so that the group's own check finds a port conflict
+    /// before.
     fn try_held<'a, E>(
         &'a self,
         (rules, asked): (&GroupRules, Asked),
@@ -165,7 +167,7 @@ impl RuleBook {
         Ok(())
     }
 
-    /// The bound of a check that has a single one.
+    /// The bound of a check that consists of one bound.
     fn bound(&self, check: &Check, sets: &MachineSets) -> Bound<'_> {
         let matched = |id: TrackerId, allowed, needs_place, reason| Bound {
             counter: self.counter(id),
@@ -195,7 +197,8 @@ impl RuleBook {
         }
     }
 
-    /// The minimum of matched tasks over all domains. Skipped if no domain can exceed `free`.
+    /// The minimum of matched tasks over all domains. Not computed if no domain can exceed the minimum by more than
+    /// `free`.
     fn fewest(&self, id: TrackerId, free: i64, domains_min: u32, sets: &MachineSets) -> i64 {
         let Some(tracker) = self.trackers.get(&id) else { return 0 };
         if tracker.total().matched as i64 <= free {
@@ -206,8 +209,8 @@ impl RuleBook {
         if enough { i64::from(emptiest.fewest) } else { 0 }
     }
 
-    /// The bounds of a required affinity: a domain at every level, and a matching task in it; the first task of a set
-    /// that matches itself may be anywhere.
+    /// The bounds of a required affinity: a domain at every level, with a matching task in it. If the tasks of the
+    /// group match themselves and no matching task is placed, the domains alone suffice.
     fn affinity<'a, E>(
         &'a self,
         trackers: &[TrackerId],
@@ -235,7 +238,7 @@ impl RuleBook {
         Ok(())
     }
 
-    /// The domains in which a tracker may count, in ascending order.
+    /// The domains of the machines on which a tracker counts, in ascending order.
     fn domains(&self, tracker: &Tracker, sets: &MachineSets) -> Box<[Domain]> {
         let counts = |slot: &usize| tracker.among.is_none_or(|set| sets.contains(set, *slot));
         let domain = |slot| self.domain(tracker, slot);

@@ -1,8 +1,9 @@
 //! Counts by domain, in pages of 64.
 //!
-//! At the machine level a domain is a row, so a page corresponds to a block of machines: a filter looks up the page
-//! once, and then reads only machines with a count. Other levels usually have few domains, all on the first page, which
-//! needs no lookup. A page stores only counts that are not zero, so a rule about few tasks stays small in a large cell.
+//! At the machine level a domain is a row, so a page corresponds to a block of machines, and a filter looks up the page
+//! once and then reads only machines with a count. Other levels usually have few domains, all on the first page, which
+//! needs no lookup. A page stores only counts that are not zero, so a rule about few tasks takes little memory in a
+//! large cell.
 
 use super::bits;
 use super::level::Domain;
@@ -10,16 +11,16 @@ use super::tracker::Count;
 use crate::map::FastMap;
 use smallvec::SmallVec;
 
-/// Domains per page: as many as machines per block.
+/// Domains per page, as many as a block has machines.
 pub(super) const PAGE: usize = 64;
 
-/// [`PAGE`] as a number of domains.
+/// The value of [`PAGE`] in the type of domains.
 const PAGE_DOMAINS: Domain = PAGE as Domain;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     first: Page,
-    /// The other pages by number, from 1; none of them is empty.
+    /// The other pages by number, from 1. No page in it is empty.
     others: FastMap<u32, Page>,
 }
 
@@ -33,7 +34,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// The position of a domain's count.
+    /// The position in `counts` of a domain's count.
     fn rank(&self, bit: u32) -> usize {
         (self.there & ((1 << bit) - 1)).count_ones() as usize
     }

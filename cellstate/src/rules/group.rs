@@ -5,19 +5,20 @@ use super::TrackerId;
 /// One condition that a claim must meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
-    /// No matched task in the domain.
+    /// No matched task is in the domain.
     AntiAffinity(TrackerId),
-    /// No matched task on the machine; the reason names the port.
+    /// No matched task is on the machine. The reason of a conflict is the port.
     Port(TrackerId),
-    /// A matched task in the domain of each tracker; or none anywhere, if the task matches its own rule.
+    /// A matched task is in the domain of each tracker. If the task matches its own rule, the check is also met when no
+    /// matched task is placed anywhere.
     Affinity { trackers: Vec<TrackerId>, matches_self: bool },
-    /// At most `count` matched tasks in the domain, including this one.
+    /// At most `count` matched tasks are in the domain, including this one.
     Max { tracker: TrackerId, count: u32 },
-    /// At most `most` matched tasks in the domain, where the machine has one.
+    /// At most `most` matched tasks are in the domain, if the machine has a domain.
     Beside { tracker: TrackerId, most: u32 },
-    /// A matched task in the domain.
+    /// A matched task is in the domain.
     RuntimeAffinity(TrackerId),
-    /// At most `skew_max` more matched tasks than in the domain with the fewest.
+    /// The domain has at most `skew_max` more matched tasks than the domain with the fewest.
     Skew { tracker: TrackerId, skew_max: u32, domains_min: u32, adds: u32 },
 }
 
@@ -30,7 +31,7 @@ pub enum RuleFamily {
     Spread,
     /// Affinity and anti-affinity to tasks, and runtime affinity.
     Neighbours,
-    /// Limits on tasks, or on a share of a group, in a domain or beside a task.
+    /// Limits on tasks in a domain, on the share of a group in a domain, and on tasks that share a domain with a task.
     Limits,
 }
 
@@ -60,17 +61,17 @@ impl Check {
     }
 }
 
-/// A preferred spread of tasks.
+/// A soft spread of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpreadWish {
     pub(crate) tracker: TrackerId,
-    /// The skew over the domain with the fewest tasks that costs nothing.
+    /// Number of tasks by which a domain may exceed the domain with the fewest at no cost.
     pub skew_max: u32,
     /// Whether each machine is a domain of its own.
     pub by_machine: bool,
 }
 
-/// A preference for domains with matched tasks, or against them where the weight is negative.
+/// A preference for domains with matched tasks or, if the weight is negative, for domains without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pull {
     pub(crate) tracker: TrackerId,
@@ -82,15 +83,15 @@ pub(crate) struct Pull {
 pub(crate) struct GroupRules {
     /// Conditions on a claim.
     pub(crate) checks: Vec<Check>,
-    /// Trackers that count this group's tasks.
+    /// Trackers that count the tasks of this group.
     pub(crate) matched: Vec<TrackerId>,
-    /// Trackers that this group's tasks hold.
+    /// Trackers of rules by which this group's tasks keep others away or limit them.
     pub(crate) held: Vec<TrackerId>,
     /// Trackers of the tasks that each term of a required affinity selects.
     pub(crate) sought: Vec<TrackerId>,
-    /// Preferences.
+    /// Preferences for other tasks.
     pub(crate) pulls: Vec<Pull>,
-    /// Preferred spreads.
+    /// Soft spreads.
     pub(crate) wishes: Vec<SpreadWish>,
 }
 
@@ -103,7 +104,7 @@ impl GroupRules {
             && self.wishes.is_empty()
     }
 
-    /// The trackers that the group's own rules use, each once per acquisition.
+    /// The trackers that the group's own rules use. A tracker occurs once for each time it was acquired.
     pub(crate) fn used(&self) -> impl Iterator<Item = TrackerId> + '_ {
         let checks = self.checks.iter().flat_map(|check| check.trackers());
         let wishes = self.wishes.iter().map(|wish| wish.tracker);
@@ -111,7 +112,7 @@ impl GroupRules {
         checks.chain(&self.sought).copied().chain(wishes).chain(pulls)
     }
 
-    /// The trackers whose counts change when a task is placed.
+    /// The trackers whose counts change when a task of the group is placed.
     pub(crate) fn counted(&self) -> impl Iterator<Item = TrackerId> + '_ {
         let pulls = self.pulls.iter().map(|pull| pull.tracker);
         self.matched.iter().chain(&self.held).chain(&self.sought).copied().chain(pulls)

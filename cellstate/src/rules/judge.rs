@@ -1,4 +1,4 @@
-//! Evaluation of the rules about other tasks, for one machine or 64.
+//! Evaluation of the rules about other tasks, for one machine or for a block of 64.
 
 use super::RuleBook;
 use super::bound::Asked;
@@ -28,7 +28,7 @@ impl RuleBook {
         self.try_bounds((rules, Asked::Family(family)), sets, |bound| bound.judge(row))
     }
 
-    /// The machines of a block, among the given ones, where a task with these rules may run.
+    /// The machines of a block, among the given ones, on which a task with these rules may run.
     pub(crate) fn sift(&self, rules: &GroupRules, block: (usize, u64), sets: &MachineSets) -> u64 {
         self.sift_by((rules, Asked::All), block, sets)
     }
@@ -43,7 +43,7 @@ impl RuleBook {
         self.sift_by((rules, Asked::Family(family)), block, sets)
     }
 
-    /// The machines of a block, among the given ones, where the required affinities to other tasks are met.
+    /// The machines of a block, among the given ones, on which the required affinities to other tasks are met.
     pub(crate) fn affinity_met(
         &self,
         rules: &GroupRules,
@@ -60,7 +60,7 @@ impl RuleBook {
         sets: &MachineSets,
     ) -> u64 {
         let mut word = among;
-        // The error means that no machine is left, so the other bounds need no evaluation.
+        // An error only stops the evaluation, when no machine is left.
         let _ = self.try_bounds(asked, sets, |bound| {
             word &= bound.sift(block);
             if word == 0 { Err(()) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! The key of a tracker: the tasks that it counts, and the domains.
+//! The key of a tracker, which defines the tasks that it counts, and the domains by which it counts them.
 
 use crate::sets::CountingMachines;
 use omega_core::{
@@ -12,11 +12,11 @@ pub enum Tracked {
     Group(JobId, u16),
     /// Tasks of a job.
     Job(JobId),
-    /// Tasks with labels, of the named tenants or of any.
+    /// Tasks with matching labels, of the named tenants or of any tenant.
     Labels(Option<Vec<Text>>, LabelSelector),
-    /// Tasks whose ports collide with this one.
+    /// Tasks with a port that collides with this one.
     Port(Port),
-    /// Tasks that all of these select.
+    /// Tasks that each of these selects.
     All(Vec<Tracked>),
 }
 
@@ -37,7 +37,7 @@ impl Tracked {
         }
     }
 
-    /// The job whose tasks alone are counted, if there is one.
+    /// The job to which all counted tasks belong, if there is one.
     pub(crate) fn job(&self) -> Option<JobId> {
         match self {
             Tracked::Group(job, _) | Tracked::Job(job) => Some(*job),
@@ -46,7 +46,7 @@ impl Tracked {
         }
     }
 
-    /// Whether a group's tasks are counted.
+    /// Whether the tasks of a group are counted.
     fn matches(&self, member: Member<'_>) -> bool {
         match self {
             Tracked::Group(job, group) => (*job, *group) == (member.job, member.group),
@@ -61,30 +61,30 @@ impl Tracked {
     }
 }
 
-/// The condition on counted tasks that share a domain with a *holder*, a task that has the rule. If a rule has no such
+/// Condition on the counted tasks that may share a domain with a holder, a task that holds the tracker. Without a
 /// condition, a holder excludes all counted tasks from its domain (anti-affinity).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Beside {
-    /// At most this many run there.
+    /// At most this many counted tasks are in the domain of a holder.
     AtMost(u32),
-    /// No counted task leaves if fewer than this many would stay.
+    /// At least this many counted tasks must be in the domain of a holder, and none may leave if fewer would stay.
     AtLeast(u32),
 }
 
 /// A selection of tasks at a level.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TrackerKey {
-    /// The tasks.
+    /// The tasks that are counted.
     pub tracked: Tracked,
-    /// The level, which defines the domains.
+    /// The level of the domains by which they are counted.
     pub level: TopologyLevel,
-    /// The machines on which tasks are counted; `None` for all machines.
+    /// The machines whose tasks are counted; `None` means all machines.
     pub among: Option<CountingMachines>,
-    /// The condition of the rules that hold the tracker. It is part of the key, so that all holders have the same.
+    /// Condition of the rules that hold the tracker. It is part of the key, so that all holders have an equal one.
     pub beside: Option<Beside>,
 }
 
-/// The group of tasks that a rule belongs to, with the attributes that trackers match.
+/// The group that a rule belongs to, with its attributes that trackers match.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
     pub(crate) job: JobId,
@@ -95,13 +95,13 @@ pub(crate) struct Member<'a> {
 }
 
 impl TrackerKey {
-    /// The key of a rule of this group.
+    /// The key of a rule of this group about some tasks.
     pub(crate) fn of(member: Member<'_>, tasks: &TaskSelector, level: &TopologyLevel) -> Self {
         let tracked = Tracked::of(member, tasks);
         TrackerKey { tracked, level: level.clone(), among: None, beside: None }
     }
 
-    /// The key of a rule of this group that allows at most `most` matched tasks beside it.
+    /// The key of a rule of this group that allows at most `most` matched tasks in its domain.
     pub(crate) fn of_beside(
         member: Member<'_>,
         near: (&TaskSelector, &TopologyLevel),
@@ -111,14 +111,15 @@ impl TrackerKey {
         TrackerKey { beside, ..TrackerKey::of(member, near.0, near.1) }
     }
 
-    /// The key of a runtime affinity of this group: at least one matched task, plus the task itself where it matches.
+    /// The key of a runtime affinity of this group. It requires one matched task, and a second one if the task matches
+    /// itself.
     pub(crate) fn of_runtime_affinity(member: Member<'_>, near: &Near) -> Self {
         let key = TrackerKey::of(member, &near.tasks, &near.level);
         let least = 1 + u32::from(key.matches(member));
         TrackerKey { beside: Some(Beside::AtLeast(least)), ..key }
     }
 
-    /// The key of the tasks that all terms select, at the level of one of them.
+    /// The key for the tasks that all terms select, at one term's level.
     pub(crate) fn of_all(member: Member<'_>, terms: &[Near], level: &TopologyLevel) -> Self {
         let tracked = match terms {
             [term] => Tracked::of(member, &term.tasks),
@@ -129,13 +130,13 @@ impl TrackerKey {
         TrackerKey { tracked, level: level.clone(), among: None, beside: None }
     }
 
-    /// The key of a port.
+    /// The key for tasks that use a port.
     pub(crate) fn of_port(port: &Port) -> Self {
         let tracked = Tracked::Port(port.clone());
         TrackerKey { tracked, level: TopologyLevel::Machine, among: None, beside: None }
     }
 
-    /// The number of counted tasks that a holder needs in its domain, if any.
+    /// The number of counted tasks that a holder needs in its domain, if it needs any.
     pub(crate) fn least(&self) -> Option<u32> {
         match self.beside {
             Some(Beside::AtLeast(least)) => Some(least),

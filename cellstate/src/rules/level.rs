@@ -1,20 +1,20 @@
-//! Topology levels: the domain of each machine by the value of a label.
+//! Topology levels: the domain of each machine, by the machine's value of a label.
 
 use super::counts::PAGE;
 use crate::map::FastMap;
 use omega_core::Text;
 
-/// A domain of a level: the row of the machine, or the number of the label's value.
+/// A domain of a level: at the machine level the row of the machine, otherwise the number of the label's value.
 pub(crate) type Domain = u32;
 
-/// The domain of machines without the label.
+/// Value that stands for no domain, for machines without the label.
 pub(super) const NOWHERE: Domain = Domain::MAX;
 
-/// A level among those of a [`RuleBook`](super::RuleBook).
+/// Index of a level in a [`RuleBook`](super::RuleBook).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LevelId(pub(super) usize);
 
-/// A domain by a name that is equal in the cell and in every view.
+/// The name of a domain, which is equal in the cell and in every view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainName {
     /// The machine in this row.
@@ -26,11 +26,11 @@ pub enum DomainName {
 /// One level of the topology, with the domain of each machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
-    /// The key of the label that names it.
+    /// Key of the level's label.
     pub(super) key: Text,
     ids: FastMap<Text, Domain>,
     names: Vec<Text>,
-    /// The domains, by blocks of rows.
+    /// The domain of each row, by blocks of rows.
     of_block: Vec<[Domain; PAGE]>,
 }
 
@@ -47,7 +47,7 @@ impl Level {
         self.of_block[slot / PAGE][slot % PAGE] = domain;
     }
 
-    /// The domain of a value, created if it is new.
+    /// The domain for a value of the label, created if it is new.
     pub(super) fn domain(&mut self, value: &Text) -> Domain {
         if let Some(domain) = self.ids.get(value) {
             return *domain;
@@ -68,7 +68,7 @@ impl Level {
         self.of_block.get(block).unwrap_or(&[NOWHERE; PAGE])
     }
 
-    /// Whether the counts of all its domains are on one page.
+    /// Whether the counts of all domains of the level fit on one page.
     pub(super) fn is_small(&self) -> bool {
         self.names.len() <= PAGE
     }

@@ -5,14 +5,14 @@
 //! level. For each domain it counts:
 //!
 //! - `matched`: placed tasks that it selects;
-//! - `holders`: placed tasks whose rules keep the selected tasks away or limit their number, which makes these rules
-//!   hold in both directions;
+//! - `holders`: placed tasks whose rules keep the selected tasks away or limit their number. Because of this count,
+//!   these rules also apply to tasks that are placed later;
 //! - `seekers`: placed tasks that require the selected tasks near them;
-//! - `pull`: the weights of placed tasks that prefer them near or far.
+//! - `pull`: the sum of the weights by which placed tasks prefer the selected tasks near, or far.
 //!
 //! A port is a tracker at the machine level whose tasks both match and hold it.
 //!
-//! The cell and every view keep one `RuleBook`. A view's counters come with deltas; it adds its own claims.
+//! The cell and every view have a `RuleBook` each. A view gets its counters by deltas, and adds its own claims.
 //!
 //! In reading order: `key`, `level`, `counts`, `tracker`, `group`, this file, `bound`, `judge`, `runtime_affinity`.
 
@@ -44,28 +44,29 @@ use omega_core::{JobId, Machine, Text, TopologyLevel};
 use std::sync::Arc;
 use tracker::Tracker;
 
-/// A tracker, numbered by the cell.
+/// Id of a tracker, assigned by the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrackerId(pub u64);
 
 /// The trackers in use with their counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleBook {
-    /// All levels that some rule has ever named.
+    /// All levels that any rule has named so far.
     levels: Vec<Level>,
     trackers: FastMap<TrackerId, Tracker>,
     by_key: FastMap<TrackerKey, TrackerId>,
-    /// The trackers of one job's tasks, by job, and all others: the candidates that a group may match.
+    /// The trackers that count only tasks of one job, by job, and all other trackers. A group of a job can only match
+    /// those of its job and the others.
     of_job: FastMap<JobId, Vec<TrackerId>>,
     of_any: Vec<TrackerId>,
     /// The number of trackers of runtime affinity.
     companies: usize,
     next: u64,
-    /// Rises whenever a tracker is added or removed: then groups must be matched again.
+    /// Raised whenever a tracker is added or removed, after which groups must be matched with the trackers again.
     generation: u64,
 }
 
-/// A tracker with the level at which it counts. See [`RuleBook::counter`].
+/// A tracker with its level. See [`RuleBook::counter`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counter<'a> {
     tracker: &'a Tracker,
@@ -89,7 +90,7 @@ impl Counter<'_> {
         word_of(level.of_block(block), |domain| domain != NOWHERE)
     }
 
-    /// The rows of a block whose count passes a test. Machines without a domain pass if `unplaced`.
+    /// The rows of a block whose count passes a test. Machines without a domain pass if `unplaced` is set.
     pub(super) fn sift(&self, block: usize, unplaced: bool, test: impl Fn(Count) -> bool) -> u64 {
         let none = test(Count::default());
         let counts = self.tracker.counts();
@@ -113,7 +114,7 @@ impl Counter<'_> {
         if unplaced { word | !placed } else { word & placed }
     }
 
-    /// A number for each row of a block, computed from its count; 0 for machines without a domain.
+    /// A number for each row of a block, computed from the count of its domain; 0 for machines without a domain.
     #[inline]
     pub(crate) fn column<T: Copy + Default>(
         &self,
@@ -140,7 +141,7 @@ impl Counter<'_> {
     }
 }
 
-/// A word with one bit for each domain that passes a test.
+/// A word with one bit for each machine of a block, set if its domain passes a test.
 #[inline]
 fn word_of(domains: &[Domain; PAGE], test: impl Fn(Domain) -> bool) -> u64 {
     let bits = domains.iter().enumerate();
@@ -163,7 +164,7 @@ impl RuleBook {
         self.trackers.is_empty()
     }
 
-    /// The number of changes of the set of trackers; see the field.
+    /// The number of times that a tracker was added or removed.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
@@ -173,7 +174,7 @@ impl RuleBook {
         self.by_key.get(key).copied()
     }
 
-    /// The tracker of a key, if it exists, with one more user. Each call that finds one needs one
+    /// The tracker of a key, if it exists, with one more user. Each call that returns a tracker must be followed by one
     /// [`RuleBook::release`].
     pub(crate) fn acquire(&mut self, key: &TrackerKey) -> Option<TrackerId> {
         let id = self.find(key)?;
@@ -186,7 +187,7 @@ impl RuleBook {
         TrackerId(self.next)
     }
 
-    /// Adds a tracker with one user that counts on the machines of a set.
+    /// Adds a tracker with one user, which counts tasks on the machines of a set.
     pub(crate) fn insert(
         &mut self,
         id: TrackerId,
@@ -206,14 +207,15 @@ impl RuleBook {
         self.trackers.insert(id, Tracker::new(key, among, level));
     }
 
-    /// Removes one user of a tracker. Returns whether none is left, so that the caller removes the tracker.
+    /// Removes one user of a tracker. Returns whether that was the last one, in which case the caller removes the
+    /// tracker.
     pub(crate) fn release(&mut self, id: TrackerId) -> bool {
         let Some(tracker) = self.trackers.get_mut(&id) else { return false };
         tracker.users -= 1;
         tracker.users == 0
     }
 
-    /// Removes a tracker. Returns its key, and the set to be released.
+    /// Removes a tracker. Returns its key, and the machine set that the caller must release.
     pub(crate) fn remove(&mut self, id: TrackerId) -> Option<(TrackerKey, Option<SetId>)> {
         let tracker = self.trackers.remove(&id)?;
         self.by_key.remove(&tracker.key);
@@ -263,12 +265,12 @@ impl RuleBook {
         self.trackers.values_mut().for_each(Tracker::forget_domains);
     }
 
-    /// Keeps each machine's value of a label available.
+    /// Makes sure that each machine's value of a label can be looked up.
     pub(crate) fn keep_level(&mut self, key: &Text, machines: &[Option<Arc<Machine>>]) {
         self.add_level(&TopologyLevel::Label(key.clone()), machines);
     }
 
-    /// Each machine's value of a label, if some tracker counts by it or it is kept.
+    /// Each machine's value of a label; `None` if no tracker has this level and `keep_level` was not called for it.
     pub(crate) fn values(&self, key: &str) -> Option<&Level> {
         self.levels.iter().find(|level| *level.key == *key)
     }
@@ -295,7 +297,7 @@ impl RuleBook {
         tracker.level.map(|id| &self.levels[id.0])
     }
 
-    /// The domain of a row at a tracker's level, whether or not the tracker counts there.
+    /// The domain of a row at a tracker's level, even if the tracker does not count tasks on the machine.
     fn domain(&self, tracker: &Tracker, slot: usize) -> Option<Domain> {
         self.level(tracker).map_or(Some(slot as Domain), |level| level.of_slot(slot))
     }
@@ -306,18 +308,18 @@ impl RuleBook {
         Some(Counter { tracker, level: self.level(tracker) })
     }
 
-    /// Whether a placed task's affinity or preference selects the tasks of a tracker.
+    /// Whether an affinity or a preference of a placed task selects the tasks of a tracker.
     pub(crate) fn draws(&self, id: TrackerId) -> bool {
         let total = self.trackers.get(&id).map(Tracker::total).unwrap_or_default();
         total.seekers + total.pullers > 0
     }
 
-    /// Whether a placed task's preference selects the tasks of a tracker.
+    /// Whether a preference of a placed task selects the tasks of a tracker.
     pub(crate) fn pulls(&self, id: TrackerId) -> bool {
         self.trackers.get(&id).is_some_and(|tracker| tracker.total().pullers > 0)
     }
 
-    /// Whether a tracker selects a placed task, wherever it is.
+    /// Whether a tracker selects any placed task.
     pub(crate) fn matches_any(&self, id: TrackerId) -> bool {
         self.trackers.get(&id).is_some_and(|tracker| tracker.total().matched > 0)
     }
@@ -342,7 +344,7 @@ impl RuleBook {
         }
     }
 
-    /// The domain in which a tracker counts a machine's tasks; `None` if it does not count there.
+    /// The domain in which a tracker counts a machine's tasks; `None` if it does not count them.
     pub(crate) fn domain_of(
         &self,
         id: TrackerId,
@@ -356,7 +358,7 @@ impl RuleBook {
         self.domain(tracker, slot)
     }
 
-    /// The domain of a row for each tracker at a label level, in ascending order.
+    /// The domain of a row at the level of each tracker that has a label level, in ascending order of trackers.
     pub(crate) fn label_domains(&self, slot: usize) -> Vec<(TrackerId, Domain)> {
         let labelled = |tracker: &Tracker| tracker.level.is_some();
         let trackers = self.trackers.iter().filter(|(_, tracker)| labelled(tracker));
@@ -384,7 +386,7 @@ impl RuleBook {
         tracker.set(domain, count);
     }
 
-    /// Counts a placed task, or with `sign` -1 a task that leaves.
+    /// Counts a placed task if `sign` is 1, or removes a task that leaves from the counts if it is -1.
     pub(crate) fn count_task(
         &mut self,
         rules: &GroupRules,
@@ -407,7 +409,7 @@ impl RuleBook {
         }
     }
 
-    /// Adds to a tracker's count in a machine's domain.
+    /// Changes a tracker's count in the domain of a machine.
     pub(crate) fn add(&mut self, id: TrackerId, slot: usize, step: Step, sets: &MachineSets) {
         let Some(domain) = self.domain_of(id, slot, sets) else { return };
         if let Some(tracker) = self.trackers.get_mut(&id) {

@@ -1,18 +1,18 @@
-//! Runtime affinity: placed tasks whose required neighbours are missing in the present state of a domain.
+//! Runtime affinity: finding placed tasks that lack a task on which they depend in their domain.
 
 use super::group::GroupRules;
 use super::level::Domain;
 use super::{RuleBook, TrackerId};
 use crate::sets::MachineSets;
 
-/// A domain in which placed tasks lack their runtime affinity.
+/// A domain in which the runtime affinity of a placed task is not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alone {
-    /// The tracker of the missing tasks.
+    /// Tracker that selects the missing tasks.
     pub(crate) tracker: TrackerId,
     /// The domain.
     pub(crate) domain: Domain,
-    /// The number of missing tasks.
+    /// Number of missing tasks.
     pub(crate) missing: u32,
 }
 
@@ -22,13 +22,13 @@ impl RuleBook {
         self.companies > 0
     }
 
-    /// Whether a task with these rules may be required by the runtime affinity of another.
+    /// Whether another task's runtime affinity may select tasks with these rules.
     pub(crate) fn may_be_runtime_affinity(&self, rules: &GroupRules) -> bool {
         let least = |id: &TrackerId| self.key(*id).is_some_and(|key| key.least().is_some());
         self.any_runtime_affinity() && rules.matched.iter().any(least)
     }
 
-    /// The domains of a row in which tasks lack runtime affinity to a task with these rules.
+    /// The domains of a row in which placed tasks lack a task with these rules for their runtime affinity.
     pub(crate) fn alone_without<'a>(
         &'a self,
         rules: &'a GroupRules,
@@ -47,7 +47,7 @@ impl RuleBook {
         })
     }
 
-    /// Whether tasks with these rules, placed in a row, count against such a lack.
+    /// Whether a task with these rules in a row is one of those that the domain lacks.
     pub(crate) fn is_counted(
         &self,
         (rules, row): (&GroupRules, usize),

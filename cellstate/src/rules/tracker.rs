@@ -10,13 +10,13 @@ use std::sync::OnceLock;
 /// The counts of a tracker in one domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Placed tasks that it selects.
+    /// Placed tasks that the tracker selects.
     pub matched: u32,
-    /// Placed tasks whose rule keeps matched tasks out of their domain or bounds their number.
+    /// Placed tasks with a rule that keeps matched tasks out of their domain, or limits their number.
     pub holders: u32,
-    /// Required affinities of placed tasks that select them.
+    /// Required affinities of placed tasks that select the matched tasks.
     pub seekers: u32,
-    /// Preferences of placed tasks that select them.
+    /// Preferences of placed tasks that select the matched tasks.
     pub pullers: u32,
     /// The sum of the weights of these preferences.
     pub pull: i64,
@@ -44,7 +44,7 @@ impl AddAssign<Step> for Count {
     }
 }
 
-/// A count over all domains.
+/// The sum of a tracker's counts over all domains.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Total {
     pub(super) matched: u64,
@@ -65,29 +65,29 @@ impl Total {
     }
 }
 
-/// The domains in which a tracker may count, and the fewest matched tasks in one of them.
+/// The domains of the machines on which a tracker counts, and the fewest matched tasks in any of them.
 ///
-/// Finding the fewest costs a scan of all domains. Updated with each change, it needs the scan only when the last
-/// domain with so few gets one more.
+/// Finding the fewest takes a scan of all domains. Because the number is updated with each change, a new scan is needed
+/// only when the last domain that had the fewest gets one more task.
 #[derive(Clone, Debug)]
 pub(super) struct Emptiest {
     pub(super) domains: Box<[Domain]>,
     pub(super) fewest: u32,
-    /// The number of domains with the fewest; 0 if unknown.
+    /// Number of domains that have the fewest tasks; 0 if unknown.
     with_fewest: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Tracker {
     pub(super) key: TrackerKey,
-    /// The set of the key's machines.
+    /// The set of machines that `key.among` selects.
     pub(super) among: Option<SetId>,
-    /// Its level, unless each machine is a domain.
+    /// The level of the domains; `None` if each machine is a domain.
     pub(super) level: Option<LevelId>,
     pub(super) users: u32,
     counts: Counts,
     total: Total,
-    /// Computed at first use, and again after a machine was added, changed or removed.
+    /// Computed at the first use, and again at the first use after a machine was added, changed or removed.
     emptiest: OnceLock<Emptiest>,
 }
 
@@ -129,7 +129,7 @@ impl Tracker {
         self.set(domain, count);
     }
 
-    /// Updates the fewest after a change of one domain's matched tasks.
+    /// Updates the fewest after the number of matched tasks of one domain changed.
     fn note(&mut self, old: u32, new: u32) {
         let Some(emptiest) = self.emptiest.get_mut().filter(|e| e.with_fewest > 0) else { return };
         match emptiest.fewest {
@@ -156,7 +156,7 @@ impl Tracker {
         self.emptiest = OnceLock::new();
     }
 
-    /// The fewest matched tasks in a domain; `domains` lists the domains if they are not known.
+    /// The fewest matched tasks in a domain. `domains` is called to list the domains if they are not known.
     pub(super) fn emptiest(&self, domains: impl FnOnce() -> Box<[Domain]>) -> &Emptiest {
         self.emptiest.get_or_init(|| self.find_fewest(domains()))
     }

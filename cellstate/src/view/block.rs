@@ -5,11 +5,11 @@ use crate::facts::Need;
 use crate::sets::SetId;
 use omega_core::{KindId, MachineId};
 
-/// Up to this many machines are evaluated one by one: each takes as many loads as there are kinds, while a block takes
-/// eight times as many of the widest vectors.
+/// Up to this many machines are evaluated one by one. For each machine this takes one load for each kind; a block
+/// takes, for each kind, eight loads of the widest vectors.
 pub const FEW: u32 = 4;
 
-/// A block of a view's machines. Words have one bit per machine, the lowest for the first.
+/// A block of a view's machines. Words have one bit per machine, and the lowest bit is that of the first machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
     view: &'a View,
@@ -21,31 +21,31 @@ impl<'a> Block<'a> {
         Block { view, index }
     }
 
-    /// The view that it is part of.
+    /// The view that the block is part of.
     #[must_use]
     pub fn view(&self) -> &'a View {
         self.view
     }
 
-    /// Its position among the blocks.
+    /// The position of the block among all blocks.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// The row of its first machine.
+    /// The row of the block's first machine.
     #[must_use]
     pub fn first_row(&self) -> usize {
         self.index * BLOCK
     }
 
-    /// The id of one of its machines.
+    /// The id of one of the block's machines.
     #[must_use]
     pub fn machine_id(&self, lane: usize) -> MachineId {
         self.view.machine_id(self.first_row() + lane)
     }
 
-    /// The free amounts of a kind; zero for a kind that the cell does not have.
+    /// The free amounts of a kind; zero if the cell does not have the kind.
     #[must_use]
     pub fn free(&self, kind: KindId) -> &'a [i64; BLOCK] {
         match self.view.kinds.get(kind) {
@@ -55,7 +55,7 @@ impl<'a> Block<'a> {
     }
 
     /// The share of its capacity of a kind that each machine would have left after a request; `None` unless
-    /// [`View::keep_inverse`] was called. Zero for a kind that the cell does not have.
+    /// [`View::keep_inverse`] was called. Zero if the cell does not have the kind.
     #[must_use]
     pub fn left_share(&self, kind: KindId, request: i64) -> Option<LeftShare<'a>> {
         let inverse = match self.view.kinds.get(kind) {
@@ -83,19 +83,19 @@ impl<'a> Block<'a> {
         self.view.rows.schedulable(self.index)
     }
 
-    /// Machines of a set (see [`Need::affinity`], [`Need::tolerated`]).
+    /// The machines of a set (see [`Need::affinity`], [`Need::tolerated`]).
     #[must_use]
     pub fn set(&self, set: SetId) -> u64 {
         self.view.facts.sets.word(set, self.index)
     }
 
-    /// Machines with room for a request.
+    /// The machines with room for a request.
     #[must_use]
     pub fn fits(&self, request: &[i64]) -> u64 {
         self.view.rows.columns().fit(self.index, request)
     }
 
-    /// Of the machines in `among`, those with room for a request.
+    /// The machines in `among` with room for a request.
     #[must_use]
     pub fn fits_among(&self, request: &[i64], among: u64) -> u64 {
         if among.count_ones() > FEW {
@@ -105,7 +105,7 @@ impl<'a> Block<'a> {
         filter_bits(among, |lane| columns.fits_row(self.first_row() + lane, request))
     }
 
-    /// Of the machines in `among`, those whose devices have what is needed.
+    /// The machines in `among` with enough left on their devices for a need.
     #[must_use]
     pub fn devices_fit(&self, need: &Need, among: u64) -> u64 {
         let Some(request) = need.devices else { return among };
@@ -117,18 +117,18 @@ impl<'a> Block<'a> {
 }
 
 impl View {
-    /// Makes [`View::block_may_fit`] exact for a block in which nothing fits.
+    /// Tightens the bounds of a block in which nothing fits, so that [`View::block_may_fit`] is exact for it.
     pub fn tighten_block(&mut self, block: usize) {
         self.rows.tighten_block(block);
     }
 
-    /// Makes [`View::blocks_may_fit`] as exact as the bounds of its blocks.
+    /// Tightens the bounds of 64 blocks, so that [`View::blocks_may_fit`] is as exact as the bounds of these blocks.
     pub fn tighten_blocks(&mut self, group: usize) {
         self.rows.tighten_group(group);
     }
 }
 
-/// The shares of capacity that the machines of a block would have left: see [`Block::left_share`].
+/// The shares of capacity that the machines of a block would have left. See [`Block::left_share`].
 #[derive(Clone, Copy, Debug)]
 pub struct LeftShare<'a> {
     free: &'a [i64; BLOCK],
@@ -137,23 +137,23 @@ pub struct LeftShare<'a> {
 }
 
 impl LeftShare<'_> {
-    /// The share of the machine in a lane: 0 to 1, or more where it is overcommitted. Call it for all lanes in one
-    /// loop, which is then compiled to vector instructions.
+    /// The share of the machine in a lane, from 0 to 1, or more if the machine is overcommitted. Callers should call
+    /// this for all lanes in one loop, which is then compiled to vector instructions.
     ///
     /// # Panics
-    /// If there is no such lane.
+    /// The block has no such lane.
     #[inline(always)]
     #[must_use]
     pub fn of(&self, lane: usize) -> f32 {
-        // An amount below 2^52 becomes a double by its bits alone. Conversions of 64-bit integers would not be
-        // vectorised.
+        // An amount below 2^52 becomes a double by setting its bits, because conversions of 64-bit integers would not
+        // be vectorised.
         let left = (self.free[lane] - self.request).max(0) as u64;
         let double = f64::from_bits(left | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0;
         (double * f64::from(self.inverse[lane])) as f32
     }
 }
 
-/// The bits of a word for which a test holds.
+/// The bits of a word for which a test is true.
 pub(super) fn filter_bits(word: u64, mut test: impl FnMut(usize) -> bool) -> u64 {
     let mut left = word;
     let mut kept = 0;

@@ -1,7 +1,7 @@
 //! A view's own claims, from [`View::claim`] to the result of the transaction.
 //!
 //! A claim is subtracted from the view's free amounts, and added back exactly once: when it is dropped or rejected, or
-//! when a sync brings the machine's row that includes it.
+//! when a sync brings a row of its machine that includes it.
 
 use super::counting::{GroupOnRow, OnRow};
 use super::departures::Claimed;
@@ -13,7 +13,7 @@ use omega_core::{
 };
 use std::sync::Arc;
 
-/// A task of a group, to be placed on a machine.
+/// A task of a group that is to be placed on a machine.
 #[derive(Clone, Copy)]
 pub(super) struct Wish {
     pub(super) task: TaskId,
@@ -22,10 +22,11 @@ pub(super) struct Wish {
 }
 
 impl View {
-    /// Claims a part of a machine for a task, in the view; [`View::take_transaction`] submits it.
+    /// Claims a part of a machine for a task. The claim is subtracted from the view, and [`View::take_transaction`]
+    /// puts it into a transaction.
     ///
     /// # Errors
-    /// If the placement check or a tenant's limit rejects it, as the cell would.
+    /// The placement check or a tenant's limit rejects the claim, as the cell would.
     pub fn claim(
         &mut self,
         task: TaskId,
@@ -40,11 +41,11 @@ impl View {
         Ok(())
     }
 
-    /// Claims a part of a machine for a task for which [`View::quota_room`] has found room, without checking limits
-    /// again.
+    /// Claims a part of a machine for a task. It does not check limits, because [`View::quota_room`] has found room for
+    /// the task.
     ///
     /// # Errors
-    /// If the placement check rejects it, as the cell would.
+    /// The placement check rejects the claim, as the cell would.
     pub fn claim_in_quota(
         &mut self,
         task: TaskId,
@@ -60,7 +61,8 @@ impl View {
     fn open_claim_for(&mut self, wish: Wish, grant: Grant) {
         let Wish { task, machine, group } = wish;
         let seen = self.rows.sequence(machine.row());
-        // The cell chooses devices by the same rule. Requesting these devices would only cause conflicts.
+        // The claim names no devices, because the cell chooses them by an equal rule, and naming them would only cause
+        // conflicts.
         let take = self.groups.get(group).take;
         let claim = Claim { take, ..Claim::new(task, machine, seen) };
         let open = Open { claim, group, grant };
@@ -74,14 +76,14 @@ impl View {
         self.claims.open().len()
     }
 
-    /// An open claim by its position in the order of claiming: its task, machine and group.
+    /// The task, machine and group of an open claim, by its position in the order of claiming.
     #[must_use]
     pub fn open_claim(&self, index: usize) -> Option<(TaskId, MachineId, GroupRef)> {
         let open = self.claims.open().get(index)?;
         Some((open.claim.task, open.claim.machine, open.group))
     }
 
-    /// Drops the last `count` open claims, with their evictions.
+    /// Drops the last `count` open claims, with the evictions that make room for them.
     pub fn drop_claims(&mut self, count: usize) {
         for _ in 0..count {
             let Some(open) = self.claims.pop() else { return };
@@ -89,20 +91,20 @@ impl View {
         }
     }
 
-    /// Drops the open or held claim of a task, with its evictions. Returns whether there was one.
+    /// Drops the open or held claim of a task, with its evictions. Returns whether the task had one.
     pub fn drop_claim(&mut self, task: TaskId) -> bool {
         let Some(open) = self.claims.remove(task) else { return false };
         self.drop_open(&open);
         true
     }
 
-    /// Sets the open claim of a task aside: it stays subtracted through every sync, but goes into no transaction until
-    /// [`View::resume_claim`]. Returns whether there was one.
+    /// Holds the open claim of a task: it stays subtracted through every sync, but goes into no transaction until
+    /// [`View::resume_claim`] is called. Returns whether the task had an open claim.
     pub fn hold_claim(&mut self, task: TaskId) -> bool {
         self.claims.hold(task)
     }
 
-    /// Makes a held claim open again. Returns whether there was one.
+    /// Makes the held claim of a task open again. Returns whether the task had one.
     pub fn resume_claim(&mut self, task: TaskId) -> bool {
         self.claims.resume(task)
     }
@@ -118,8 +120,8 @@ impl View {
         self.drop_evictions(open.claim.task);
     }
 
-    /// Moves all open claims into a transaction, incremental and with the resource-fit check; change these settings
-    /// before sending it.
+    /// Moves all open claims into a transaction, which is incremental and uses the resource-fit check. Callers may
+    /// change these settings before they send it.
     pub fn take_transaction(&mut self) -> Transaction {
         let id = self.session.next_transaction();
         let (evictions, resizes) = self.submit_evictions(id.number);
@@ -166,7 +168,7 @@ impl View {
         self.claims.recycle(claims);
     }
 
-    /// Keeps an accepted claim subtracted until the row of that version arrives.
+    /// Keeps an accepted claim subtracted until a sync brings the row of this version.
     fn note_taken(&mut self, open: &Open, version: Version) {
         let Claim { task, machine, .. } = open.claim;
         self.indexes.placed(task, machine);
@@ -183,7 +185,7 @@ impl View {
         });
     }
 
-    /// The jobs of own claims that the rows do not include yet, with each claim's amounts.
+    /// The own claims that the rows do not include yet: the job and the amounts of each.
     pub(super) fn own_requests(&self) -> impl Iterator<Item = (&Arc<Job>, &[i64])> {
         let unanswered = self.claims.unanswered().map(|open| {
             let compiled = self.groups.get(open.group);
@@ -193,21 +195,21 @@ impl View {
         unanswered.chain(taken.map(|taken| (&taken.job, &taken.need.request[..])))
     }
 
-    /// Adds back all own claims, then their evictions' room: before a sync.
+    /// Adds back all own claims, and then subtracts what their evictions free. Called before a sync.
     pub(super) fn give_all_back(&mut self) {
         self.each_unanswered(1);
         self.each_taken(1);
         self.return_victims();
     }
 
-    /// Subtracts all of that again, in the opposite order: after a sync.
+    /// Reverts [`View::give_all_back`] in the opposite order. Called after a sync.
     pub(super) fn take_all_again(&mut self) {
         self.lift_victims();
         self.each_taken(-1);
         self.each_unanswered(-1);
     }
 
-    /// Forgets the claims and evictions that the rows of a version include. The rows have them subtracted.
+    /// Forgets the claims and evictions that the rows of a version include.
     pub(super) fn forget_taken(&mut self, version: Version) {
         self.forget_taken_evictions(version);
         let indexes = &mut self.indexes;
@@ -218,11 +220,12 @@ impl View {
         });
     }
 
-    /// Adds back every accepted claim that the rows do not include yet (`sign` 1), or subtracts it again (-1).
+    /// Adds back every accepted claim that the rows do not include yet if `sign` is 1, or subtracts it again if it is
+    /// -1.
     fn each_taken(&mut self, sign: i64) {
         let mut claims = std::mem::take(&mut self.claims);
         for taken in claims.taken_mut() {
-            // The machine may have been removed since.
+            // The machine may have been removed since the claim.
             if self.rows.has(taken.machine) {
                 self.count_taken(taken, sign);
             }
@@ -233,7 +236,7 @@ impl View {
     fn count_taken(&mut self, taken: &mut Taken, sign: i64) {
         let row = taken.machine.row();
         if sign < 0 {
-            // The cell chooses by the same rule; the row will show its choice.
+            // The cell chooses devices and cores by an equal rule. The row of the commit will have the cell's choice.
             taken.grant = self.rows.choose(row, &taken.need);
         }
         let Taken { task, job, need, grant, tenant, .. } = &*taken;
@@ -249,7 +252,7 @@ impl View {
         }
     }
 
-    /// Adds back every claim without a result (`sign` 1), or subtracts it again (-1).
+    /// Adds back every claim without a result if `sign` is 1, or subtracts it again if it is -1.
     fn each_unanswered(&mut self, sign: i64) {
         if self.claims.all_answered() {
             return;
@@ -257,7 +260,8 @@ impl View {
         let mut claims = std::mem::take(&mut self.claims);
         for open in claims.unanswered_mut() {
             if sign < 0 {
-                // Others may have taken the previous devices and cores. If too few are left, the claim will conflict.
+                // Chosen again, because other tasks may have taken the devices and cores. If too few are left, the
+                // claim will conflict.
                 let need = &self.groups.get(open.group).need;
                 open.grant = self.rows.choose(open.claim.machine.row(), need);
             }
@@ -268,7 +272,7 @@ impl View {
 
     fn count(&mut self, open: &Open, sign: i64) {
         let Open { claim: Claim { task, machine, .. }, group, grant } = *open;
-        // The machine may have been removed since.
+        // The machine may have been removed since the claim.
         if !self.rows.has(machine) {
             return;
         }

@@ -1,11 +1,11 @@
-//! Columns of free amounts, laid out for scans: blocks of 64 machines, in each block one run per kind.
+//! Columns of free amounts, laid out for scans: blocks of 64 machines, and in each block one run per kind.
 //!
 //! ```text
 //!   block 0                              block 1
 //!   ┌ cpu ×64 ┬ memory ×64 ┬ disk ×64 ┐ ┌ cpu ×64 ┬ ...
 //! ```
 //!
-//! A search tests a block at once with vector instructions; the result is a word with one bit per machine. Each block
+//! A search tests a block at once with vector instructions. The result is a word with one bit per machine. Each block
 //! stores an upper bound of its machines' free amounts by kind, and every 64 blocks the maximum of these bounds, so
 //! that a search skips blocks in which nothing fits. The bounds are never too low. After claims they may be too high,
 //! until a search that finds nothing tightens them.
@@ -23,7 +23,7 @@ pub(crate) struct Columns {
     free: Vec<i64>,
     block_most: Vec<i64>,
     group_most: Vec<i64>,
-    /// The stamp of each block's last change: a count of all changes of the view.
+    /// The stamp of each block: the view's number of changes at the last change of the block.
     stamps: Vec<u64>,
     changes: u64,
     arch: Arch,
@@ -43,7 +43,7 @@ impl Columns {
         }
     }
 
-    /// Empty columns to replace these, with higher stamps.
+    /// Empty columns that replace these. Their stamps continue above the present ones.
     pub(crate) fn anew(&self, kinds: usize) -> Columns {
         Columns { changes: self.changes + 1, ..Columns::new(kinds) }
     }
@@ -54,7 +54,7 @@ impl Columns {
         self.stamps[row / BLOCK] = self.changes;
     }
 
-    /// A number that rises with each change of a block.
+    /// The stamp of a block, which rises with each change of the block.
     pub(crate) fn stamp(&self, block: usize) -> u64 {
         self.stamps[block]
     }
@@ -67,7 +67,7 @@ impl Columns {
         self.rows.div_ceil(BLOCK)
     }
 
-    /// Makes room for `rows` rows.
+    /// Grows the columns to `rows` rows.
     pub(crate) fn grow(&mut self, rows: usize) {
         if rows <= self.rows {
             return;
@@ -80,7 +80,7 @@ impl Columns {
         self.group_most.resize(blocks.div_ceil(BLOCK) * self.kinds, 0);
     }
 
-    /// The free amounts of a kind of the machines in a block.
+    /// The free amounts of a kind on the machines of a block.
     pub(crate) fn lane(&self, block: usize, kind: usize) -> &[i64; BLOCK] {
         let start = (block * self.kinds + kind) * BLOCK;
         self.free[start..].first_chunk().expect("a block has 64 rows")
@@ -91,7 +91,7 @@ impl Columns {
         self.free[((row / BLOCK) * self.kinds + kind) * BLOCK + row % BLOCK]
     }
 
-    /// Sets the free amounts of a row. Returns whether some amount rose.
+    /// Sets the free amounts of a row. Returns whether an amount rose.
     pub(crate) fn set(&mut self, row: usize, free: &[i64]) -> bool {
         self.touch(row);
         let block = row / BLOCK;
@@ -107,7 +107,7 @@ impl Columns {
         more
     }
 
-    /// Subtracts a request from a row with `sign` -1, or adds it back with 1.
+    /// Subtracts a request from a row if `sign` is -1, or adds it back if it is 1.
     pub(crate) fn add(&mut self, row: usize, request: &[i64], sign: i64) {
         self.touch(row);
         let block = row / BLOCK;
@@ -138,17 +138,17 @@ impl Columns {
         }
     }
 
-    /// Whether a machine of this block may have room, by its bounds.
+    /// Whether a machine of this block may have room, judged by the block's bounds.
     pub(crate) fn block_may_fit(&self, block: usize, request: &[i64]) -> bool {
         fits(&self.block_most[block * self.kinds..][..self.kinds], request)
     }
 
-    /// Whether any of the 64 blocks from `64 * group` on may have room, by the bounds of the group.
+    /// Whether any of the 64 blocks from `64 * group` on may have room, judged by their common bounds.
     pub(crate) fn group_may_fit(&self, group: usize, request: &[i64]) -> bool {
         fits(&self.group_most[group * self.kinds..][..self.kinds], request)
     }
 
-    /// Makes the bounds of a block exact, after a scan that found nothing.
+    /// Computes the exact bounds of a block, after a scan that found nothing.
     pub(crate) fn tighten_block(&mut self, block: usize) {
         for kind in 0..self.kinds {
             let most = self.lane(block, kind).iter().copied().max().unwrap_or(0);
@@ -156,7 +156,7 @@ impl Columns {
         }
     }
 
-    /// Lowers the bounds of a group to those of its blocks.
+    /// Lowers the common bounds of 64 blocks to the maximum of their own bounds.
     pub(crate) fn tighten_group(&mut self, group: usize) {
         let blocks = group * BLOCK..((group + 1) * BLOCK).min(self.blocks());
         for kind in 0..self.kinds {
@@ -165,7 +165,7 @@ impl Columns {
         }
     }
 
-    /// Whether a row has room: the comparison of [`Columns::fit`] for one machine.
+    /// Whether a row has room. This is the comparison of [`Columns::fit`] for one machine.
     pub(crate) fn fits_row(&self, row: usize, request: &[i64]) -> bool {
         let start = (row / BLOCK) * self.kinds * BLOCK + row % BLOCK;
         let kinds = request.iter().enumerate();
@@ -174,7 +174,7 @@ impl Columns {
             .all(|(kind, request)| *request <= 0 || self.free[start + kind * BLOCK] >= *request)
     }
 
-    /// The machines of a block that have room: the comparison of the placement check, for 64 machines at once.
+    /// The machines of a block that have room. This is the comparison of the placement check for 64 machines at once.
     pub(crate) fn fit(&self, block: usize, request: &[i64]) -> u64 {
         let base = block * self.kinds * BLOCK;
         let lanes = &self.free[base..base + self.kinds * BLOCK];
@@ -183,13 +183,13 @@ impl Columns {
 }
 
 fn fits(most: &[i64], request: &[i64]) -> bool {
-    // A kind that is not requested always fits, even where the bound is negative.
+    // A kind that is not requested always fits, even if its bound is negative.
     most.iter().zip(request).all(|(most, request)| *request <= 0 || most >= request)
 }
 
-/// One bit for each row that has every requested amount. Kinds that are not requested are skipped, as in the placement
-/// check. It is dispatched as a type and not as a closure, because the body of a closure may not be inlined and then be
-/// compiled for narrow vectors.
+/// Computes one bit for each row that has every requested amount. Kinds that are not requested are skipped, as in the
+/// placement check. It is dispatched as a type and not as a closure, because the body of a closure may not be inlined,
+/// and would then be compiled for narrow vectors.
 struct Fit<'a> {
     lanes: &'a [i64],
     request: &'a [i64],
@@ -200,7 +200,7 @@ impl pulp::NullaryFnOnce for Fit<'_> {
 
     #[inline(always)]
     fn call(self) -> u64 {
-        // The sign bit of an entry is set if some kind is short.
+        // Each entry is negative if the machine has too little of some kind.
         let mut short = [0i64; BLOCK];
         let lanes = self.lanes.as_chunks::<BLOCK>().0;
         for (lane, request) in lanes.iter().zip(self.request) {

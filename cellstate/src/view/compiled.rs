@@ -1,7 +1,7 @@
 //! Task groups as a view has compiled them.
 //!
-//! A group with optional resources can be compiled a second time, as a group that requests them. A search then treats
-//! it like any other group; the compiled group records that its claims take the optional resources.
+//! A group with optional resources can be compiled a second time, as a group that requests them. A search then handles
+//! it like any other group. The compiled group records that its claims take the optional resources.
 
 use super::tenants::{KnownTenants, TenantRef};
 use super::{Reach, View};
@@ -11,7 +11,7 @@ use omega_core::{Job, JobId, Take};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A compiled task group: see [`View::compile`].
+/// Reference to a compiled task group. See [`View::compile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupRef(u32);
 
@@ -21,12 +21,12 @@ pub(super) struct Compiled {
     pub(super) job: Arc<Job>,
     pub(super) index: usize,
     pub(super) need: Arc<Need>,
-    /// The tenant, if a delta named it.
+    /// The group's tenant, if a delta contained it.
     pub(super) tenant: Option<TenantRef>,
     pub(super) reach: Reach,
-    /// The resources that its claims take.
+    /// Whether its claims take the request alone, or also the optional resources.
     pub(super) take: Take,
-    /// The original job, where `job` requests the optional resources.
+    /// The original job, if `job` is a copy that requests the optional resources.
     of: Option<Arc<Job>>,
 }
 
@@ -36,7 +36,7 @@ impl Compiled {
         self.index == source.index && self.take == source.take && Arc::ptr_eq(of, source.job)
     }
 
-    /// Compiles the group again. Returns its former need.
+    /// Compiles the group again. Returns its former needs.
     fn compile(&mut self, facts: &mut Facts, kinds: usize) -> Arc<Need> {
         let job = (self.id, &*self.job);
         let (need, _) = facts.compile(job, self.index, kinds, Trackers::Find);
@@ -44,7 +44,7 @@ impl Compiled {
     }
 }
 
-/// A group of a job, to be compiled.
+/// A group of a job that is to be compiled.
 struct Source<'a> {
     id: JobId,
     job: &'a Arc<Job>,
@@ -54,14 +54,14 @@ struct Source<'a> {
 
 /// The compiled groups of a view.
 ///
-/// Invariant: a reference is valid until the groups of its job are removed, and is then given to another group.
+/// Invariant: a reference is valid until the groups of its job are removed. Afterwards it may refer to another group.
 #[derive(Debug)]
 pub(super) struct Groups {
     list: Vec<Option<Compiled>>,
     /// Free positions in `list`.
     vacant: Vec<u32>,
     by_job: FastMap<JobId, SmallVec<[GroupRef; 2]>>,
-    /// The generation of the rules for which the groups were compiled; `None` if their sets are gone.
+    /// Generation of the rules for which the groups were compiled; `None` if their machine sets no longer exist.
     generation: Option<u64>,
 }
 
@@ -76,7 +76,7 @@ impl Groups {
     /// The group of a reference.
     ///
     /// # Panics
-    /// If the group was removed.
+    /// The group was removed.
     #[inline]
     pub(super) fn get(&self, group: GroupRef) -> &Compiled {
         let compiled = self.list[group.0 as usize].as_ref();
@@ -111,7 +111,7 @@ impl Groups {
         group
     }
 
-    /// Removes the groups of a job, whose sets of machines are no longer used.
+    /// Removes the groups of a job, and releases their machine sets.
     fn remove_job(&mut self, id: JobId, facts: &mut Facts) {
         for group in self.by_job.remove(&id).into_iter().flatten() {
             if let Some(compiled) = self.list[group.0 as usize].take() {
@@ -121,7 +121,7 @@ impl Groups {
         }
     }
 
-    /// Compiles all groups again if trackers came or went since. Returns whether they did.
+    /// Compiles all groups again if trackers were added or removed since the last time. Returns whether that was so.
     pub(super) fn match_rules(&mut self, facts: &mut Facts, kinds: usize) -> bool {
         let generation = Some(facts.rules.generation());
         if self.generation == generation {
@@ -135,7 +135,7 @@ impl Groups {
         true
     }
 
-    /// Compiles all groups again after all machines were forgotten, and the former sets with them.
+    /// Compiles all groups again after all machines were dropped, together with the machine sets.
     pub(super) fn reset(&mut self, facts: &mut Facts, kinds: usize) {
         self.generation = None;
         for group in self.list.iter_mut().flatten() {
@@ -143,7 +143,7 @@ impl Groups {
         }
     }
 
-    /// Finds the tenant of each group again.
+    /// Looks up the tenant of each group again.
     pub(super) fn find_tenants(&mut self, tenants: &KnownTenants) {
         for group in self.list.iter_mut().flatten() {
             group.tenant = tenants.find(&group.job.tenant);
@@ -152,15 +152,15 @@ impl Groups {
 }
 
 impl View {
-    /// Compiles a group of a job; repeated calls cost a lookup. It stays until [`View::forget_job`].
+    /// Compiles a group of a job. Repeated calls cost a lookup. The group is kept until [`View::forget_job`] is called.
     pub fn compile(&mut self, id: JobId, job: &Arc<Job>, index: usize) -> GroupRef {
         self.indexes.keep_compiled(id);
         let source = Source { id, job, index, take: Take::Request };
         self.groups.find(&source).unwrap_or_else(|| self.add_group(&source, job.clone()))
     }
 
-    /// Compiles a group as one that requests its optional resources, which its claims then take. `None` without
-    /// optional resources.
+    /// Compiles a group as one that requests its optional resources, so that its claims take them. `None` if the group
+    /// has no optional resources.
     pub fn compile_with_optional(
         &mut self,
         id: JobId,
@@ -177,7 +177,7 @@ impl View {
         Some(self.add_group(&source, Arc::new(with)))
     }
 
-    /// Adds a group, compiled from the job that requests what its claims take.
+    /// Adds a group. `job` is the job from which it is compiled, and requests all that claims of the group take.
     fn add_group(&mut self, source: &Source<'_>, job: Arc<Job>) -> GroupRef {
         let Source { id, index, take, .. } = *source;
         let kinds = self.rows.columns().kinds();
@@ -188,7 +188,7 @@ impl View {
         self.groups.add(Compiled { id, job, index, need, tenant, reach, take, of })
     }
 
-    /// Drops the compiled groups of a job. Its claims must be settled.
+    /// Drops the compiled groups of a job. All claims for them must be settled.
     pub fn forget_job(&mut self, id: JobId) {
         self.groups.remove_job(id, &mut self.facts);
     }
@@ -196,7 +196,7 @@ impl View {
     /// The needs of a compiled group.
     ///
     /// # Panics
-    /// If the group was forgotten.
+    /// The group was dropped.
     #[must_use]
     pub fn need(&self, group: GroupRef) -> &Need {
         &self.groups.get(group).need
@@ -205,7 +205,7 @@ impl View {
     /// The id of a compiled group's job.
     ///
     /// # Panics
-    /// If the group was forgotten.
+    /// The group was dropped.
     #[must_use]
     pub fn job_id(&self, group: GroupRef) -> JobId {
         self.groups.get(group).id
@@ -214,26 +214,26 @@ impl View {
     /// The job of a compiled group, and the group's position in it.
     ///
     /// # Panics
-    /// If the group was forgotten.
+    /// The group was dropped.
     #[must_use]
     pub fn job(&self, group: GroupRef) -> (&Arc<Job>, usize) {
         let compiled = self.groups.get(group);
         (&compiled.job, compiled.index)
     }
 
-    /// The present reach of a compiled group.
+    /// The machines that a compiled group may use at present.
     ///
     /// # Panics
-    /// If the group was forgotten.
+    /// The group was dropped.
     #[must_use]
     pub fn reach(&self, group: GroupRef) -> &Reach {
         &self.groups.get(group).reach
     }
 
-    /// Sets the reach of a compiled group.
+    /// Sets the machines that a compiled group may use at present.
     ///
     /// # Panics
-    /// If the group was forgotten.
+    /// The group was dropped.
     pub fn set_reach(&mut self, group: GroupRef, reach: Reach) {
         self.groups.get_mut(group).reach = reach;
     }

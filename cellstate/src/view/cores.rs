@@ -1,5 +1,5 @@
-//! Exclusive cores in a view: the free cores of each NUMA node, and columns for filters. Empty while no machine has
-//! any.
+//! Exclusive cores in a view: the free cores of each NUMA node, and columns for filters. Both are empty while no
+//! machine has exclusive cores.
 
 use super::{BLOCK, Block, View};
 use crate::cores::CoresLeft;
@@ -10,7 +10,7 @@ use omega_core::{CorePlace, CoreRequest};
 #[derive(Debug, Default)]
 pub(super) struct Cores {
     left: Vec<CoresLeft>,
-    /// The free cores of the node with the most.
+    /// The free cores of the node that has the most.
     most: Vec<i16>,
     /// The free cores of all nodes together.
     total: Vec<i16>,
@@ -21,7 +21,7 @@ impl Cores {
         self.left.is_empty()
     }
 
-    /// Grows the columns to `rows` rows, if any are in use.
+    /// Grows the columns to `rows` rows, if columns are in use.
     pub(super) fn grow(&mut self, rows: usize) {
         if !self.is_empty() {
             self.resize(rows);
@@ -35,25 +35,25 @@ impl Cores {
         self.total.resize(rows, 0);
     }
 
-    /// Begins the columns, because a machine has exclusive cores; its free cores are set separately.
+    /// Creates the columns, because a machine has exclusive cores. The machine's free cores are set separately.
     pub(super) fn begin(&mut self, rows: usize) {
         if self.is_empty() {
             self.resize(rows);
         }
     }
 
-    /// Removes the free cores of a row, whose machine has no exclusive cores.
+    /// Clears the free cores of a row whose machine has no exclusive cores.
     pub(super) fn remove(&mut self, row: usize) {
         self.set(row, CoresLeft::default());
     }
 
-    /// The free cores of a row, if any columns are in use.
+    /// The free cores of a row, if columns are in use.
     #[inline]
     pub(super) fn of(&self, row: usize) -> Option<&CoresLeft> {
         self.left.get(row)
     }
 
-    /// Sets the free cores of a row. Returns whether some node has more than before.
+    /// Sets the free cores of a row. Returns whether a node has more than before.
     pub(super) fn set(&mut self, row: usize, left: CoresLeft) -> bool {
         let Some(known) = self.left.get_mut(row) else { return false };
         let more = left.is_more_than(known);
@@ -88,13 +88,13 @@ impl Cores {
 }
 
 impl View {
-    /// Whether some machine has or had exclusive cores.
+    /// Whether some machine has exclusive cores, or had some before.
     #[must_use]
     pub fn any_cores(&self) -> bool {
         !self.rows.cores().is_empty()
     }
 
-    /// The free exclusive cores of a row; `None` if it has none.
+    /// The free exclusive cores of a row; `None` if its machine has no exclusive cores.
     #[must_use]
     pub fn cores(&self, row: usize) -> Option<&CoresLeft> {
         let left = self.rows.cores().of(row)?;
@@ -103,7 +103,7 @@ impl View {
 }
 
 impl Block<'_> {
-    /// Of the machines in `among`, those with enough free cores for the need.
+    /// The machines in `among` with enough free cores for a need.
     #[must_use]
     pub fn cores_fit(&self, need: &Need, among: u64) -> u64 {
         let Some(request) = need.cores else { return among };

@@ -1,8 +1,9 @@
 //! Counts of placed and unfinished tasks of a task set.
 //!
-//! A disruption budget covers some tasks of a tenant, and what it allows depends on how many of them run. Its owner has
-//! the set counted from the first sync on. A new job is compared with the sets once, and then a task costs work only if
-//! it is in one of them. So a decision reads two numbers and scans no jobs.
+//! A disruption budget covers some tasks of a tenant, and the evictions that it allows depend on how many of these
+//! tasks run. The owner of a budget requests the counts before the first sync. Each new job is compared with the sets
+//! once, and after that a task costs work only if it is in one of the sets. So a decision reads two numbers and scans
+//! no jobs.
 
 use super::View;
 use crate::delta::{Delta, TaskDelta};
@@ -13,9 +14,9 @@ use smallvec::SmallVec;
 /// A selection of one tenant's tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSet {
-    /// The tenant.
+    /// Name of the tenant.
     pub tenant: Text,
-    /// The selector of tasks. A selector without requirements selects none.
+    /// Selector of the tasks. Without requirements it selects none.
     pub tasks: LabelSelector,
 }
 
@@ -37,7 +38,7 @@ impl TaskSet {
 pub struct TaskCounts {
     /// Placed tasks.
     pub placed: usize,
-    /// Unfinished tasks: placed or pending.
+    /// Unfinished tasks, placed or pending.
     pub alive: usize,
 }
 
@@ -62,9 +63,9 @@ impl Mark {
 /// A job with counted tasks.
 #[derive(Debug)]
 struct CountedJob {
-    /// By group: the positions of the sets that contain it.
+    /// For each group, the positions of the sets that contain its tasks.
     sets: Vec<SmallVec<[u16; 2]>>,
-    /// By task index: the group and the state.
+    /// For each task, by index, its group and state.
     tasks: Vec<(u16, Mark)>,
 }
 
@@ -96,7 +97,7 @@ impl Counted {
         }
     }
 
-    /// Adds a new job, whose tasks are pending unless the delta lists them, or the new groups of an updated one.
+    /// Adds a new job, whose tasks are pending unless the delta lists them; or the new groups of an updated job.
     fn add(&mut self, id: JobId, job: &Job) {
         let of_group = |group| {
             let includes = |(_, (set, _)): &(u16, &(TaskSet, _))| set.includes(job, group);
@@ -127,7 +128,7 @@ impl Counted {
         let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         let index = task.id.index as usize;
         if job.tasks.len() <= index {
-            // Tasks added by a resize have entries of their own.
+            // Tasks that a resize added are listed in the delta themselves.
             job.tasks.resize(index + 1, (0, Mark::Ended));
         }
         let now = (task.group, Mark::of(task.state));
@@ -142,7 +143,7 @@ impl Counted {
     }
 }
 
-/// Adds a task to the counts of its sets, or removes it with `more` -1.
+/// Adds a task to the counts of its sets if `more` is 1, or removes it if it is -1.
 fn count(
     sets: &mut [(TaskSet, TaskCounts)],
     job: &CountedJob,
@@ -158,8 +159,8 @@ fn count(
 }
 
 impl View {
-    /// Has the tasks of a set counted, if the view keeps placements. Call it before the first sync: jobs of earlier
-    /// syncs are not counted.
+    /// Makes the view count the tasks of a set, if the view keeps placements. Must be called before the first sync,
+    /// because jobs of earlier syncs are not counted.
     pub fn count_tasks(&mut self, set: &TaskSet) {
         let Some(placements) = self.indexes.placements_mut() else { return };
         let sets = &mut placements.counted_mut().sets;
@@ -168,8 +169,8 @@ impl View {
         }
     }
 
-    /// The counts of a task set; `None` unless [`View::count_tasks`] was called. Tasks that own claims evict count as
-    /// placed until the result.
+    /// The counts of a task set; `None` unless [`View::count_tasks`] was called. Tasks that own claims evict are
+    /// counted as placed until the transaction has a result.
     #[must_use]
     pub fn task_counts(&self, set: &TaskSet) -> Option<TaskCounts> {
         let sets = &self.indexes.placements()?.counted().sets;

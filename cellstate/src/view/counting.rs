@@ -1,4 +1,4 @@
-//! Counting of tasks: one task more or less on a machine, in every part of a view that counts tasks.
+//! Counting of tasks: updates of all parts of a view that count tasks, for one task more or less on a machine.
 
 use super::View;
 use super::compiled::GroupRef;
@@ -16,7 +16,7 @@ pub(super) struct GroupOnRow<'a> {
     pub(super) row: usize,
     pub(super) group: GroupRef,
     pub(super) grant: Grant,
-    /// Its allocation, if it differs from the group's request.
+    /// Allocation of the task, if it differs from the group's request.
     pub(super) held: Option<&'a [i64]>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct OnRow<'a> {
     pub(super) need: &'a Need,
     pub(super) tenant: Option<TenantRef>,
     pub(super) grant: &'a Grant,
-    /// Its allocation, if it differs from the group's request.
+    /// Allocation of the task, if it differs from the group's request.
     pub(super) held: Option<&'a [i64]>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Counters<'a> {
 }
 
 impl Counters<'_> {
-    /// Subtracts a task (`sign` -1), or adds it back (1).
+    /// Subtracts a task if `sign` is -1, or adds it back if it is 1.
     #[inline]
     pub(super) fn count(self, task: &OnRow<'_>, sign: i64) {
         let OnRow { row, job, need, tenant, grant, held } = *task;
@@ -48,7 +48,7 @@ impl Counters<'_> {
         self.policies.count(&Placement { row, job, tenant: 0, need, request }, -sign);
         let part = Part {
             request,
-            // A resized task has constant amounts all day.
+            // A resized task has constant amounts all day, so its demand profiles do not apply.
             demand_profiles: need.demand_profiles.as_deref().filter(|_| held.is_none()),
             devices: need.devices_of_placed(),
             chosen: grant.devices,
@@ -64,13 +64,13 @@ impl Counters<'_> {
 }
 
 impl View {
-    /// The parts that count tasks.
+    /// The parts of the view that count tasks.
     pub(super) fn counters(&mut self) -> Counters<'_> {
         let View { facts, rows, tenants, policies, .. } = self;
         Counters { facts, rows, tenants, policies }
     }
 
-    /// Subtracts a task of a group from a row (`sign` -1), or adds it back (1).
+    /// Subtracts a task of a group from a row if `sign` is -1, or adds it back if it is 1.
     pub(super) fn count_group(&mut self, task: GroupOnRow<'_>, sign: i64) {
         let View { groups, indexes, facts, rows, tenants, policies, .. } = self;
         let compiled = groups.get(task.group);

@@ -19,8 +19,8 @@ impl View {
         self.rows.demand_profiles(row)
     }
 
-    /// The amount of a kind that one more of these tasks would take of the machine in a row: its request, or the rise
-    /// of the highest point of all demand profiles there.
+    /// The amount of a kind that one more of these tasks would take from the machine in a row: its request, or the rise
+    /// of the highest point of the machine's demand profiles.
     #[must_use]
     pub fn taken(&self, row: usize, need: &Need, kind: KindId) -> i64 {
         let varying =
@@ -28,7 +28,8 @@ impl View {
         varying.unwrap_or_else(|| requested(need, kind))
     }
 
-    /// The amount of a kind that the machine in a row would have more without one of these tasks, which runs there.
+    /// The amount of a kind that would be freed on the machine in a row if one of these tasks, which is placed there,
+    /// left.
     #[must_use]
     pub fn freed(&self, row: usize, need: &Need, kind: KindId) -> i64 {
         let varying =
@@ -49,14 +50,14 @@ fn requested(need: &Need, kind: KindId) -> i64 {
 }
 
 impl Block<'_> {
-    /// Of the machines in `among`, those with room for a task. `request` may set kinds to zero that are to be ignored.
+    /// The machines in `among` with room for a task. Kinds that `request` sets to zero are ignored.
     #[must_use]
     pub fn room_among(&self, need: &Need, request: &[i64], among: u64) -> u64 {
         let fits = self.fits_among(request, among);
         if need.demand_profiles.is_none() {
             return fits;
         }
-        // The request at its peak does not fit; the profile may.
+        // The request, which is the highest point, does not fit, but the profile may.
         let has_room = |lane| self.view().has_room(self.first_row() + lane, need, request);
         fits | filter_bits(among & !fits, has_room)
     }

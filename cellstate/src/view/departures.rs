@@ -4,7 +4,7 @@
 //! at its placement time plus its job's expected run time. Own claims without a result are included, because they are
 //! subtracted from the view.
 //!
-//! Invariant: the departures of a row, except lifted ones, add up to the claims on the machine as the view shows them.
+//! Invariant: the departures of a row, except lifted ones, add up to the machine's claims according to the view.
 
 use super::View;
 use crate::delta::{Delta, Interest, TaskDelta};
@@ -16,15 +16,15 @@ use std::sync::Arc;
 /// A task that will leave a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// The task.
+    /// Id of the task.
     pub task: TaskId,
-    /// The expected time, by the cell's clock; may be in the past. `None` without a runtime estimate.
+    /// Expected time of departure, by the cell's clock; may be in the past. `None` if the job has no runtime estimate.
     pub at_ms: Option<u64>,
-    /// The freed amounts, by kind.
+    /// Amounts that the task will free, by kind.
     pub amounts: SmallVec<[i64; 4]>,
-    /// The freed devices with the request.
+    /// Devices that the task will free, with its device request.
     pub devices: Option<(DeviceRequest, DeviceSet)>,
-    /// Whether the task is taken off the view: lifted, or to be evicted.
+    /// Whether the task is removed from the view, because it is lifted or to be evicted.
     lifted: bool,
 }
 
@@ -39,10 +39,10 @@ impl Departure {
 pub(super) struct Claimed<'a> {
     pub(super) task: TaskId,
     pub(super) job: &'a Job,
-    /// The present time of the cell.
+    /// The cell's present time.
     pub(super) now_ms: u64,
     pub(super) request: &'a [i64],
-    /// The devices that it will get, with their request.
+    /// Devices that the task will get, with its device request.
     pub(super) devices: Option<(DeviceRequest, DeviceSet)>,
 }
 
@@ -72,7 +72,7 @@ impl Departures {
         let ended = ended.into_iter().filter(|change| self.jobs.remove(&change.id).is_some());
         let ended: Vec<JobId> = ended.map(|change| change.id).collect();
         if !ended.is_empty() {
-            // The delta lists no tasks of a job that ended and was forgotten since the last sync.
+            // The delta does not list the tasks of a job that ended and was forgotten between two syncs.
             let strays = self.rows_of.extract_if(|task, _| ended.contains(&task.job));
             for (task, row) in strays.collect::<Vec<_>>() {
                 self.remove(row as usize, task);
@@ -105,7 +105,7 @@ impl Departures {
         }
     }
 
-    /// Removes the task of an own claim, or one that has left.
+    /// Removes the task of an own claim, or a task that has left.
     pub(super) fn remove(&mut self, row: usize, task: TaskId) {
         let Some(row) = self.rows.get_mut(row) else { return };
         if let Some(at) = row.iter().rposition(|departure| departure.task == task) {
@@ -113,7 +113,7 @@ impl Departures {
         }
     }
 
-    /// Adds the task of an own claim to a row, as if placed now.
+    /// Adds the task of an own claim to a row, as if it were placed now.
     pub(super) fn claim(&mut self, row: usize, claimed: Claimed<'_>) {
         let Claimed { task, job, now_ms, request, devices } = claimed;
         let amounts = SmallVec::from_slice(request);
@@ -121,7 +121,7 @@ impl Departures {
         self.add(row, departure);
     }
 
-    /// Records that a placed task is off the view, or on it again.
+    /// Records whether a placed task is removed from the view for now.
     pub(super) fn set_lifted(&mut self, row: usize, task: TaskId, lifted: bool) {
         let Some(row) = self.rows.get_mut(row) else { return };
         if let Some(departure) = row.iter_mut().find(|departure| departure.task == task) {
@@ -131,7 +131,7 @@ impl Departures {
 }
 
 impl View {
-    /// Has the view keep expected departures. It then receives every job.
+    /// Makes the view keep expected departures. It then receives every job.
     #[must_use]
     pub fn with_departures(mut self) -> View {
         self.session.set_interest(Interest::AllJobs);

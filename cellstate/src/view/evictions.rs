@@ -1,9 +1,9 @@
 //! Room that a view's claims make: evictions, and throttling of tasks to their request.
 //!
-//! The amounts that a task gives up for a claim are added to the view's free amounts together with the claim. They are
-//! subtracted again if the claim is dropped, or the eviction or resize is rejected. If it is accepted, they stay added
-//! until the sync that reaches the commit's version; until then [`View::tasks_on`] still lists the task, and no other
-//! claim may count on its room.
+//! The amounts that a task gives up for a claim are added to the view's free amounts when the claim is made. They are
+//! subtracted again if the claim is dropped, or if the eviction or resize is rejected. If it is accepted, they stay
+//! added until the sync that reaches the commit's version. Until then [`View::tasks_on`] still lists the task, and no
+//! other claim may use its room.
 
 use super::claims::Wish;
 use super::own_evictions::{Eviction, Gives, Victim};
@@ -12,11 +12,12 @@ use crate::held::amounts_of;
 use omega_core::{Commit, MachineId, Precedence, Reason, Resize, TaskId, Transaction, Version};
 
 impl View {
-    /// Claims like [`View::claim`], in the room that is free once these tasks are evicted. The evictions go into the
-    /// transaction of the claim, and stay off the view until the result. The view must keep placements.
+    /// Makes a claim like [`View::claim`], in the room that is free once these tasks are evicted. The evictions go into
+    /// the transaction of the claim, and the tasks are removed from the view until the result. The view must keep
+    /// placements.
     ///
     /// # Errors
-    /// If the placement check rejects it even so; then the view is unchanged.
+    /// The placement check rejects the claim even after the evictions. The view is unchanged then.
     pub fn claim_evicting(
         &mut self,
         task: TaskId,
@@ -29,11 +30,11 @@ impl View {
         self.claim_given(wish, victims.iter().map(everything))
     }
 
-    /// Claims like [`View::claim_evicting`], in the room that is free once these tasks are throttled to their requests
-    /// ([`View::surplus`]).
+    /// Makes a claim like [`View::claim_evicting`], in the room that is free once these tasks are throttled to their
+    /// requests ([`View::surplus`]).
     ///
     /// # Errors
-    /// If the placement check rejects it even so; then the view is unchanged.
+    /// The placement check rejects the claim even after the throttling. The view is unchanged then.
     pub fn claim_throttling(
         &mut self,
         task: TaskId,
@@ -69,33 +70,33 @@ impl View {
         claimed
     }
 
-    /// The precedence below which tasks may be evicted for a task of this precedence: its own, or the start of its
-    /// band.
+    /// The precedence below which tasks may be evicted for a task of this precedence: the precedence itself, or the
+    /// lowest one of its band.
     #[must_use]
     pub fn displaces_below(&self, precedence: Precedence) -> Precedence {
         self.evictions.displaces_below(precedence)
     }
 
-    /// The number of evictions left in the cell's limit, minus the evictions of own claims whose tasks the view still
-    /// shows; `None` without a limit.
+    /// The number of evictions that the cell's limit allows, minus the evictions of own claims that no sync has
+    /// included yet; `None` if there is no limit.
     #[must_use]
     pub fn evictions_left(&self) -> Option<usize> {
         self.evictions.left()
     }
 
-    /// Whether an own claim evicts or throttles this task, and no sync has included that yet.
+    /// Whether an own claim evicts or throttles this task, and no sync has included this yet.
     #[must_use]
     pub fn is_evicted(&self, task: TaskId) -> bool {
         self.evictions.contains(task)
     }
 
-    /// The tasks on the machine in a row that own claims evict or throttle and no sync has included yet.
-    /// [`View::tasks_on`] still lists them; their amounts and counters are off the view.
+    /// The tasks on the machine in a row that own claims evict or throttle, and that no sync has included yet.
+    /// [`View::tasks_on`] still lists them, but the view's amounts and counters no longer include them.
     pub fn evicted_from(&self, row: usize) -> impl Iterator<Item = TaskId> {
         self.evictions.off_row(row)
     }
 
-    /// All tasks that own claims evict and that run as of the last sync.
+    /// All tasks that own claims evict and that were placed at the last sync.
     pub fn evicted(&self) -> impl Iterator<Item = &PlacedTask> {
         self.evictions.removed()
     }
@@ -117,7 +118,8 @@ impl View {
         }
     }
 
-    /// Takes the part that a task gives up off a row (`sign` 1), or puts it back (-1).
+    /// Adds the part that a task gives up to the free amounts of a row if `sign` is 1, or subtracts it again if it is
+    /// -1.
     fn count_given(&mut self, row: usize, victim: Victim, sign: i64) {
         match victim.gives {
             Gives::Everything => self.count_placed(row, victim.task, sign),
@@ -125,7 +127,7 @@ impl View {
         }
     }
 
-    /// Puts back the tasks that the dropped claim of a task evicted.
+    /// Puts back the tasks that the dropped claim of the task `of` evicted.
     pub(super) fn drop_evictions(&mut self, of: TaskId) {
         for eviction in self.evictions.remove_of(of) {
             self.return_victim(eviction);
@@ -145,8 +147,9 @@ impl View {
         (of(Gives::Everything).map(|victim| victim.task.id).collect(), resizes)
     }
 
-    /// Ends the evictions and resizes of a transaction: those that were rejected or not committed, or that the rows
-    /// include already, are put back. The others stay off the view until their rows arrive.
+    /// Ends the evictions and resizes of a transaction. Tasks are put back if the item was rejected or not committed,
+    /// or if the rows include it already. The parts of the other tasks stay removed from the view until their rows
+    /// arrive.
     pub(super) fn end_evictions(&mut self, txn: &Transaction, commit: Option<&Commit>) {
         for eviction in self.evictions.end(txn, commit, self.session.version()) {
             self.return_victim(eviction);
@@ -160,7 +163,7 @@ impl View {
         }
     }
 
-    /// Puts back every evicted or throttled task: before a sync.
+    /// Puts back every evicted or throttled task. Called before a sync.
     pub(super) fn return_victims(&mut self) {
         let mut evictions = self.evictions.take();
         for eviction in &mut evictions {
@@ -170,7 +173,8 @@ impl View {
         self.evictions.put_back(evictions);
     }
 
-    /// Takes the parts that these tasks give up off the view again, if they still run there: after a sync.
+    /// Removes the parts that these tasks give up from the view again, if they are still on their machines. Called
+    /// after a sync.
     pub(super) fn lift_victims(&mut self) {
         let mut evictions = self.evictions.take();
         for eviction in &mut evictions {

@@ -4,23 +4,23 @@ use super::View;
 use crate::map::FastMap;
 use omega_core::{Machine, Text};
 
-/// A machine that holds an image.
+/// A machine that has an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageHolder {
-    /// Its row.
+    /// Row of the machine.
     pub row: u32,
-    /// The image's size there.
+    /// Size of the image on the machine.
     pub bytes: u64,
 }
 
-/// The holders of each image, ascending by row.
+/// The machines that have each image, ascending by row.
 #[derive(Debug, Default)]
 pub(super) struct Images {
     holders: FastMap<Text, Vec<ImageHolder>>,
 }
 
 impl Images {
-    /// Updates the holders after the machine in a row was added, changed or removed.
+    /// Updates the images after the machine in a row was added, changed or removed.
     pub(super) fn set_machine(&mut self, row: u32, old: Option<&Machine>, new: Option<&Machine>) {
         let images = |machine: Option<&Machine>| machine.map_or(&[][..], |m| &m.images).to_vec();
         if old.map(|machine| &machine.images) == new.map(|machine| &machine.images) {
@@ -48,7 +48,7 @@ impl Images {
 }
 
 impl View {
-    /// The machines that hold an image of this name, ascending by row.
+    /// The machines that have an image of this name, ascending by row.
     #[must_use]
     pub fn image_holders(&self, name: &str) -> &[ImageHolder] {
         self.images.of(name)

@@ -1,4 +1,4 @@
-//! Indexes of placed tasks, each of which a view keeps only if something reads it.
+//! Indexes of placed tasks. A view keeps an index only if something reads it.
 
 use super::departures::Departures;
 use super::job_places::Places;
@@ -6,7 +6,7 @@ use super::placements::Placements;
 use crate::delta::Delta;
 use omega_core::{JobId, MachineId, TaskId};
 
-/// The indexes. Changes of an index that is not kept do nothing.
+/// The indexes. Changes of an index that is not kept have no effect.
 #[derive(Debug, Default)]
 pub(super) struct Indexes {
     placements: Option<Box<Placements>>,
@@ -41,7 +41,7 @@ impl Indexes {
         self.placements.as_deref_mut()
     }
 
-    /// Keeps the compiled groups of a job, even if they were compiled only to take tasks off.
+    /// Keeps the compiled groups of a job, even if they were compiled only to take tasks off their machines.
     #[inline]
     pub(super) fn keep_compiled(&mut self, job: JobId) {
         if let Some(placements) = &mut self.placements {
@@ -49,7 +49,7 @@ impl Indexes {
         }
     }
 
-    /// Keeps the places of jobs. Returns whether it did not before.
+    /// Starts the index of each job's places. Returns whether it was not kept before.
     pub(super) fn keep_job_places(&mut self) -> bool {
         let is_new = self.job_places.is_none();
         self.job_places.get_or_insert_default();
@@ -61,7 +61,8 @@ impl Indexes {
         self.job_places.as_deref()
     }
 
-    /// Adds a task of a job to a row if `sign` is -1, removes it if `sign` is 1: the sign of the change of what is free.
+    /// Adds a task of a job to a row if `sign` is -1, removes it if it is 1. The sign is that of the change in free
+    /// amounts.
     #[inline]
     pub(super) fn count_of_job(&mut self, job: JobId, row: usize, sign: i64) {
         if let Some(places) = &mut self.job_places {
@@ -69,7 +70,7 @@ impl Indexes {
         }
     }
 
-    /// Records that a counted claim was accepted.
+    /// Records that a claim was accepted, whose task is counted already.
     pub(super) fn placed(&mut self, task: TaskId, machine: MachineId) {
         if let Some(places) = &mut self.job_places {
             places.placed(task, machine);

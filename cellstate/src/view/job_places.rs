@@ -1,10 +1,11 @@
 //! Places of each job's tasks, for plugins that keep the tasks of a job apart or together.
 //!
-//! The cell counts tasks only for rules about other tasks. This index, in the view alone, counts the tasks of every
-//! received job by machine. It is updated with each change of a task and each claim, so no decision counts tasks.
+//! The cell counts tasks only for rules about other tasks. This index, which only views have, counts the tasks of every
+//! received job by machine. It is updated with each change of a task and with each claim, so that no decision counts
+//! tasks.
 //!
-//! Invariant: a job's count in a row is the number of its tasks there as of the last sync, plus the view's claims,
-//! minus its evictions.
+//! Invariant: a job's count in a row is the number of its tasks there at the last sync, plus the view's claims, minus
+//! its evictions.
 
 use super::{BLOCK, Block, View};
 use crate::delta::{Delta, TaskDelta};
@@ -15,9 +16,9 @@ use std::collections::BTreeMap;
 /// The counts of all jobs. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Negative only between the two halves of one change.
+    /// Number of tasks by job and row. It is negative only between the two halves of one change.
     counts: FastMap<JobId, BTreeMap<u32, i32>>,
-    /// The machines of placed tasks.
+    /// The machine of each placed task.
     of_task: FastMap<TaskId, MachineId>,
 }
 
@@ -60,7 +61,7 @@ impl Places {
         }
     }
 
-    /// Records that a counted claim was accepted, so that the next sync does not count it again.
+    /// Records that a claim was accepted, so that the next sync does not count its task a second time.
     pub(super) fn placed(&mut self, task: TaskId, machine: MachineId) {
         if let Some(before) = self.of_task.insert(task, machine) {
             self.add(task.job, before.slot, -1);
@@ -78,7 +79,7 @@ impl Places {
 pub struct JobPlaces<'a>(Option<&'a BTreeMap<u32, i32>>);
 
 impl JobPlaces<'_> {
-    /// Whether no task runs anywhere.
+    /// Whether no task of the job is placed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
@@ -103,7 +104,7 @@ impl JobPlaces<'_> {
         counts
     }
 
-    /// The rows of machines with tasks, ascending, with their numbers.
+    /// The rows of machines with tasks of the job, ascending, each with the number of tasks.
     pub fn iter(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
         let rows = self.0.into_iter().flatten();
         rows.map(|(row, count)| (*row as usize, (*count).max(0) as u32))
@@ -111,7 +112,7 @@ impl JobPlaces<'_> {
 }
 
 impl View {
-    /// Has the view keep the places of all received jobs' tasks. If it has received jobs already, the next sync is a
+    /// Makes the view keep the places of all received jobs' tasks. If it has received jobs already, the next sync is a
     /// full one.
     pub fn keep_job_places(&mut self) {
         if self.indexes.keep_job_places() {

@@ -1,7 +1,7 @@
 //! Columns and sets that plugins read, beyond those of the placement check.
 //!
-//! A plugin declares once what its scores read. The view then updates that with every sync, so that a decision reads a
-//! column or a word instead of descriptions.
+//! A plugin declares once which data its scores read. The view then updates the data with every sync, so that a
+//! decision reads a column or a word instead of descriptions.
 
 use super::{BLOCK, Block, View};
 use crate::delta::Delta;
@@ -12,16 +12,16 @@ use crate::sets::{SetId, SetKey};
 use omega_core::{KindId, Kinds, Machine, MachineSelector, Overcommit, TaintEffect, Text};
 use std::sync::Arc;
 
-/// The bound of kept capacities: the largest integer that becomes a double by its bits alone. Only overcommit of a
-/// pebibyte can exceed it.
+/// Upper bound of kept capacities: the largest integer that becomes a double by setting its bits. Only an overcommitted
+/// capacity of a pebibyte can exceed it.
 const CAPACITY_MAX: i64 = (1 << 52) - 1;
 
 /// The condition on the machines of a kept set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MachineSet {
-    /// Matches one of these selectors.
+    /// The machine matches one of these selectors.
     Matching(Vec<MachineSelector>),
-    /// Has a taint of this key and effect, with any value.
+    /// The machine has a taint with this key and effect, and any value.
     Tainted(Text, TaintEffect),
 }
 
@@ -37,18 +37,18 @@ impl From<MachineSet> for SetKey {
 /// The data kept for plugins. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// By kind: the reciprocal of the capacity in each row, if some plugin reads it.
+    /// For each kind, the reciprocals of the capacities by row, if some plugin reads them.
     inverses: Vec<Option<Vec<f32>>>,
-    /// By kind: the claimable amount in each row, if some plugin reads it.
+    /// For each kind, the claimable amounts by row, if some plugin reads them.
     capacities: Vec<Option<Vec<i64>>>,
     sets: Vec<(MachineSet, SetId)>,
-    /// The keys of labels whose values are kept.
+    /// Keys of labels whose values are kept.
     levels: Vec<Text>,
-    /// The policy's bound on overcommit.
+    /// Upper bound of overcommit, from the cell's policy.
     overcommit_max: Overcommit,
 }
 
-/// The machines of a view, from which columns are made.
+/// The machines of a view from which columns are computed.
 #[derive(Clone, Copy)]
 pub(super) struct Described<'a> {
     /// The number of rows.
@@ -87,7 +87,7 @@ impl Kept {
         }
     }
 
-    /// Applies the cell's policy; a change may affect every capacity.
+    /// Applies the cell's policy, a change of which may affect every capacity.
     pub(super) fn set_policy(&mut self, delta: &Delta, described: Described<'_>) {
         if self.overcommit_max == delta.overcommit_max {
             return;
@@ -106,8 +106,8 @@ impl Kept {
         described.by_row().map(|machine| capacity(machine, bounds, kind)).collect()
     }
 
-    /// Keeps the same data of other machines, after all were forgotten. A kind that the cell does not have any more
-    /// loses its reciprocals.
+    /// Keeps these data for other machines, after all machines were dropped. Reciprocals are dropped for kinds that the
+    /// cell no longer has.
     pub(super) fn reset(&mut self, facts: &mut Facts, kinds: usize) {
         self.inverses.truncate(kinds);
         self.inverses.iter_mut().flatten().for_each(Vec::clear);
@@ -152,7 +152,7 @@ impl Kept {
         }
     }
 
-    /// The reciprocals of a kind's capacities, of the 64 machines from a row on, if they are kept.
+    /// The reciprocals of a kind's capacities for the 64 machines from a row on, if they are kept.
     #[inline]
     pub(super) fn inverses(&self, kind: KindId, first_row: usize) -> Option<&[f32; BLOCK]> {
         let column = self.inverses.get(kind.index())?.as_ref()?;
@@ -160,7 +160,7 @@ impl Kept {
     }
 }
 
-/// The place of a kind's column.
+/// The column of a kind, in a list that grows as needed.
 fn at<T>(columns: &mut Vec<Option<Vec<T>>>, kind: KindId) -> &mut Option<Vec<T>> {
     let known = columns.len();
     columns.resize_with(known.max(kind.index() + 1), || None);
@@ -184,8 +184,8 @@ fn inverse_capacity(machine: Option<&Machine>, kind: KindId) -> f32 {
 }
 
 impl View {
-    /// Has the view keep the reciprocals of a kind's capacities, for scores of shares. Without effect for a kind that
-    /// the cell does not have.
+    /// Makes the view keep the reciprocals of a kind's capacities, for scores of shares. It has no effect if the cell
+    /// does not have the kind.
     pub fn keep_inverse(&mut self, kind: KindId) {
         if kind.index() < self.kinds.count() {
             let View { kept, rows, facts, kinds, .. } = self;
@@ -194,20 +194,20 @@ impl View {
         }
     }
 
-    /// Has the view keep a column of a kind's capacities, for exact scores. It is zero for a kind that the cell does
-    /// not have.
+    /// Makes the view keep a column of a kind's capacities, for exact scores. The column is zero if the cell does not
+    /// have the kind.
     pub fn keep_capacity(&mut self, kind: KindId) {
         let View { kept, rows, facts, kinds, .. } = self;
         let described = Described { rows: rows.len(), machines: &facts.machines, kinds };
         kept.keep_capacity(kind, described);
     }
 
-    /// Has the view keep a set of machines for good.
+    /// Makes the view keep a set of machines for as long as it exists.
     pub fn keep_set(&mut self, set: &MachineSet) {
         self.kept.keep_set(set, &mut self.facts);
     }
 
-    /// A set that is kept; `None` unless [`View::keep_set`] was called.
+    /// A kept set; `None` unless [`View::keep_set`] was called for it.
     #[must_use]
     pub fn kept_set(&self, set: &MachineSet) -> Option<SetId> {
         self.kept.set(set)
@@ -219,7 +219,7 @@ impl View {
         self.facts.sets.is_empty(set)
     }
 
-    /// Has the view keep each machine's value of a label for good.
+    /// Makes the view keep each machine's value of a label for as long as it exists.
     pub fn keep_level(&mut self, key: &Text) {
         self.kept.keep_level(key, &mut self.facts);
     }
@@ -236,7 +236,8 @@ impl View {
 pub struct Level<'a>(&'a Values);
 
 impl Level<'_> {
-    /// The value of the machine in a row as a small number; equal numbers are equal values. `None` without the label.
+    /// The value of the machine in a row, as a small number that is equal for equal values. `None` if the machine lacks
+    /// the label.
     #[must_use]
     pub fn of(&self, row: usize) -> Option<u32> {
         self.0.of_slot(row)
@@ -244,7 +245,7 @@ impl Level<'_> {
 }
 
 impl<'a> Block<'a> {
-    /// The claimable amount of a kind on each machine, overcommit included; `None` unless [`View::keep_capacity`] was
+    /// The claimable amount of a kind on each machine, including overcommit; `None` unless [`View::keep_capacity`] was
     /// called.
     #[must_use]
     pub fn capacity(&self, kind: KindId) -> Option<&'a [i64; BLOCK]> {

@@ -1,4 +1,4 @@
-//! Load reports in a view: the reports, and columns of them for scores and filters.
+//! Load reports in a view, and columns of their values for scores and filters.
 
 use super::{BLOCK, Block, View};
 use crate::load::LoadReport;
@@ -6,10 +6,10 @@ use crate::map::FastMap;
 use omega_core::{KindId, Machine};
 use std::sync::Arc;
 
-/// The stamp of a machine without a report.
+/// Time that stands for no report.
 pub const NEVER: u64 = u64::MAX;
 
-/// The column of one kind, by row.
+/// The values of one kind in all reports, by row.
 #[derive(Debug, Default)]
 struct Column {
     used: Vec<i64>,
@@ -21,7 +21,7 @@ struct Column {
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     reports: FastMap<u32, LoadReport>,
-    /// By kind; only kinds that some plugin reads.
+    /// A column for each kind that some plugin reads.
     columns: Vec<Option<Column>>,
     /// The time of each row's report; empty while there is no column.
     stamps: Vec<u64>,
@@ -55,14 +55,14 @@ impl Loads {
         }
     }
 
-    /// Sets a report. Returns whether it differs from the previous one.
+    /// Sets the report of a row. Returns whether it differs from the previous one.
     pub(super) fn set(&mut self, slot: u32, report: &LoadReport) -> bool {
         self.show(slot as usize, Some(report));
         let before = self.reports.insert(slot, report.clone());
         before.as_ref() != Some(report)
     }
 
-    /// Removes the report of a row's former machine.
+    /// Removes the report of the machine that a row had before.
     pub(super) fn remove(&mut self, slot: u32) {
         if self.reports.remove(&slot).is_some() {
             self.show(slot as usize, None);
@@ -74,7 +74,7 @@ impl Loads {
         self.reports.get(&(row as u32))
     }
 
-    /// Keeps a column of a kind, for these machines in this number of rows.
+    /// Creates the column of a kind, for these machines in this number of rows.
     fn keep(&mut self, kind: KindId, machines: &[Option<Arc<Machine>>], rows: usize) {
         let known = self.columns.len();
         self.columns.resize_with(known.max(kind.index() + 1), || None);
@@ -119,8 +119,8 @@ impl View {
         self.loads.of(row)
     }
 
-    /// The cell's time as of the last sync, in milliseconds. A served cell receives `Expire` every ten seconds, and a
-    /// remote view sees it with the next change.
+    /// The cell's time at the last sync, in milliseconds. A served cell receives `Expire` every ten seconds, and a
+    /// remote view gets the new time with the next change.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.session.now_ms()
@@ -132,13 +132,13 @@ impl View {
         self.load(row).map(|report| report.age_ms(self.now_ms()))
     }
 
-    /// The age of the oldest report of all machines. Scans all of them: for metrics.
+    /// The age of the oldest report of all machines. It scans all machines, so it is meant for metrics.
     #[must_use]
     pub fn oldest_load_ms(&self) -> Option<u64> {
         self.loads.reports.values().map(|report| report.age_ms(self.now_ms())).max()
     }
 
-    /// Has the view keep the loads of a kind in columns.
+    /// Makes the view keep the loads of a kind in columns.
     pub fn keep_load(&mut self, kind: KindId) {
         self.loads.keep(kind, &self.facts.machines, self.rows.len());
     }
@@ -147,13 +147,13 @@ impl View {
 /// The reports of one kind from the machines of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockLoad<'a> {
-    /// The measured use.
+    /// Measured use of each machine.
     pub used: &'a [i64; BLOCK],
-    /// The claims at the time of the report.
+    /// Claims on each machine at the time of its report.
     pub claimed: &'a [i64; BLOCK],
-    /// The cell's time of the report in milliseconds; [`NEVER`] without a report.
+    /// The cell's time of each report in milliseconds; [`NEVER`] if there is no report.
     pub at_ms: &'a [u64; BLOCK],
-    /// The capacities, without overcommit.
+    /// Capacity of each machine, without overcommit.
     pub capacity: &'a [i64; BLOCK],
 }
 

@@ -1,8 +1,8 @@
 //! A view: a scheduler's private copy of the cell, in columns, with its own claims in it.
 //!
 //! Decisions are made on the view, without any lock. Deltas update it at a cost proportional to the number of changed
-//! machines. Claims without a result are subtracted at once, so that a scheduler's next decision includes its last;
-//! they stay subtracted through every sync until the result.
+//! machines. Claims are subtracted at once, so that a scheduler's next decision takes its last one into account. They
+//! stay subtracted through every sync until the result arrives.
 //!
 //! ```text
 //!   claim ─▶ open claims ──take_transaction──▶ in flight ──settle──▶ gone
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! An accepted claim stays subtracted until the sync that reaches the commit's version and brings the machine's new
-//! row: over a network, older rows may arrive before. The same holds for the room of evicted tasks. If the view has
-//! reached the commit's version already, its rows include the commit, and the claims are added back at once.
+//! row, because over a network, older rows may arrive before. This applies to the room of evicted tasks, too. If the
+//! view has reached the commit's version already, its rows include the commit, and the claims are added back at once.
 //!
 //! Memory per machine, with four kinds: 32 bytes for free amounts, 8 for the sequence number, 8 for the description
 //! (shared with the cell), 4 for the incarnation, and 4 for each kind that a score reads.
@@ -83,8 +83,8 @@ use tenants::KnownTenants;
 
 /// A scheduler's private copy of the cell. See the module documentation.
 ///
-/// Each part owns its fields and knows no other part. The view applies deltas and claims to all of them in the order in
-/// which one needs another.
+/// Each part owns its fields and does not use other parts. The view applies deltas and claims to all parts, in the
+/// order in which they depend on each other.
 #[derive(Debug)]
 pub struct View {
     session: Session,
@@ -93,7 +93,7 @@ pub struct View {
     kinds: Kinds,
     /// Descriptions and sets of machines, and the rules.
     facts: Facts,
-    /// Amounts, including own claims.
+    /// Free amounts and other columns, including own claims.
     rows: Rows,
     tenants: KnownTenants,
     /// The mirror of each policy, including own claims.
@@ -108,8 +108,8 @@ pub struct View {
 }
 
 impl View {
-    /// An empty view for a registered scheduler, which the first sync fills. `next_number` is the number of its first
-    /// transaction (see [`CellHandle::register`]).
+    /// An empty view for a registered scheduler, which the first sync fills. `next_number` is the number of the
+    /// scheduler's next transaction (see [`CellHandle::register`]).
     #[must_use]
     pub fn new(scheduler: SchedulerId, next_number: u64) -> View {
         View::of(Session::new(scheduler, next_number))
@@ -136,7 +136,7 @@ impl View {
         }
     }
 
-    /// An empty view of the same scheduler that continues its transaction numbers.
+    /// An empty view of this scheduler, which continues its transaction numbers.
     #[must_use]
     pub fn begin_again(&self) -> View {
         View::of(self.session.anew())
@@ -160,7 +160,7 @@ impl View {
     /// Brings the view to the cell's present version. [`View::delta`] then has the changes.
     ///
     /// # Errors
-    /// If the cell cannot be reached; the view stays unchanged.
+    /// The cell cannot be reached. The view is unchanged.
     pub fn sync(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<(), HandleError> {
         let mut delta = std::mem::take(&mut self.delta);
         delta.lineage = self.session.lineage();
@@ -181,7 +181,7 @@ impl View {
     /// Applies a delta that starts at the view's version, or a full one.
     ///
     /// # Panics
-    /// If the delta starts at another version, which would make the view wrong.
+    /// The delta is not full and starts at another version, so that the view would become wrong.
     pub fn apply(&mut self, delta: &Delta) {
         self.tenants.begin_sync();
         self.session.check(delta);
@@ -269,7 +269,7 @@ impl View {
         }
     }
 
-    /// Clears everything except claims and groups, whose sets are rebuilt.
+    /// Clears everything except claims and groups, and builds the machine sets of groups again.
     fn reset(&mut self, delta: &Delta) {
         if let Some(kinds) = &delta.kinds {
             self.kinds = kinds.clone();
@@ -281,7 +281,7 @@ impl View {
         self.images = Images::default();
         self.kept.reset(&mut self.facts, kinds);
         self.loads.clear();
-        // The old sets were dropped with the facts, so groups are compiled without releasing them.
+        // Groups are compiled without releasing the old sets, because those were dropped with the facts.
         self.groups.reset(&mut self.facts, kinds);
     }
 
@@ -297,7 +297,7 @@ impl View {
         let machine = delta.machine.as_deref();
         let before = self.row_state(row);
         if self.rows.set_machine(delta) {
-            // Another machine has the row now; its report comes with the row's amounts.
+            // The row has another machine now, whose report comes with the row's amounts.
             self.loads.remove(delta.slot);
         }
         self.kept.set_machine(row, machine, &self.kinds);
@@ -308,7 +308,7 @@ impl View {
         self.tally.note_machine(&before, &self.row_state(row));
     }
 
-    /// The state of a row, for comparison.
+    /// The state of a row, to be compared with an earlier or later one.
     fn row_state(&self, row: usize) -> RowState {
         let machine = self.machine(row).cloned();
         RowState { id: self.machine_id(row), status: self.rows.status(row), machine }
@@ -316,13 +316,13 @@ impl View {
 
     // --- Reading ---------------------------------------------------------------------------------
 
-    /// The version of the cell that the view shows.
+    /// The version of the cell that the view has reached.
     #[must_use]
     pub fn version(&self) -> Version {
         self.session.version()
     }
 
-    /// Counts of the changes that all syncs brought.
+    /// Counts of the changes that all syncs so far brought.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
@@ -358,7 +358,7 @@ impl View {
         self.session.scheduler()
     }
 
-    /// The number of rows, with and without a machine.
+    /// The number of rows, including those without a machine.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows.len()
@@ -388,14 +388,14 @@ impl View {
         self.facts.machines.get(row)?.as_ref()
     }
 
-    /// The machine with this name. Scans all machines: for tests and tools.
+    /// The machine with this name. It scans all machines, so it is meant for tests and tools.
     #[must_use]
     pub fn machine_by_name(&self, name: &str) -> Option<MachineId> {
         let named = |m: &Option<Arc<Machine>>| m.as_ref().is_some_and(|m| *m.name == *name);
         self.facts.machines.iter().position(named).map(|row| self.machine_id(row))
     }
 
-    /// The free amount of a kind in a row, without own claims.
+    /// The free amount of a kind in a row, after subtracting own claims.
     #[must_use]
     pub fn free(&self, row: usize, kind: KindId) -> i64 {
         self.rows.columns().get(row, kind.index())
@@ -407,32 +407,33 @@ impl View {
         self.rows.sequence(row)
     }
 
-    /// The free part of the devices in a row; `None` if it has none.
+    /// The free part of each device in a row; `None` if its machine has no devices.
     #[must_use]
     pub fn devices(&self, row: usize) -> Option<&Devices> {
         self.rows.devices(row)
     }
 
-    /// A number that rises with every change of a block's machines: of their descriptions, free amounts, devices and
-    /// loads, but not of counters of rules.
+    /// A number that rises with every change of a block's machines. Changes of descriptions, free amounts, devices and
+    /// loads raise it; changes of counters of rules do not.
     #[must_use]
     pub fn block_stamp(&self, block: usize) -> u64 {
         self.rows.columns().stamp(block)
     }
 
-    /// Whether a block may have room for a request; may be wrong only when `true`.
+    /// Whether a block may have room for a request. `false` is always right; `true` may be wrong.
     #[must_use]
     pub fn block_may_fit(&self, block: usize, request: &[i64]) -> bool {
         self.rows.columns().block_may_fit(block, request)
     }
 
-    /// Whether any of the 64 blocks from `64 * group` on may have room for a request; may be wrong only when `true`.
+    /// Whether any of the 64 blocks from `64 * group` on may have room for a request. `false` is always right; `true`
+    /// may be wrong.
     #[must_use]
     pub fn blocks_may_fit(&self, group: usize, request: &[i64]) -> bool {
         self.rows.columns().group_may_fit(group, request)
     }
 
-    /// The blocks, of 64 from `64 * group` on, that have a machine in a need's required affinity.
+    /// The blocks, of the 64 from `64 * group` on, that have a machine in the required affinity of a need.
     #[must_use]
     pub fn blocks_allowed(&self, group: usize, need: &Need) -> u64 {
         let sets = need.affinity.into_iter().chain(need.machine);
@@ -441,11 +442,11 @@ impl View {
 
     // --- Deciding ---------------------------------------------------------------------------------
 
-    /// Checks whether a task of this group may run on the machine in a row, as far as the view knows. Returns the
-    /// devices and cores that it would get.
+    /// Checks whether a task of this group may run on the machine in a row, by the view's data. Returns the devices and
+    /// cores that the task would get.
     ///
     /// # Errors
-    /// The reason against it.
+    /// The reason against the placement.
     pub fn judge(&self, row: usize, group: GroupRef) -> Result<Grant, Reason> {
         if row >= self.rows() {
             return Err(Reason::MachineGone);

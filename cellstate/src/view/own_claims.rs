@@ -1,6 +1,6 @@
 //! The lists of a view's own claims: open, held, in flight, and accepted.
 //!
-//! A claim is in one list at a time. Each list decides only which claims are subtracted from the view; the view itself
+//! A claim is in one list at a time. The lists only record which claims are subtracted from the view; the view itself
 //! subtracts them.
 
 use super::GroupRef;
@@ -19,24 +19,25 @@ pub(super) struct Open {
     pub(super) grant: Grant,
 }
 
-/// Submitted claims.
+/// The claims of a submitted transaction.
 #[derive(Debug)]
 struct InFlight {
     number: u64,
     claims: Vec<Open>,
 }
 
-/// A claim that was accepted at a version that the view has not reached, so the machine's row does not include it yet.
+/// A claim that was accepted at a version that the view has not reached, so that the machine's row does not include it
+/// yet.
 ///
-/// It does not refer to a compiled group, because the group of a fully placed job is forgotten at once.
+/// It does not refer to a compiled group, because the groups of a fully placed job are dropped at once.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) version: Version,
     pub(super) task: TaskId,
     pub(super) machine: MachineId,
-    /// Its job, for its class and run time.
+    /// The job of the task, which has its kind, tenant and run time.
     pub(super) job: Arc<Job>,
-    /// The position of its group in its job.
+    /// The position of the task's group in the job.
     pub(super) group: usize,
     pub(super) need: Arc<Need>,
     pub(super) grant: Grant,
@@ -50,7 +51,7 @@ pub(super) struct OwnClaims {
     held: BTreeMap<TaskId, Open>,
     in_flight: Vec<InFlight>,
     taken: Vec<Taken>,
-    /// Empty lists whose memory is used again.
+    /// Empty lists whose memory is reused.
     spare: Vec<Vec<Open>>,
 }
 
@@ -85,27 +86,27 @@ impl OwnClaims {
         self.take_open(task).or_else(|| self.held.remove(&task))
     }
 
-    /// Searched from the newest: the claim to remove was mostly just added.
+    /// Searches from the newest claim, because the claim to be removed was mostly just added.
     fn take_open(&mut self, task: TaskId) -> Option<Open> {
         let index = self.open.iter().rposition(|open| open.claim.task == task)?;
         Some(self.open.remove(index))
     }
 
-    /// Holds the open claim of a task. Returns whether there was one.
+    /// Holds the open claim of a task. Returns whether the task had one.
     pub(super) fn hold(&mut self, task: TaskId) -> bool {
         let open = self.take_open(task);
         self.held.extend(open.map(|open| (task, open)));
         open.is_some()
     }
 
-    /// Makes the held claim of a task open again. Returns whether there was one.
+    /// Makes the held claim of a task open again. Returns whether the task had one.
     pub(super) fn resume(&mut self, task: TaskId) -> bool {
         let held = self.held.remove(&task);
         self.open.extend(held);
         held.is_some()
     }
 
-    /// Moves the open claims into the transaction of this number, and returns them.
+    /// Moves the open claims into the transaction with this number, and returns them.
     pub(super) fn submit(&mut self, number: u64) -> Vec<Claim> {
         let spare = self.spare.pop().unwrap_or_default();
         let claims = std::mem::replace(&mut self.open, spare);
@@ -114,13 +115,14 @@ impl OwnClaims {
         submitted
     }
 
-    /// Removes the claims of a transaction, whose result arrived. Their list goes to [`OwnClaims::recycle`].
+    /// Removes the claims of a transaction whose result has arrived. The caller passes the list to
+    /// [`OwnClaims::recycle`] afterwards.
     pub(super) fn land(&mut self, number: u64) -> Option<Vec<Open>> {
         let flight = self.in_flight.iter().position(|flight| flight.number == number)?;
         Some(self.in_flight.swap_remove(flight).claims)
     }
 
-    /// Takes back the memory of a list.
+    /// Takes the memory of a list for reuse.
     pub(super) fn recycle(&mut self, mut claims: Vec<Open>) {
         claims.clear();
         self.spare.push(claims);
@@ -131,7 +133,7 @@ impl OwnClaims {
         self.taken.push(taken);
     }
 
-    /// Whether no claim waits for a result.
+    /// Whether every claim has a result.
     pub(super) fn all_answered(&self) -> bool {
         self.open.is_empty() && self.in_flight.is_empty() && self.held.is_empty()
     }
@@ -142,7 +144,7 @@ impl OwnClaims {
         flying.chain(&self.open).chain(self.held.values())
     }
 
-    /// The claims without a result, whose devices and cores may be chosen again.
+    /// The claims without a result, for choosing their devices and cores again.
     pub(super) fn unanswered_mut(&mut self) -> impl Iterator<Item = &mut Open> {
         let flying = self.in_flight.iter_mut().flat_map(|flight| &mut flight.claims);
         flying.chain(&mut self.open).chain(self.held.values_mut())
@@ -153,12 +155,12 @@ impl OwnClaims {
         &self.taken
     }
 
-    /// The accepted claims, whose devices and cores may be chosen again.
+    /// The accepted claims, for choosing their devices and cores again.
     pub(super) fn taken_mut(&mut self) -> &mut [Taken] {
         &mut self.taken
     }
 
-    /// Forgets the accepted claims that the rows of a version include, each after `forget`.
+    /// Calls `forget` for each accepted claim that the rows of a version include, and removes these claims.
     pub(super) fn forget_taken(&mut self, version: Version, mut forget: impl FnMut(&Taken)) {
         self.taken.retain(|taken| {
             let is_included = taken.version <= version;
@@ -169,7 +171,7 @@ impl OwnClaims {
         });
     }
 
-    /// Finds the trackers again that count the tasks of accepted claims.
+    /// Looks up again which trackers count the tasks of accepted claims.
     pub(super) fn match_rules(&mut self, facts: &mut Facts) {
         for taken in &mut self.taken {
             let rules = facts.find_rules((taken.task.job, &taken.job), taken.group);

@@ -9,54 +9,55 @@ use omega_core::{Band, Commit, MachineId, Precedence, TaskId, Transaction, Versi
 /// A task that makes room for a claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Eviction {
-    /// The task of that claim.
+    /// The task of the claim.
     of: TaskId,
     pub(super) machine: MachineId,
     pub(super) victim: Victim,
-    /// Whether its amounts are off the view: the task may have left the machine by itself.
+    /// Whether the part that the task gives up is removed from the view. It is not if the task has already left the
+    /// machine.
     pub(super) off: bool,
     phase: Phase,
 }
 
-/// A task, and the part of its allocation that it gives up.
+/// A task that makes room, and the part of its allocation that it gives up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Victim {
     pub(super) task: PlacedTask,
     pub(super) gives: Gives,
 }
 
-/// The progress of an eviction.
+/// Progress of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Waiting for a transaction.
+    /// It is not yet in a transaction.
     Open,
-    /// The eviction was submitted in the transaction of this number.
+    /// It was submitted in the transaction with this number.
     InFlight(u64),
-    /// Accepted at a version that the view has not reached.
+    /// It was accepted at this version, which the view has not reached.
     Taken(Version),
 }
 
-/// The part that a task gives up for a claim.
+/// The part of its allocation that a task gives up for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gives {
-    /// Everything: it is evicted.
+    /// The whole allocation, because the task is evicted.
     Everything,
-    /// The part of its allocation beyond its group's request: it is throttled.
+    /// The part beyond its group's request, because the task is throttled.
     Surplus,
 }
 
 impl Eviction {
-    /// An eviction for the claim of the task `of`, in no transaction yet.
+    /// An eviction for the claim of the task `of`, which is not yet in a transaction.
     pub(super) fn new(of: TaskId, machine: MachineId, victim: Victim) -> Eviction {
         Eviction { of, machine, victim, off: true, phase: Phase::Open }
     }
 
-    /// Whether it evicts a task that runs as of the last sync.
+    /// Whether the entry evicts a task that was placed at the last sync.
     fn removes(&self) -> bool {
         self.off && self.victim.gives == Gives::Everything
     }
 
-    /// The item of the transaction in which it was submitted.
+    /// The item for this eviction in the transaction in which it was submitted.
     fn item(&self, txn: &Transaction) -> Option<Item> {
         let victim = self.victim.task.id;
         match self.victim.gives {
@@ -78,7 +79,7 @@ pub(super) struct OwnEvictions {
     list: Vec<Eviction>,
     /// The precedence bands of the cell.
     bands: Vec<Band>,
-    /// The number of evictions left in the cell's limit; `None` without a limit.
+    /// The number of evictions that the cell's limit allows; `None` if there is no limit.
     left: Option<u32>,
 }
 
@@ -94,29 +95,29 @@ impl OwnEvictions {
         band_of(&self.bands, precedence).map_or(precedence, |band| band.from)
     }
 
-    /// The number of evictions left in the cell's limit, minus those in the list.
+    /// The number of evictions that the cell's limit allows, minus those in the list.
     pub(super) fn left(&self) -> Option<usize> {
         let whole = self.list.iter().filter(|one| one.victim.gives == Gives::Everything);
         Some((self.left? as usize).saturating_sub(whole.count()))
     }
 
-    /// Whether a task is evicted or throttled.
+    /// Whether the list evicts or throttles a task.
     pub(super) fn contains(&self, task: TaskId) -> bool {
         self.list.iter().any(|eviction| eviction.victim.task.id == task)
     }
 
-    /// The tasks on the machine in a row that are off the view.
+    /// The tasks on the machine in a row that are removed from the view in whole or in part.
     pub(super) fn off_row(&self, row: usize) -> impl Iterator<Item = TaskId> {
         let there = move |eviction: &&Eviction| eviction.off && eviction.machine.row() == row;
         self.list.iter().filter(there).map(|eviction| eviction.victim.task.id)
     }
 
-    /// The tasks that are evicted and that run as of the last sync.
+    /// The tasks that are evicted and were placed at the last sync.
     pub(super) fn removed(&self) -> impl Iterator<Item = &PlacedTask> {
         self.list.iter().filter(|one| one.removes()).map(|one| &one.victim.task)
     }
 
-    /// The number of evictions that are in no transaction yet.
+    /// The number of evictions that are not yet in a transaction.
     pub(super) fn open(&self) -> usize {
         self.list.iter().filter(|eviction| eviction.phase == Phase::Open).count()
     }
@@ -136,12 +137,12 @@ impl OwnEvictions {
         self.list.split_off(first)
     }
 
-    /// Removes the evictions of a claim that is in no transaction yet.
+    /// Removes the evictions for a claim that is not yet in a transaction.
     pub(super) fn remove_of(&mut self, of: TaskId) -> Vec<Eviction> {
         self.list.extract_if(.., |one| one.of == of && one.phase == Phase::Open).collect()
     }
 
-    /// Moves the evictions of open claims, all but those of held ones, into the transaction of this number.
+    /// Moves the evictions for open claims, but not those for held claims, into the transaction with this number.
     pub(super) fn submit(&mut self, number: u64, is_held: impl Fn(TaskId) -> bool) -> Vec<Victim> {
         let open = self.list.iter_mut().filter(|eviction| eviction.phase == Phase::Open);
         let submitted = open.filter(|eviction| !is_held(eviction.of));
@@ -178,7 +179,8 @@ impl OwnEvictions {
         returned
     }
 
-    /// Forgets the evictions that the rows of a version include. Returns the evicted tasks that were off the view.
+    /// Forgets the evictions that the rows of a version include. Returns the evicted tasks that were removed from the
+    /// view.
     pub(super) fn forget_taken(&mut self, version: Version) -> impl Iterator<Item = TaskId> {
         let reached =
             move |one: &mut Eviction| matches!(one.phase, Phase::Taken(taken) if taken <= version);
@@ -186,7 +188,8 @@ impl OwnEvictions {
         forgotten.filter(Eviction::removes).map(|eviction| eviction.victim.task.id)
     }
 
-    /// Takes the list out, to change it together with the view; [`OwnEvictions::put_back`] ends this.
+    /// Takes the list out, so that it can be changed together with the view. The caller returns it by
+    /// [`OwnEvictions::put_back`].
     pub(super) fn take(&mut self) -> Vec<Eviction> {
         std::mem::take(&mut self.list)
     }
@@ -196,7 +199,7 @@ impl OwnEvictions {
         self.list = list;
     }
 
-    /// Removes the evictions of tasks that left by themselves, unless they were submitted.
+    /// Removes evictions that were not submitted yet and whose tasks have left by themselves.
     pub(super) fn forget_needless(&mut self) {
         self.list.retain(|eviction| eviction.off || eviction.phase != Phase::Open);
     }

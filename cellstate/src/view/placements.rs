@@ -1,10 +1,10 @@
 //! Placed tasks by machine, for schedulers that preempt.
 //!
-//! A view that keeps placements receives every job, whichever scheduler places it. Between two syncs it can take a
-//! placed task off its machine, in the view alone, to test what would fit without it.
+//! A view that keeps placements receives every job, whichever scheduler places it. Between two syncs a scheduler can
+//! *lift* a placed task: take it off its machine, in the view alone, to test what would fit without it.
 //!
-//! Invariant: every task that was taken off is put back before the next sync or unrelated claim; [`View::lifted`] is
-//! the number of tasks that are off.
+//! Invariant: every lifted task is put back before the next sync or unrelated claim. [`View::lifted`] is the number of
+//! lifted tasks.
 
 use super::counted::Counted;
 use super::counting::GroupOnRow;
@@ -25,20 +25,20 @@ use std::sync::Arc;
 /// A placed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedTask {
-    /// The task.
+    /// Id of the task.
     pub id: TaskId,
-    /// The position of its group in its job.
+    /// Position of the task's group in the job.
     pub group: u16,
-    /// Its precedence.
+    /// Precedence of the task.
     pub precedence: Precedence,
-    /// Its devices.
+    /// Devices of the task.
     pub devices: DeviceSet,
-    /// The cell's time at which it was placed.
+    /// The cell's time at which the task was placed.
     pub placed_ms: u64,
 }
 
 impl PlacedTask {
-    /// Whether it is more important than another task.
+    /// Whether the task is more important than another one.
     #[must_use]
     pub fn is_before(&self, other: &PlacedTask) -> bool {
         (Reverse(self.precedence), self.id) < (Reverse(other.precedence), other.id)
@@ -48,7 +48,7 @@ impl PlacedTask {
 #[derive(Debug)]
 struct PlacedJob {
     spec: Arc<Job>,
-    /// The number of its placed tasks.
+    /// Number of the job's placed tasks.
     placed: usize,
 }
 
@@ -60,9 +60,9 @@ fn stride(kinds: usize) -> usize {
 /// The tasks on one machine.
 #[derive(Debug, Default)]
 struct Row {
-    /// Tasks by importance: higher precedence first, then older ones.
+    /// Tasks by importance: those of higher precedence first, and of equal precedence the older ones first.
     tasks: Vec<PlacedTask>,
-    /// The allocation of each task: every kind in order, padded with zeroes to the stride.
+    /// Allocation of each task: every kind in order, padded with zeroes to the stride.
     requests: Vec<i64>,
 }
 
@@ -98,14 +98,14 @@ pub(super) struct Placements {
     held: FastMap<TaskId, Values>,
     /// Exclusive cores of tasks.
     cores: FastMap<TaskId, NodeCores>,
-    /// Jobs whose groups were compiled only for taking tasks off.
+    /// Jobs whose groups were compiled only to take tasks off their machines.
     compiled: HashSet<JobId, FixedState>,
 }
 
 /// A placed task with its allocation.
 pub(super) struct Holding {
     pub(super) task: PlacedTask,
-    /// `None` for its group's request.
+    /// The allocated amounts; `None` if they equal the group's request.
     pub(super) held: Option<Values>,
 }
 
@@ -119,7 +119,7 @@ impl Placements {
         &mut self.counted
     }
 
-    /// Keeps the compiled groups of a job, even if they were compiled only for taking tasks off.
+    /// Keeps the compiled groups of a job, even if they were compiled only to take tasks off their machines.
     pub(super) fn keep_compiled(&mut self, job: JobId) {
         self.compiled.remove(&job);
     }
@@ -153,15 +153,15 @@ impl Placements {
         }
     }
 
-    /// Removes a job. Returns whether tasks of it are still recorded. That is so if the job ended and was forgotten
-    /// between two syncs, because the delta then does not list its tasks.
+    /// Removes a job. Returns whether tasks of the job were still recorded. This happens if the job ended and was
+    /// forgotten between two syncs, because the delta then does not list its tasks.
     fn end(&mut self, id: JobId) -> bool {
         let Some(job) = self.jobs.remove(&id).filter(|job| job.placed > 0) else { return false };
         self.leave(job.spec.precedence, job.placed);
         true
     }
 
-    /// Subtracts tasks of a precedence that are no longer placed.
+    /// Lowers the number of placed tasks of a precedence.
     fn leave(&mut self, precedence: Precedence, tasks: usize) {
         if let Some(count) = self.precedences.get_mut(&precedence) {
             *count -= tasks;
@@ -171,7 +171,7 @@ impl Placements {
         }
     }
 
-    /// The rows of tasks whose allocation differs from the request, in no particular order.
+    /// The rows of tasks whose allocation differs from their group's request, in no particular order.
     pub(super) fn rows_of_held(&self) -> impl Iterator<Item = usize> + '_ {
         self.held.keys().filter_map(|task| Some(self.places.get(task)?.row()))
     }
@@ -211,7 +211,7 @@ impl Placements {
 }
 
 impl View {
-    /// Has the view keep placements. It then receives every job.
+    /// Makes the view keep placements. It then receives every job.
     #[must_use]
     pub fn with_placements(mut self) -> View {
         self.session.set_interest(crate::delta::Interest::AllJobs);
@@ -219,36 +219,37 @@ impl View {
         self
     }
 
-    /// Whether it keeps placements.
+    /// Whether the view keeps placements.
     #[must_use]
     pub fn keeps_placements(&self) -> bool {
         self.indexes.placements().is_some()
     }
 
-    /// The tasks on the machine in a row by importance: higher precedence first, then older ones. Empty if the view
-    /// does not keep placements.
+    /// The tasks on the machine in a row by importance: those of higher precedence first, and of equal precedence the
+    /// older ones first. Empty if the view does not keep placements.
     #[must_use]
     pub fn tasks_on(&self, row: usize) -> &[PlacedTask] {
         let placements = self.indexes.placements();
         placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.tasks)
     }
 
-    /// The number of amounts per task in [`View::requests_on`]: 4, 8 or 16, at least the number of kinds, so that whole
-    /// vectors can be added.
+    /// The number of amounts per task in [`View::requests_on`]: the number of kinds, rounded up to 4, 8 or 16 so that
+    /// whole vectors can be added.
     #[must_use]
     pub fn request_stride(&self) -> usize {
         stride(self.kinds.count())
     }
 
-    /// The allocations of the tasks on the machine in a row, in the order of [`View::tasks_on`]: every kind in order,
-    /// padded with zeroes (see [`View::request_stride`]).
+    /// The allocations of the tasks on the machine in a row, in the order of [`View::tasks_on`]. Each has every kind in
+    /// order, and is padded with zeroes (see [`View::request_stride`]).
     #[must_use]
     pub fn requests_on(&self, row: usize) -> &[i64] {
         let placements = self.indexes.placements();
         placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.requests)
     }
 
-    /// Whether a placed task's allocation differs from its group's request. A move would reduce it to the request.
+    /// Whether a placed task's allocation differs from its group's request. If so, moving the task reduces it to the
+    /// request.
     #[must_use]
     pub fn holds_its_own(&self, task: TaskId) -> bool {
         self.indexes.placements().is_some_and(|placements| placements.held.contains_key(&task))
@@ -267,7 +268,7 @@ impl View {
         }
     }
 
-    /// The cores that a placed task has to itself, if the view keeps placements.
+    /// The exclusive cores of a placed task, if the view keeps placements.
     #[must_use]
     pub fn cores_of(&self, task: TaskId) -> NodeCores {
         match self.indexes.placements() {
@@ -284,7 +285,7 @@ impl View {
         self.placed_job(task.job)
     }
 
-    /// The job, if some of its tasks are placed.
+    /// The job with this id, if some of its tasks are placed.
     pub(super) fn placed_job(&self, id: JobId) -> Option<&Arc<Job>> {
         Some(&self.indexes.placements()?.jobs.get(&id)?.spec)
     }
@@ -296,14 +297,14 @@ impl View {
     }
 
     /// The lowest precedence of all placed tasks, if the view keeps placements. A task whose precedence is not higher
-    /// can preempt none.
+    /// than this cannot preempt any other.
     #[must_use]
     pub fn lowest_precedence(&self) -> Option<Precedence> {
         let lowest = self.indexes.placements()?.precedences.first_key_value();
         lowest.map(|(precedence, _)| *precedence)
     }
 
-    /// The number of placed tasks that are taken off.
+    /// The number of lifted tasks.
     #[must_use]
     pub fn lifted(&self) -> usize {
         self.indexes.placements().map_or(0, |placements| placements.lifted)
@@ -327,7 +328,7 @@ impl View {
         }
     }
 
-    /// Takes a placed task off a row (`sign` 1), or puts it back (-1).
+    /// Takes a placed task off a row if `sign` is 1, or puts it back if it is -1.
     pub(super) fn count_placed(&mut self, row: usize, task: PlacedTask, sign: i64) {
         let held = self.own_holding(task.id).cloned();
         self.count_holding(row, Holding { task, held }, sign);
@@ -341,8 +342,8 @@ impl View {
         }
     }
 
-    /// Takes a placed task with this allocation, or with its group's request, off a row (`sign` 1), or puts it back
-    /// (-1).
+    /// Takes a placed task with this allocation, or with its group's request if `held` is `None`, off a row if `sign`
+    /// is 1, or puts it back if it is -1.
     pub(super) fn count_holding(&mut self, row: usize, holding: Holding, sign: i64) {
         let Holding { task, held } = holding;
         let Some(job) = self.job_of(task.id).cloned() else { return };
@@ -375,7 +376,8 @@ impl View {
         self.count_group(GroupOnRow { row, group, grant, held: held.as_deref() }, sign);
     }
 
-    /// Compiles the group of a placed task. It is dropped when its job changes, unless it is used otherwise.
+    /// Compiles the group of a placed task. If nothing else uses the compiled group, it is dropped when its job
+    /// changes.
     fn compile_placed(&mut self, task: PlacedTask, job: &Arc<Job>) -> GroupRef {
         let job_id = task.id.job;
         let placements = self.indexes.placements();
@@ -388,8 +390,8 @@ impl View {
         group
     }
 
-    /// Whether a lifted or moved task leaves others in a row's domains without their runtime affinity, so that the
-    /// cell would reject its release or eviction (see
+    /// Whether the removal of a lifted task leaves other tasks in a row's domains without their runtime affinity. The
+    /// cell would then reject its release or eviction (see
     /// [`TaskRule::RuntimeAffinity`](omega_core::TaskRule::RuntimeAffinity)).
     pub fn leaves_alone(&mut self, row: usize, task: PlacedTask) -> bool {
         if !self.any_runtime_affinity() {
@@ -401,7 +403,8 @@ impl View {
         self.facts.rules.alone_without(rules, row, &self.facts.sets).next().is_some()
     }
 
-    /// Drops the groups compiled for taking tasks off, of jobs that a delta changes, or of all.
+    /// Drops the groups that were compiled to take tasks off their machines, for all jobs that a delta changes, or for
+    /// all jobs if the delta is full.
     pub(super) fn forget_lifted(&mut self, delta: &Delta) {
         let Some(placements) = self.indexes.placements_mut() else { return };
         let compiled = &mut placements.compiled;
@@ -413,8 +416,8 @@ impl View {
         forgotten.into_iter().for_each(|job| self.forget_job(job));
     }
 
-    /// Counts a task of a group as if it ran in a row, without a check, or removes it again with `sign` 1: for tasks
-    /// that are expected there.
+    /// Counts a task of a group as if it were placed in a row if `sign` is -1, without a check, or removes it again if
+    /// it is 1. For tasks that are expected there.
     pub fn assume(&mut self, row: usize, group: GroupRef, sign: i64) {
         self.count_group(GroupOnRow { row, group, grant: Grant::default(), held: None }, sign);
     }

@@ -1,7 +1,7 @@
-//! The reach of a group: the machines that it may use at present, by delay scheduling.
+//! The reach of a group: the machines that delay scheduling lets it use at present.
 //!
-//! A scheduler that lets a job wait for its preferred machines records that with the compiled group, where filters and
-//! explanations read it. The placement check ignores it.
+//! A scheduler that lets a job wait for its preferred machines records the present restriction with the compiled group,
+//! from which filters and explanations read it. The placement check ignores the restriction.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ pub enum Reach {
     /// All machines.
     #[default]
     Anywhere,
-    /// Machines that one of its preferences selects.
+    /// Machines that one of the group's preferences selects.
     Preferred {
-        /// The remaining time in nanoseconds.
+        /// Remaining time of the restriction, in nanoseconds.
         left: u64,
     },
     /// Machines that share a label's value with a preferred machine.
     Near {
-        /// The values, as numbered by [`Level::of`](super::Level::of), ascending.
+        /// The values of the label, as numbered by [`Level::of`](super::Level::of), ascending.
         values: Arc<[u32]>,
-        /// The remaining time in nanoseconds.
+        /// Remaining time of the restriction, in nanoseconds.
         left: u64,
     },
 }
 
 impl Reach {
-    /// The remaining time in nanoseconds; `None` without a restriction.
+    /// Remaining time of the restriction, in nanoseconds; `None` if there is no restriction.
     #[must_use]
     pub fn left(&self) -> Option<u64> {
         match self {

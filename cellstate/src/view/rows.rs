@@ -1,7 +1,7 @@
 //! The rows of a view: each machine's status, sequence number, and free amounts, devices and cores.
 //!
-//! Amounts are taken and given back by [`Rows::count`], so that a machine's columns change together. Own claims are
-//! included; the cell's values replace them in [`Rows::apply`], before which the view gives its claims back.
+//! [`Rows::count`] takes and gives back amounts, so that all columns of a machine change together. Amounts include own
+//! claims. [`Rows::apply`] replaces them by the cell's values, and before that the view adds its claims back.
 
 use super::columns::{BLOCK, Columns};
 use super::cores::Cores;
@@ -16,7 +16,7 @@ use omega_core::{DeviceSet, MachineId, SequenceNumber};
 
 /// The rows. See the module documentation.
 ///
-/// Invariant: every column has an entry for each row; `columns` counts the same rows.
+/// Invariant: every column has an entry for each row, and `columns` has an equal number of rows.
 #[derive(Debug)]
 pub(super) struct Rows {
     columns: Columns,
@@ -31,7 +31,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// No rows, of machines with this number of kinds.
+    /// An empty list of rows, for machines with this number of kinds.
     pub(super) fn new(kinds: usize) -> Rows {
         Rows {
             columns: Columns::new(kinds),
@@ -45,12 +45,12 @@ impl Rows {
         }
     }
 
-    /// Removes all rows; stamps of blocks continue.
+    /// Removes all rows. The stamps of blocks continue.
     pub(super) fn reset(&mut self, kinds: usize) {
         *self = Rows { columns: self.columns.anew(kinds), ..Rows::new(kinds) };
     }
 
-    /// Makes room for `rows` rows. Returns whether there were fewer.
+    /// Grows the columns to `rows` rows. Returns whether there were fewer.
     pub(super) fn grow(&mut self, rows: usize) -> bool {
         if rows <= self.sequences.len() {
             return false;
@@ -66,7 +66,7 @@ impl Rows {
 
     // --- Reading ---------------------------------------------------------------------------------
 
-    /// The number of rows, with and without a machine.
+    /// The number of rows, including those without a machine.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.sequences.len()
@@ -84,7 +84,7 @@ impl Rows {
         MachineId { slot: row as u32, incarnation: self.incarnations[row] }
     }
 
-    /// Whether a machine still has its row.
+    /// Whether a machine is still the one in its row.
     #[inline]
     pub(super) fn has(&self, machine: MachineId) -> bool {
         self.incarnations.get(machine.row()) == Some(&machine.incarnation)
@@ -115,7 +115,7 @@ impl Rows {
         !self.devices.is_empty()
     }
 
-    /// The free part of the devices in a row, if it has any.
+    /// The free part of each device in a row, if its machine has devices.
     #[inline]
     pub(super) fn devices(&self, row: usize) -> Option<&Devices> {
         if self.devices.is_empty() { None } else { self.devices.get(&(row as u32)) }
@@ -148,7 +148,7 @@ impl Rows {
 
     // --- Changing --------------------------------------------------------------------------------
 
-    /// Subtracts an allocation from a row (`sign` -1), or adds it back (1).
+    /// Subtracts an allocation from a row if `sign` is -1, or adds it back if it is 1.
     #[inline]
     pub(super) fn count(&mut self, row: usize, part: Part<'_>, sign: i64) {
         match part.demand_profiles {
@@ -178,22 +178,22 @@ impl Rows {
         }
     }
 
-    /// Records that something else about a row changed, on which decisions depend.
+    /// Records a change of a row other than of its amounts, on which decisions depend.
     pub(super) fn touch(&mut self, row: usize) {
         self.columns.touch(row);
     }
 
-    /// Makes the bounds of a block exact, after a scan that found nothing.
+    /// Computes the exact bounds of a block, after a scan that found nothing.
     pub(super) fn tighten_block(&mut self, block: usize) {
         self.columns.tighten_block(block);
     }
 
-    /// Lowers the bounds of 64 blocks to those of each.
+    /// Lowers the common bounds of 64 blocks to the maximum of their own bounds.
     pub(super) fn tighten_group(&mut self, group: usize) {
         self.columns.tighten_group(group);
     }
 
-    /// Sets the machine of a row. Returns whether another one had it before.
+    /// Sets the machine of a row. Returns whether the row had another machine before.
     pub(super) fn set_machine(&mut self, delta: &MachineDelta) -> bool {
         let row = delta.slot as usize;
         let before = std::mem::replace(&mut self.incarnations[row], delta.incarnation);
@@ -220,7 +220,8 @@ impl Rows {
         before != delta.incarnation
     }
 
-    /// Applies the free amounts, devices and cores of a delta. Returns the number of machines that have more of one.
+    /// Applies the free amounts, devices and cores of a delta. Returns the number of machines that have more of any
+    /// than before.
     pub(super) fn apply(&mut self, delta: &Delta) -> u64 {
         let kinds = self.columns.kinds();
         let mut freed = self.apply_demand_profiles(delta);
@@ -241,8 +242,8 @@ impl Rows {
         freed
     }
 
-    /// Applies the sums of a delta's rows; a row without a sum has no demand profiles any more. Returns the number of
-    /// machines with a lower sum.
+    /// Applies the sums of demand profiles in a delta. A changed row without a sum has no demand profiles any more.
+    /// Returns the number of machines with a lower sum than before.
     fn apply_demand_profiles(&mut self, delta: &Delta) -> u64 {
         if self.demand_profiles.is_empty() && delta.demand_profiles.is_empty() {
             return 0;

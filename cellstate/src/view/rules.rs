@@ -10,7 +10,7 @@ impl View {
     /// Checks one family of rules for a task on the machine in a row.
     ///
     /// # Errors
-    /// The first reason against it.
+    /// The first reason against the placement.
     pub fn judge_rules(&self, need: &Need, family: RuleFamily, row: usize) -> Result<(), Reason> {
         let Some(rules) = &need.rules else { return Ok(()) };
         self.facts.rules.judge_family((rules, family), row, &self.facts.sets)
@@ -23,19 +23,20 @@ impl View {
         self.facts.rules.concerns(rules, family)
     }
 
-    /// Whether some task has runtime affinity, so that other tasks may not be free to leave.
+    /// Whether some task has runtime affinity, so that other tasks may not be allowed to leave.
     #[must_use]
     pub fn any_runtime_affinity(&self) -> bool {
         self.facts.rules.any_runtime_affinity()
     }
 
-    /// Whether the runtime affinity of some task may require a task like this.
+    /// Whether the runtime affinity of some task may select a task with this need.
     #[must_use]
     pub fn may_be_runtime_affinity(&self, need: &Need) -> bool {
         need.rules.as_ref().is_some_and(|rules| self.facts.rules.may_be_runtime_affinity(rules))
     }
 
-    /// Whether every task that would lack runtime affinity after a move from one row to another regains it by the move.
+    /// Whether a move of a task from one row to another preserves runtime affinity: every task that lacks its affinity
+    /// without the moved task has it again after the move.
     #[must_use]
     pub fn keeps_runtime_affinity(&self, need: &Need, (from, to): (usize, usize)) -> bool {
         let Some(rules) = &need.rules else { return true };
@@ -44,13 +45,13 @@ impl View {
         alone.all(|alone| alone.missing == 1 && book.is_counted((rules, to), alone, sets))
     }
 
-    /// The counts of a preferred spread; `None` if the cell does not count it yet.
+    /// The counts of a soft spread; `None` if the cell does not count its tasks yet.
     #[must_use]
     pub fn wish(&self, wish: &SpreadWish) -> Option<WishCounts<'_>> {
         self.facts.rules.counter(wish.tracker).map(WishCounts)
     }
 
-    /// The attraction of machines for a task, prepared for evaluation on many.
+    /// The attraction of machines for a task, prepared for evaluation on many machines.
     #[must_use]
     pub fn draws(&self, need: &Need) -> Draws<'_> {
         let mut draws = Draws::default();
@@ -68,26 +69,26 @@ impl View {
     }
 }
 
-/// The counts of a preferred spread. See [`View::wish`].
+/// The counts of a soft spread. See [`View::wish`].
 #[derive(Clone, Copy, Debug)]
 pub struct WishCounts<'a>(Counter<'a>);
 
 impl WishCounts<'_> {
-    /// The domain of the machine in a row: equal numbers are equal domains. `None` if it has none at the spread's
-    /// level.
+    /// The domain of the machine in a row, as a number that is equal for equal domains. `None` if the machine has no
+    /// domain at the spread's level.
     #[must_use]
     pub fn domain(&self, row: usize) -> Option<u32> {
         self.0.domain(row)
     }
 
-    /// Of the machines of a block in `among`, those with a domain at the spread's level.
+    /// The machines of a block in `among` that have a domain at the spread's level.
     #[must_use]
     pub fn placed(&self, block: Block<'_>, among: u64) -> u64 {
         self.0.placed(block.index()) & among
     }
 
-    /// For each machine of a block, the number of counted tasks in its domain; 0 without a domain. Tasks on machines
-    /// outside the spread's set do not count, unless each machine is a domain.
+    /// For each machine of a block, the number of counted tasks in its domain; 0 if it has no domain. Tasks on machines
+    /// outside of the spread's set are not counted, unless each machine is a domain.
     #[must_use]
     pub fn of_block(&self, block: Block<'_>) -> [u32; BLOCK] {
         self.0.column(block.index(), |count| count.matched)
@@ -103,22 +104,23 @@ pub struct Draws<'a> {
 }
 
 impl Draws<'_> {
-    /// Whether no machine attracts or repels the task.
+    /// Whether no rule attracts the task to a machine or repels it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.own.is_empty() && self.others.is_empty()
     }
 
-    /// Whether it includes a preference, of the task or of a running one. Otherwise it consists of required affinities.
+    /// Whether it includes a preference, of the task itself or of a placed one. If not, it consists of required
+    /// affinities.
     #[must_use]
     pub fn any_preference(&self) -> bool {
         self.preferred
     }
 
-    /// The attraction of each machine of a block, the sum over its domain of:
-    /// - the weight of each of the task's preferences, times the number of running tasks that it selects;
-    /// - the weights of running tasks' preferences that select this task;
-    /// - `required` for each required affinity of running tasks that selects this task.
+    /// The attraction of each machine of a block, which is the sum over its domain of:
+    /// - the weight of each of the task's preferences, times the number of placed tasks that the preference selects;
+    /// - the weights of placed tasks' preferences that select this task;
+    /// - `required` for each required affinity of placed tasks that selects this task.
     #[must_use]
     pub fn of_block(&self, block: Block<'_>, required: i64) -> [i64; BLOCK] {
         let mut draws = [0; BLOCK];
@@ -136,7 +138,7 @@ impl Draws<'_> {
 }
 
 impl Block<'_> {
-    /// Of the machines in `among`, those where no rule about other tasks rejects this task.
+    /// The machines in `among` on which no rule about other tasks rejects a task.
     #[must_use]
     pub fn rules_allow(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
@@ -144,7 +146,7 @@ impl Block<'_> {
         facts.rules.sift(rules, (self.index(), among), &facts.sets)
     }
 
-    /// Of the machines in `among`, those where one family of rules does not reject this task.
+    /// The machines in `among` on which no rule of one family rejects a task.
     #[must_use]
     pub fn family_allows(&self, need: &Need, family: RuleFamily, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
@@ -152,7 +154,7 @@ impl Block<'_> {
         facts.rules.sift_family((rules, family), (self.index(), among), &facts.sets)
     }
 
-    /// Of the machines in `among`, those where the tasks' required affinities to tasks are met.
+    /// The machines in `among` on which a task's required affinities to other tasks are met.
     #[must_use]
     pub fn affinity_met(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };

@@ -1,9 +1,9 @@
-//! The identity of a view, and the point of the cell's history that it shows.
+//! The identity of a view, and the version of the cell that it has reached.
 
 use crate::delta::{Delta, Interest};
 use omega_core::{SchedulerId, TransactionId, Version};
 
-/// The scheduler of a view, and the version that the view shows. See the module documentation.
+/// The scheduler of a view, and the version that the view has reached. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Session {
     scheduler: SchedulerId,
@@ -11,7 +11,7 @@ pub(super) struct Session {
     next_number: u64,
     interest: Interest,
     version: Version,
-    /// The cell's time at that version.
+    /// The cell's time at the version.
     now_ms: u64,
     /// The lineage of the view's tracker numbers. See [`Delta::lineage`].
     lineage: Version,
@@ -30,7 +30,7 @@ impl Session {
         }
     }
 
-    /// A session before its first sync, which continues the transaction numbers of this one.
+    /// A session before its first sync, which continues this session's transaction numbers.
     pub(super) fn anew(&self) -> Session {
         Session::new(self.scheduler, self.next_number)
     }
@@ -69,7 +69,7 @@ impl Session {
     /// Checks that a delta starts at the version of the view.
     ///
     /// # Panics
-    /// If it does not, because applying it would make the view wrong.
+    /// The delta starts at another version, so that applying it would make the view wrong.
     pub(super) fn check(&self, delta: &Delta) {
         if !delta.full {
             assert_eq!(delta.from, self.version, "a delta starts where the view is");
@@ -77,14 +77,14 @@ impl Session {
         }
     }
 
-    /// Moves to the version at which a delta ends.
+    /// Advances to the version at which a delta ends.
     pub(super) fn advance(&mut self, delta: &Delta) {
         self.version = delta.to;
         self.now_ms = delta.now_ms;
         self.lineage = delta.lineage;
     }
 
-    /// Goes back to the version before all others, so that the next sync is a full one.
+    /// Goes back to version 0, so that the next sync is a full one.
     pub(super) fn start_over(&mut self) {
         self.version = Version(0);
     }

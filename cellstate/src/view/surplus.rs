@@ -1,7 +1,7 @@
 //! Surplus: the part of placed tasks' allocations beyond their request, and the effect of throttling it.
 //!
-//! A resize does not change a task's devices, whose value is part of its amounts. So a task with optional devices has
-//! no surplus.
+//! A resize does not change a task's devices, but the amounts of an allocation include the devices. So a task with
+//! optional devices has no surplus.
 
 use super::placements::Holding;
 use super::{PlacedTask, View};
@@ -19,8 +19,8 @@ impl View {
         Some(Amounts::new(more)).filter(|more| !more.is_zero())
     }
 
-    /// The allocation after throttling: of each kind at most its group's request. `None` if the task cannot be
-    /// throttled.
+    /// The allocation of a task after it is throttled: of each kind at most its group's request. `None` if the task
+    /// cannot be throttled.
     pub(super) fn throttled(&self, task: &PlacedTask) -> Option<Values> {
         let held = self.own_holding(task.id)?;
         let group = self.job_of(task.id)?.groups.get(usize::from(task.group))?;
@@ -31,7 +31,7 @@ impl View {
         Some(held.iter().zip(request).map(|(held, request)| *held.min(&request)).collect())
     }
 
-    /// The rows of machines with tasks whose allocation differs from the request, in ascending order.
+    /// The rows of machines with tasks whose allocation differs from their group's request, in ascending order.
     #[must_use]
     pub fn rows_with_own_holdings(&self) -> Vec<usize> {
         let Some(placements) = self.indexes.placements() else { return Vec::new() };
@@ -53,7 +53,7 @@ impl View {
         self.count_surplus(row, task, -1);
     }
 
-    /// Takes the surplus of a task off a row (`sign` 1), or puts it back (-1).
+    /// Takes the surplus of a task off a row if `sign` is 1, or puts it back if it is -1.
     pub(super) fn count_surplus(&mut self, row: usize, task: PlacedTask, sign: i64) {
         let Some(held) = self.own_holding(task.id).cloned() else { return };
         let Some(left) = self.throttled(&task) else { return };
@@ -61,7 +61,7 @@ impl View {
             let request = &job.groups.get(usize::from(task.group))?.request;
             Some(crate::held::values_of(request, held.len()))
         });
-        // A task that is back at its request follows its demand profile again, if it has one.
+        // A task whose allocation equals its request follows its demand profile again, if it has one.
         let left = (request.as_ref() != Some(&left)).then_some(left);
         let with = |held| Holding { task, held };
         if sign > 0 {

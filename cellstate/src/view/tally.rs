@@ -4,7 +4,7 @@ use crate::judge::MachineStatus;
 use omega_core::{Machine, MachineId};
 use std::sync::Arc;
 
-/// The changes of all syncs of a view so far. The difference to an earlier value has the changes in between.
+/// Counts of the changes of all syncs of a view so far. Subtracting an earlier value gives the changes in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Machines that were added.
@@ -13,7 +13,7 @@ pub struct Tally {
     pub changed: u64,
     /// Machines that were removed.
     pub removed: u64,
-    /// Machines that had more free of some kind, or of some device, than before.
+    /// Machines that have more free of some kind, or on some device, than before.
     pub freed: u64,
     /// Syncs after which more of a cluster resource was free.
     pub cell_freed: u64,

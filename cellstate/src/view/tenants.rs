@@ -1,12 +1,12 @@
 //! Tenants in a view: for fair sharing, for reclaiming guarantees, and for checking quotas before placing.
 //!
-//! Deltas contain tenants once some tenant of the cell has a configuration or a limit; before that a view knows none.
-//! The values of deltas are stored unchanged. In addition, each tenant with a limit has the remainder of the limit at
-//! hand, because every decision compares it on each level.
+//! Deltas contain tenants once some tenant of the cell has a configuration or a limit; until then a view has no
+//! tenants. The values of deltas are stored unchanged. In addition, the view stores the remainder of each tenant's
+//! limit, because every decision compares it for each tenant from the job's tenant up.
 //!
-//! Invariant: `left` of a tenant with a limit is the limit, minus the use that the delta gave, minus the view's claims
-//! for it and all tenants below it that this use does not include, plus what is lifted or evicted. It changes together
-//! with the columns of free amounts, and each sync counts the claims again.
+//! Invariant: `left` of a tenant with a limit is the limit, minus the use in the last delta, minus the view's claims
+//! for the tenant and all tenants below it that this use does not include, plus the amounts of their lifted or evicted
+//! tasks. It changes together with the columns of free amounts, and each sync counts the claims again.
 
 use super::{GroupRef, View};
 use crate::delta::{Delta, TenantDelta, TenantTerms};
@@ -19,26 +19,26 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The distance from its expected position within which a tenant is searched, before its name is looked up.
+/// Number of positions around the expected one in which a tenant is searched before its name is looked up.
 const NEAR: usize = 8;
 
-/// A tenant by its permanent number in this view.
+/// The number of a tenant in this view, which never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TenantRef(u32);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The values of the last delta that contained it, if any.
+    /// Values of the last delta that contained the tenant, if any.
     told: Option<TenantDelta>,
     parent: Option<TenantRef>,
-    /// The remainder of the limit by kind, where missing kinds are 0; empty exactly if there is no limit.
+    /// Remainder of the limit by kind, where missing kinds are 0. Empty if and only if there is no limit.
     left: SmallVec<[i64; 4]>,
     /// Whether claims of the view are counted in `left`.
     touched: bool,
 }
 
 impl Known {
-    /// Whether it has a limit, and uses less of some kind in `now`.
+    /// Whether the tenant has a limit, and uses less of some kind in `now` than before.
     fn is_freed_by(&self, now: &TenantDelta) -> bool {
         let Some((told, _)) = self.limit() else { return false };
         let used = |kind: usize| now.used.get(kind).copied().unwrap_or(0);
@@ -66,7 +66,7 @@ impl Known {
         }
     }
 
-    /// Subtracts amounts from the remainder, or adds them with `sign` -1.
+    /// Subtracts amounts from the remainder if `sign` is 1, or adds them if it is -1.
     fn take(&mut self, request: &[i64], sign: i64) {
         if self.left.len() < request.len() {
             self.left.resize(request.len(), 0);
@@ -76,10 +76,10 @@ impl Known {
         }
     }
 
-    /// The first kind of which less is left than this many tasks claim.
+    /// The first kind of which the remainder is less than this many tasks claim.
     fn short(&self, need: &Need, tasks: i64) -> Option<usize> {
         let (left, request) = (self.left.as_slice(), need.request.as_slice());
-        // In the usual case all kinds fit.
+        // A fast test for the usual case that all kinds fit.
         let fits = |(left, claimed): (&i64, &i64)| claimed.saturating_mul(tasks) <= (*left).max(0);
         let as_a_rule = need.cluster_request.is_none() && left.len() >= request.len();
         if as_a_rule && left.iter().zip(request).all(fits) {
@@ -96,12 +96,12 @@ impl Known {
     }
 }
 
-/// The amounts that a task claims of its tenants' limits.
+/// The amounts that a task claims from the limits of its tenant and of the tenants above it.
 #[derive(Clone, Copy)]
 pub(super) struct TenantClaim<'a> {
-    /// Of its machine, by kind.
+    /// Amounts on its machine, by kind.
     pub(super) request: &'a [i64],
-    /// Of cluster resources.
+    /// Amounts of cluster resources.
     pub(super) of_cell: Option<&'a Amounts>,
 }
 
@@ -114,30 +114,31 @@ pub(super) struct KnownTenants {
     limits: usize,
     /// Tenants whose `left` includes claims of the view.
     touched: Vec<TenantRef>,
-    /// Whether a sync is under way, so that claims are not counted.
+    /// Whether a sync is in progress, during which claims are not counted.
     syncs: bool,
 }
 
-/// The limit that keeps a tenant's task from being placed: the cell would reject it with
+/// A limit that prevents a task from being placed. The cell would reject its claim with
 /// [`QuotaExceeded`](omega_core::Reason::QuotaExceeded).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaLack {
-    /// The tenant with the limit: the job's own or one above it.
+    /// Tenant that has the limit: the job's own tenant, or one above it.
     pub tenant: Text,
-    /// The kind that is short.
+    /// The kind of which the limit leaves too little.
     pub kind: KindId,
-    /// The missing amount, in the kind's unit.
+    /// Missing amount, in the unit of the kind.
     pub missing: u64,
 }
 
 impl KnownTenants {
-    /// Uncounts all claims until [`KnownTenants::apply`], after which they are counted again.
+    /// Removes all claims from the remainders until [`KnownTenants::apply`] is called. After that, claims are counted
+    /// again.
     pub(super) fn begin_sync(&mut self) {
         self.syncs = true;
     }
 
-    /// Applies a delta. Returns whether there are new tenants, and how many with a limit use less of some kind than
-    /// before.
+    /// Applies a delta. Returns whether there are new tenants, and the number of tenants with a limit that use less of
+    /// some kind than before.
     pub(super) fn apply(&mut self, delta: &Delta) -> (bool, u64) {
         if delta.full {
             self.list.iter_mut().for_each(|known| *known = Known::default());
@@ -155,7 +156,7 @@ impl KnownTenants {
             let known = &mut self.list[at];
             freed += u64::from(known.is_freed_by(tenant));
             match (near, &mut known.told) {
-                // Nearly always only the use has changed.
+                // In nearly all cases only the use has changed.
                 (Some(_), Some(told)) => {
                     told.used.clone_from(&tenant.used);
                     known.leave();
@@ -172,8 +173,8 @@ impl KnownTenants {
         (self.list.len() > before, freed)
     }
 
-    /// The position of a tenant whose settings are unchanged, if it is near the expected one: the cell and the view
-    /// keep tenants in order of first mention. Otherwise the name is looked up.
+    /// The position of a tenant with unchanged settings, if it is near the expected one. It mostly is, because the cell
+    /// and the view both keep tenants in order of first mention. If it is not, the caller looks the name up.
     fn find_near(&self, next: usize, terms: &Arc<TenantTerms>) -> Option<usize> {
         let same =
             |known: &Known| known.told.as_ref().is_some_and(|told| Arc::ptr_eq(&told.terms, terms));
@@ -205,20 +206,20 @@ impl KnownTenants {
         if self.by_name.is_empty() { None } else { self.by_name.get(name).copied() }
     }
 
-    /// A tenant and those above it, from the bottom up.
+    /// A tenant and all tenants above it, from the bottom up.
     fn line(&self, of: Option<TenantRef>) -> impl Iterator<Item = &Known> {
         let known = |of: TenantRef| &self.list[of.0 as usize];
         let up = std::iter::successors(of.map(known), move |below| below.parent.map(known));
         up.take(TENANT_DEPTH_MAX)
     }
 
-    /// Whether some tenant has a limit; if not, nothing is counted.
+    /// Whether some tenant has a limit. If not, nothing is counted.
     #[inline]
     pub(super) fn limited(&self) -> bool {
         self.limits > 0
     }
 
-    /// Adds a task's claim on its machine and on cluster resources, or subtracts it with `sign` -1.
+    /// Adds a task's claim on its machine and on cluster resources if `sign` is 1, or subtracts it if it is -1.
     #[inline]
     pub(super) fn count(&mut self, of: Option<TenantRef>, claim: TenantClaim<'_>, sign: i64) {
         if self.limited() && !self.syncs {
@@ -249,8 +250,8 @@ impl KnownTenants {
         }
     }
 
-    /// The first limit, from the tenant up, that leaves too little for this many tasks, with the number of tasks that
-    /// still fit.
+    /// The first limit, from the tenant up, that leaves too little for this many tasks. Also returns the number of
+    /// tasks for which it leaves enough.
     fn first_short(&self, of: Option<TenantRef>, need: &Need, tasks: usize) -> Option<Short<'_>> {
         let of = of.filter(|_| self.limited());
         let tasks = i64::try_from(tasks).unwrap_or(i64::MAX);
@@ -278,11 +279,11 @@ struct Short<'a> {
     told: &'a TenantDelta,
     kind: KindId,
     left: i64,
-    /// The claim of one task.
+    /// Amount that one task claims.
     claimed: i64,
 }
 
-/// The claim of a task on a kind, of its machine and of cluster resources.
+/// The amount of a kind that a task claims, on its machine and of cluster resources together.
 #[inline]
 fn claimed(need: &Need, kind: usize) -> i64 {
     let of_cell = need.cluster_request.as_ref().map(|request| request.get(KindId(kind as u8)));
@@ -290,7 +291,7 @@ fn claimed(need: &Need, kind: usize) -> i64 {
 }
 
 impl View {
-    /// Every tenant, by name; none while no tenant of the cell has a configuration or a limit.
+    /// Every tenant, ordered by name. Empty while no tenant of the cell has a configuration or a limit.
     pub fn tenants(&self) -> impl Iterator<Item = &TenantDelta> {
         let told = self.tenants.list.iter().filter_map(|known| known.told.as_ref());
         let mut told: Vec<&TenantDelta> = told.collect();
@@ -298,7 +299,7 @@ impl View {
         told.into_iter()
     }
 
-    /// A tenant and those above it, from the top down; empty for an unknown tenant.
+    /// A tenant and all tenants above it, from the top down; empty if the tenant is unknown.
     #[must_use]
     pub fn tenant_line(&self, name: &str) -> SmallVec<[&TenantDelta; 4]> {
         let line = self.tenants.line(self.tenants.find(name));
@@ -307,16 +308,16 @@ impl View {
         line
     }
 
-    /// The highest tenant of each line that is not in the other, between which reclaiming is decided. `None` if one
-    /// line is part of the other.
+    /// The branches of two tenants below their nearest common ancestor, between which reclaiming is decided. `None` if
+    /// one tenant is above the other.
     #[must_use]
     pub fn parting(&self, one: &str, other: &str) -> Option<(&TenantDelta, &TenantDelta)> {
         let (one, other) = (self.tenant_line(one), self.tenant_line(other));
         one.into_iter().zip(other).find(|(one, other)| one.terms.name != other.terms.name)
     }
 
-    /// The number of these tasks that the limits of the group's tenant and of the tenants above it still allow,
-    /// including this view's claims.
+    /// The number of these tasks, at most `tasks`, for which the limits of the group's tenant and of the tenants above
+    /// it leave enough, after subtracting the view's claims.
     #[must_use]
     pub fn quota_room(&self, group: GroupRef, tasks: usize) -> usize {
         if !self.tenants.limited() {
@@ -332,7 +333,7 @@ impl View {
         room
     }
 
-    /// The first limit, from the tenant up, that rejects one more task of a group.
+    /// The first limit, from the group's tenant up, that leaves too little for one more task of the group.
     #[must_use]
     pub fn quota_lack(&self, group: GroupRef) -> Option<QuotaLack> {
         let compiled = self.groups.get(group);
@@ -341,8 +342,8 @@ impl View {
         Some(QuotaLack { tenant: short.told.terms.name.clone(), kind: short.kind, missing })
     }
 
-    /// Whether a job with placed tasks counts against the limit of a tenant: it belongs to that tenant or to one below
-    /// it. The view must keep placements.
+    /// Whether a job that has placed tasks belongs to a tenant or to one below it, so that the tenant's limit applies.
+    /// The view must keep placements.
     #[must_use]
     pub fn is_below(&self, job: JobId, tenant: &str) -> bool {
         let Some(job) = self.placed_job(job) else { return false };
@@ -350,14 +351,16 @@ impl View {
         line.any(|known| known.told.as_ref().is_some_and(|told| *told.terms.name == *tenant))
     }
 
-    /// Whether placed tasks below a precedence count against the limit of a tenant. The view must keep placements.
+    /// Whether tasks of a tenant and of those below it are placed whose precedence is lower than `precedence`. The view
+    /// must keep placements.
     #[must_use]
     pub fn any_lower_below(&self, precedence: Precedence, tenant: &str) -> bool {
         let mut lower = self.placed_jobs().filter(|(_, job)| job.precedence < precedence);
         lower.any(|(id, _)| self.is_below(id, tenant))
     }
 
-    /// The own claims, by tenant and kind, that the tenants' use in the view does not include yet, minus the evictions.
+    /// The amounts of own claims that the tenants' use in the view does not include yet, minus the evictions, by tenant
+    /// and kind.
     #[must_use]
     pub fn own_use(&self) -> BTreeMap<Text, Vec<i64>> {
         let mut own = BTreeMap::new();

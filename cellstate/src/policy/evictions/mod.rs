@@ -1,9 +1,9 @@
 //! Evictions: who may preempt whom (`review.rs`), and the limit on evictions in a span of time.
 //!
-//! The limit uses a *sliding window log*: the times of recent evictions with their numbers. It is exact, whereas a
-//! token bucket or a counter per minute lets through almost twice the limit around its edges. The log is short, because
-//! the cell's time moves only with [`Expire`](omega_core::Command::Expire): at one every 100 ms, a minute has at most
-//! six hundred entries.
+//! The limit uses a *sliding window log*: the times of recent evictions, each with a number of evictions. The log is
+//! exact, whereas a token bucket or a counter per minute allows almost twice the limit around its edges. The log is
+//! short, because the cell's time changes only with [`Expire`](omega_core::Command::Expire): if that comes every 100
+//! ms, a minute has at most six hundred entries.
 //!
 //! Invariant: times ascend, counts are above 0, and `sum` is the sum of the counts.
 
@@ -33,7 +33,7 @@ impl Ledger for Evictions {
 
 impl Policy for Evictions {
     type Mirror = ();
-    /// The number of evictions that only a guarantee allows.
+    /// Number of evictions that are allowed only by a guarantee.
     type Note = u32;
 
     fn concerns(_: &Job, _: &TaskGroup) -> bool {
@@ -94,7 +94,7 @@ pub struct EvictionCounts {
 }
 
 impl EvictionLog {
-    /// The times with the number of evictions at each, in ascending order.
+    /// The times of recent evictions in ascending order, each with the number of evictions.
     fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
         self.taken.iter().copied()
     }
@@ -107,7 +107,7 @@ impl EvictionLog {
         self.sum += u64::from(count);
     }
 
-    /// Removes entries that no longer count. Returns whether there were any.
+    /// Removes entries that are older than the span of the limit. Returns whether there were any.
     fn prune(&mut self, now_ms: u64, cap: Option<EvictionCap>) -> bool {
         let before = self.sum;
         let over =
@@ -118,10 +118,10 @@ impl EvictionLog {
         self.sum < before
     }
 
-    /// Restores the log of a snapshot.
+    /// Restores the log from a snapshot.
     ///
     /// # Errors
-    /// If the log is impossible at this time and limit.
+    /// No cell with this time and limit could have the log.
     fn restore(
         list: &[(u64, u32)],
         now_ms: u64,
@@ -158,7 +158,7 @@ impl Columns for EvictionColumns {
 }
 
 impl Cell {
-    /// The number of evictions left in the limit; `None` without a limit.
+    /// The number of evictions that the limit allows now; `None` if there is no limit.
     #[must_use]
     pub fn evictions_left(&self) -> Option<u32> {
         let cap = self.policy.eviction_cap?;
@@ -171,7 +171,7 @@ impl Cell {
         self.policies.evictions.counts
     }
 
-    /// Counts accepted evictions, `reclaimed` of them for a guarantee.
+    /// Counts accepted evictions, of which `reclaimed` are allowed only by a guarantee.
     fn count_evictions(&mut self, taken: u32, reclaimed: u32) {
         let Evictions { log, counts } = &mut self.policies.evictions;
         counts.by_guarantee += u64::from(reclaimed);
@@ -181,17 +181,17 @@ impl Cell {
         }
     }
 
-    /// The times of evictions that count against the limit, ascending, with the number at each.
+    /// The times of evictions within the span of the limit, ascending, each with the number of evictions.
     pub(crate) fn counted_evictions(&self) -> impl Iterator<Item = (u64, u32)> {
         self.policies.evictions.log.iter()
     }
 
-    /// Removes evictions that no longer count. Returns whether there were any.
+    /// Removes evictions that are older than the span of the limit. Returns whether there were any.
     pub(crate) fn refill_evictions(&mut self) -> bool {
         self.policies.evictions.log.prune(self.now_ms, self.policy.eviction_cap)
     }
 
-    /// Logs that the set of acceptable evictions changed.
+    /// Logs that the cell may now accept other evictions than before.
     pub(crate) fn log_evictions(&mut self) {
         self.log.push(Change::Policy(Evictions::BIT));
     }

@@ -1,4 +1,4 @@
-//! The check of evictions: whether each made room for a claim that may preempt its task, within the limit.
+//! The check of evictions: whether each of them makes room for a claim that may preempt its task, within the limit.
 
 use crate::cell::Cell;
 use crate::commit::{Review, Scope};
@@ -10,7 +10,7 @@ use omega_core::transaction::Item;
 use omega_core::{Conflict, Precedence, Reason, TaskId};
 use smallvec::SmallVec;
 
-/// The tenants with accepted claims, by row.
+/// The tenants with accepted claims on each machine, by row.
 type Claimants = FastMap<u32, SmallVec<[Claimant; 2]>>;
 
 impl Cell {
@@ -27,8 +27,8 @@ impl Cell {
         strongest
     }
 
-    /// Adds a conflict for each eviction that made room for no claim or whose task may not be preempted. Returns how
-    /// many of the others only a guarantee allows.
+    /// Adds a conflict for each eviction that makes room for no claim, or whose task may not be preempted. Returns how
+    /// many of the other evictions are allowed only by a guarantee.
     pub(super) fn late_evictions(&self, review: &Review<'_>, late: &mut Vec<Conflict>) -> u32 {
         let strongest = self.strongest_claims(review);
         let txn = review.txn;
@@ -69,7 +69,7 @@ impl Cell {
         reclaimed
     }
 
-    /// The reason why a claim of the given precedence may not preempt a task, guarantees aside.
+    /// The reason for which a claim of the precedence `strongest` may not preempt a task, if guarantees are ignored.
     fn may_stay(&self, victim: Precedence, strongest: Precedence) -> Option<Reason> {
         if victim >= strongest {
             return Some(Reason::PrecedenceTooLow);
@@ -78,7 +78,8 @@ impl Cell {
         band.is_some_and(|band| band.includes(victim)).then_some(Reason::SameBand)
     }
 
-    /// The tenants and kinds of accepted claims, by row. Computed only where precedence does not allow an eviction.
+    /// The tenants of accepted claims and the claimed kinds, by row. Computed only if there is an eviction that
+    /// precedence does not allow.
     #[inline(never)]
     fn claimants(&self, review: &Review<'_>) -> Claimants {
         let mut claimants = Claimants::default();
@@ -100,7 +101,7 @@ impl Cell {
     /// Whether the guarantee of one of these claimants allows the eviction of a task.
     fn may_reclaim(&self, claimants: &[Claimant], victim: TaskId, held: Option<&Values>) -> bool {
         let Some((job, task)) = self.jobs.task(victim) else { return false };
-        // A task that was also placed elsewhere in the transaction is counted already.
+        // The use of the tenant includes the task if the transaction also placed it on another machine.
         let counted = task.state.machine().is_some();
         let request = held.unwrap_or(&job.need(task).request);
         let victim = Borrower { tenant: job.tenant, request, counted };

@@ -1,15 +1,15 @@
 //! Peak hours: calendars of hours in which batch tasks may have only a share of a machine, and the sums of batch
 //! allocations.
 //!
-//! The cell and each view have the calendars and use the same check. While there is a calendar, the allocations of the
-//! batch tasks on each machine are summed; during a peak, claims that would raise this sum above the share are
-//! rejected. Without calendars nothing is summed, and a claim costs one test of an empty list.
+//! The cell and each view have the calendars and use one check. While there is a calendar, the allocations of the batch
+//! tasks on each machine are summed. During a peak, claims that would raise this sum above the share are rejected.
+//! Without calendars nothing is summed, and a claim costs one test of an empty list.
 //!
-//! The active peaks are determined when the time moves, not at each claim. When a peak begins or ends, the cell gets a
-//! new version, so that views are updated and rejected jobs are tried again.
+//! The active peaks are determined when the cell's time changes, not at each claim. When a peak begins or ends, the
+//! cell gets a new version, so that views are updated and rejected jobs are tried again.
 //!
-//! Invariant: calendars ascend by unique name; `shares` has the shares of the peaks active at the cell's time,
-//! ascending by kind; `held` is empty if there are no calendars.
+//! Invariant: calendars ascend by unique name. `shares` has the shares of the peaks active at the cell's time,
+//! ascending by kind. `held` is empty if there are no calendars.
 
 mod view;
 
@@ -40,10 +40,10 @@ const SOON_MS: u32 = 30_000;
 pub(crate) struct Peaks {
     calendars: Vec<(PeakCalendar, SetId)>,
     shares: Vec<(SetId, KindShare)>,
-    /// The sums of batch allocations of each kind, machine by machine.
+    /// Sums of batch allocations: all kinds of the first row, then all kinds of the second, and so on.
     held: Vec<i64>,
     kinds: usize,
-    /// Metrics; not part of the cell's state.
+    /// Counts for metrics, which are not part of the cell's state.
     counts: PeakCounts,
 }
 
@@ -68,7 +68,7 @@ impl Peaks {
         self.iter().flat_map(|calendar| &calendar.peaks)
     }
 
-    /// Determines the active peaks.
+    /// Determines the peaks that are active at a time.
     fn tell_time(&mut self, now_ms: u64) {
         self.shares.clear();
         for (calendar, machines) in &self.calendars {
@@ -116,7 +116,7 @@ impl Peaks {
 }
 
 impl Peaks {
-    /// Adds a calendar, or replaces the one of its name.
+    /// Adds a calendar, or replaces the calendar with an equal name.
     fn set(&mut self, calendar: PeakCalendar, facts: &mut Facts) {
         self.remove(&calendar.name, facts);
         let Err(at) = self.place(&calendar.name) else { return };
@@ -131,7 +131,7 @@ impl Peaks {
         facts.sets.release(machines);
     }
 
-    /// Replaces all calendars, in a cell of `kinds` kinds. The caller sets the batch allocations again.
+    /// Replaces all calendars, in a cell with `kinds` kinds. The caller must set the batch allocations afterwards.
     fn set_all(&mut self, calendars: &[PeakCalendar], facts: &mut Facts, kinds: usize) {
         for (_, machines) in std::mem::take(self).calendars {
             facts.sets.release(machines);
@@ -157,12 +157,12 @@ impl Peaks {
 
     fn exceeds(&self, row: usize, share: KindShare, (more, facts): (&[i64], &Facts)) -> bool {
         let more = more.get(share.kind.index()).copied().unwrap_or(0);
-        // A kind that is not requested always fits, even where batch tasks have too much of it.
+        // A kind that is not requested always fits, even if batch tasks exceed their share of it.
         more > 0 && self.held_of(row, share.kind) + more > share_of(row, share, facts)
     }
 
-    /// The first kind of which batch tasks would exceed their share of the machine in a row, with `more` for one more
-    /// task of a job.
+    /// The first kind of which batch tasks would exceed their share of the machine in a row if one more task of a job,
+    /// with the amounts `more`, were placed there.
     #[inline]
     fn over_peak(
         &self,
@@ -177,7 +177,8 @@ impl Peaks {
         shares.find(|share| self.exceeds(row, *share, (more, facts))).map(|share| share.kind)
     }
 
-    /// Of the machines `64 * word ..` in `among`, those where batch tasks would exceed their share with one more task.
+    /// The machines, of the 64 from row `64 * word` on that are in `among`, on which batch tasks would exceed their
+    /// share if one more task were placed there.
     fn over_peak_among(&self, (word, among): (usize, u64), asked: (&[i64], &Facts)) -> u64 {
         let mut over = 0;
         for (machines, share) in &self.shares {
@@ -191,7 +192,7 @@ impl Peaks {
         over
     }
 
-    /// The kinds of which batch tasks exceed their share of the machine in a row.
+    /// The kinds of which batch tasks exceed their share of the machine in a row, each with the excess.
     fn excess<'a>(
         &'a self,
         row: usize,
@@ -209,7 +210,8 @@ impl Peaks {
         self.any_holds() && self.excess(row, facts).next().is_some()
     }
 
-    /// The active peak that bounds a kind on the machine in a row and ends last, with its calendar's name.
+    /// The calendar of the active peak that bounds a kind on the machine in a row, and the peak's end. Of several
+    /// peaks, the one that ends last.
     fn peak_on(
         &self,
         row: usize,
@@ -226,7 +228,7 @@ impl Peaks {
     }
 }
 
-/// The amount of a share on the machine in a row.
+/// The amount that a share of the machine in a row is.
 fn share_of(row: usize, share: KindShare, facts: &Facts) -> i64 {
     let machine = facts.machines.get(row).and_then(Option::as_ref);
     machine.map_or(0, |machine| share.of(machine.capacity.get(share.kind)) as i64)
@@ -297,7 +299,7 @@ impl Policy for Peaks {
         }
     }
 
-    /// Written once for all changes: with the calendars, every row's batch allocations are sent.
+    /// Written once even if several changes are logged. With the calendars, the batch allocations of all rows are sent.
     fn write_change(&self, delta: &mut Delta) {
         if delta.policies.peaks.calendars.is_some() {
             return;
@@ -395,10 +397,11 @@ impl Mirror for Peaks {
 /// The columns of peak hours in a delta.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeakColumns {
-    /// All calendars, by name, if one changed or other peaks are active than before; in a full delta, if there are any.
+    /// All calendars, ordered by name, if a calendar or the set of active peaks has changed; in a full delta, if there
+    /// are any.
     pub calendars: Option<Vec<PeakCalendar>>,
-    /// The batch allocations of each kind in changed rows that have any, while there are calendars; other changed rows
-    /// have none. If `calendars` is set, it covers all rows.
+    /// The batch allocations of each kind in changed rows that have any. A changed row that is not listed has none. If
+    /// `calendars` is set, all rows count as changed. Empty while there are no calendars.
     pub batch: Vec<(u32, SmallVec<[i64; 4]>)>,
 }
 
@@ -442,8 +445,8 @@ impl Cell {
         self.policies.peaks.iter()
     }
 
-    /// The amount of a kind allocated to the batch tasks of a machine; 0 while there is no calendar. A task with a
-    /// demand profile counts with its highest point.
+    /// The amount of a kind allocated to the batch tasks of a machine; 0 while there is no calendar. For a task with a
+    /// demand profile, it is the highest point.
     #[must_use]
     pub fn batch_allocated(&self, machine: MachineId, kind: KindId) -> i64 {
         let known = self.machines.get(machine);
@@ -491,8 +494,8 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    /// Changes the calendars. The first calendar starts the sums of batch allocations, and the removal of the last one
-    /// ends them.
+    /// Changes the calendars. With the first calendar, batch allocations begin to be summed, and with the removal of
+    /// the last one this ends.
     fn change_peaks(&mut self, change: impl FnOnce(&mut Peaks, &mut Facts)) {
         let peaks = &mut self.policies.peaks;
         let before = peaks.is_empty();
@@ -506,7 +509,7 @@ impl Cell {
         }
     }
 
-    /// Recounts the batch allocations of each kind, machine by machine.
+    /// Recounts the batch allocations of each kind on each machine, in the layout of `Peaks::held`.
     fn count_batch(&self) -> Vec<i64> {
         let kinds = self.kinds.count();
         let mut held = vec![0; self.machines.row_count() * kinds];

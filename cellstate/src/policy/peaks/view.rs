@@ -1,5 +1,4 @@
-//! Peak hours in a view, with the same check as in the cell. The sums of batch allocations include the view's own
-//! claims.
+//! Peak hours in a view, which uses the cell's check. The sums of batch allocations include the view's own claims.
 
 use super::share_of;
 use crate::facts::Need;
@@ -18,8 +17,8 @@ impl View {
         self.mirrors().peaks.any_holds() && job.kind == JobKind::Batch
     }
 
-    /// The first kind of which batch tasks would exceed their share of the machine in a row with one more of these
-    /// tasks; with the name of the calendar, and the end of its peak.
+    /// The first kind of which batch tasks would exceed their share of the machine in a row if one more of these tasks
+    /// were placed there. Also returns the name of the calendar and the end of its peak.
     #[must_use]
     pub fn peak_over(&self, row: usize, job: &Job, need: &Need) -> Option<(KindId, &Text, u64)> {
         let peaks = &self.mirrors().peaks;
@@ -28,8 +27,8 @@ impl View {
         Some((kind, name, ends_ms))
     }
 
-    /// The amount of a kind by which batch allocations on the machine in a row may grow now; negative above the share,
-    /// `None` where no active peak bounds it.
+    /// The amount by which batch allocations of a kind may grow on the machine in a row now. Negative if they exceed
+    /// their share; `None` if no active peak bounds the kind.
     #[must_use]
     pub fn batch_room(&self, row: usize, kind: KindId) -> Option<i64> {
         let shares = self.mirrors().peaks.shares_of(row, self.facts());
@@ -51,8 +50,8 @@ impl View {
         self.mirrors().peaks.has_calendar(row, self.facts())
     }
 
-    /// The amount of a kind allocated to batch tasks on the machine in a row, including this view's claims; 0 while
-    /// there is no calendar.
+    /// The amount of a kind that is allocated to batch tasks on the machine in a row, including this view's claims. It
+    /// is 0 while there is no calendar.
     #[must_use]
     pub fn batch_allocated(&self, row: usize, kind: KindId) -> i64 {
         self.mirrors().peaks.held_of(row, kind)
@@ -60,7 +59,8 @@ impl View {
 }
 
 impl Block<'_> {
-    /// Of the machines in `among`, those where batch tasks would exceed their share with one more of these tasks.
+    /// The machines in `among` on which batch tasks would exceed their share if one more of these tasks were placed
+    /// there.
     #[must_use]
     pub fn over_peak(&self, job: &Job, need: &Need, among: u64) -> u64 {
         match self.view().holds_back(job) {

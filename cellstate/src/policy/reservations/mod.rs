@@ -1,18 +1,18 @@
 //! Reservations: machines that are kept free of some tasks for a time.
 //!
-//! The cell and each view have all reservations and use the same check. It is computed for 64 machines at once; a
-//! commit uses one of the bits, and filters use all.
+//! The cell and each view have all reservations and use one check. It computes 64 machines at once: a commit uses one
+//! of the bits, and filters use all of them.
 //!
-//! Time alone changes the effect of a reservation twice: when it comes so near that a new task would run into it, and
-//! when it ends. The first needs no event, because each check compares with the cell's time; at the second the cell
-//! removes the reservation, which deltas report.
+//! The passing of time changes the effect of a reservation twice. The first change comes when a new task would no
+//! longer end before the reservation begins; it needs no event, because each check compares with the cell's time. The
+//! second change is the end of the reservation, at which the cell removes it, and deltas report this.
 //!
-//! Most reservations begin long after a task has ended. So there is a second order, by start time, and a check stops at
-//! the first reservation that starts too late to matter.
+//! Most reservations begin long after a task has ended. So there is a second list, ordered by start time, and a check
+//! stops at the first reservation that starts too late to matter.
 //!
 //! Invariants:
 //! - Reservations ascend by unique name.
-//! - `by_start` has the position of each once, ascending by start time.
+//! - `by_start` has the position of each reservation once, ascending by start time.
 
 mod view;
 
@@ -36,11 +36,11 @@ pub(crate) struct Reservations {
     by_start: Vec<usize>,
 }
 
-/// The time before the start or end of a reservation during which the cell should receive `Expire` often: several of
-/// the usual intervals.
+/// The time before the start or end of a reservation during which the cell should receive `Expire` often. It is several
+/// times the usual interval of `Expire`.
 const SOON_MS: u64 = 30_000;
 
-/// The start of a task, and its expected duration if known.
+/// The start of a task, and its expected duration, if known.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     now_ms: u64,
@@ -67,12 +67,12 @@ impl Reservations {
         self.place(name).ok().map(|at| &self.all[at].0)
     }
 
-    /// Whether a reservation rejects this task on the machines that it covers.
+    /// Whether a reservation rejects this task on the machines that it reserves.
     fn binds<'a>(&self, stay: Stay, line: impl Fn() -> Line<'a>) -> bool {
         self.met(stay).any(|(reservation, _)| !reservation.admits(line().into_iter()))
     }
 
-    /// The reservations that would begin before this task ends, whatever tenants they are for.
+    /// The reservations that begin before this task ends, whatever tenants they are for.
     fn met(&self, stay: Stay) -> impl Iterator<Item = &(Reservation, SetId)> {
         let by_start = self.by_start.iter().map(|at| &self.all[*at]);
         let Stay { now_ms, run_ms } = stay;
@@ -81,7 +81,7 @@ impl Reservations {
             .filter(move |(reservation, _)| reservation.binds(now_ms, run_ms))
     }
 
-    /// Rebuilds the order by start time.
+    /// Rebuilds the list that is ordered by start time.
     fn order(&mut self) {
         self.by_start = (0..self.all.len()).collect();
         self.by_start.sort_by_key(|at| self.all[*at].0.from_ms);
@@ -111,7 +111,7 @@ impl Reservations {
         reservations.iter().for_each(|reservation| self.book(reservation.clone(), facts));
     }
 
-    /// Of the machines `64 * word ..` in `among`, those that are reserved against a task.
+    /// The machines, of the 64 from row `64 * word` on that are in `among`, on which a reservation rejects a task.
     fn reserved<'a>(
         &self,
         (word, among): (usize, u64),
@@ -128,7 +128,7 @@ impl Reservations {
         reserved
     }
 
-    /// The reservation that rejects a task on the machine in a row; of several the one that begins first.
+    /// The reservation that rejects a task on the machine in a row. Of several reservations, the one that begins first.
     fn reserved_by<'a>(
         &self,
         row: usize,
@@ -246,7 +246,7 @@ impl Mirror for Reservations {
 /// The columns of reservations in a delta.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReservationColumns {
-    /// All reservations, by name, if one was added or removed; in a full delta, if there are any.
+    /// All reservations, ordered by name, if one was added or removed; in a full delta, if there are any.
     pub all: Option<Vec<Reservation>>,
 }
 

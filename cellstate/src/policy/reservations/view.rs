@@ -1,4 +1,4 @@
-//! Reservations in a view, with the same check as in the cell.
+//! Reservations in a view, which uses the cell's check.
 
 use super::{Line, Stay};
 use crate::policy::TenantTree;
@@ -26,7 +26,8 @@ impl View {
         self.mirrors().reservations.binds(self.stay(job), || self.tenants_above(job))
     }
 
-    /// The reservation that rejects tasks of a job on the machine in a row; of several the one that begins first.
+    /// The reservation that rejects tasks of a job on the machine in a row. Of several reservations, the one that
+    /// begins first.
     #[must_use]
     pub fn reservation_on(&self, row: usize, job: &Job) -> Option<&Reservation> {
         if !self.any_reservation() {
@@ -36,7 +37,7 @@ impl View {
         self.mirrors().reservations.reserved_by(row, asked, || self.tenants_above(job))
     }
 
-    /// Whether a reservation rejects a task of a job on the machine in a row that would start at `now_ms`.
+    /// Whether a reservation rejects a task of a job that would start at `now_ms` on the machine in a row.
     #[must_use]
     pub fn is_reserved_at(&self, row: usize, job: &Job, now_ms: u64) -> bool {
         if !self.any_reservation() {
@@ -64,7 +65,7 @@ impl View {
 }
 
 impl Block<'_> {
-    /// Of the machines in `among`, those reserved against tasks of a job.
+    /// The machines in `among` on which a reservation rejects tasks of a job.
     #[must_use]
     pub fn reserved(&self, job: &Job, among: u64) -> u64 {
         match self.view().any_reservation() {

@@ -1,12 +1,12 @@
-//! The most tasks of a tenant on one machine: see
-//! [`TenantConfig::tasks_per_machine_max`](omega_core::TenantConfig::tasks_per_machine_max).
+//! The policy that limits a tenant's tasks on one machine (see
+//! [`TenantConfig::tasks_per_machine_max`](omega_core::TenantConfig::tasks_per_machine_max)).
 //!
-//! Tasks are counted by row, only for tenants with such a maximum. The cell counts them, and so does each view, with
-//! its own claims; both use the same check. The maximum is part of the tenant's configuration, which deltas contain
-//! anyway. When it is set, the cell counts the placed tasks and sends the rows that have some.
+//! Tasks are counted by row, and only for tenants with such a maximum. The cell counts them, and so does each view,
+//! which adds its own claims. Both use one check. The maximum is part of the tenant's configuration, which deltas
+//! contain anyway. When a maximum is set, the cell counts the tenant's placed tasks and sends the rows that have some.
 //!
-//! Invariant: the count of a tenant in a row is the number of its tasks on that machine; rows beyond the end of the
-//! list have 0.
+//! Invariant: the count of a tenant in a row is the number of its tasks on that machine. Rows beyond the end of the
+//! list have none.
 
 mod view;
 
@@ -19,7 +19,7 @@ use crate::image::ImageError;
 use omega_core::{Job, Reason, TaskGroup, TenantConfig, Text};
 use std::collections::BTreeMap;
 
-/// The policy. See the module documentation.
+/// The limits and counts of tenants. See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TasksPerMachine {
     tenants: BTreeMap<Text, Limited>,
@@ -29,7 +29,7 @@ pub(crate) struct TasksPerMachine {
 #[derive(Clone, Debug, Default)]
 struct Limited {
     max: u32,
-    /// The number of its tasks in each row.
+    /// Number of the tenant's tasks in each row.
     placed: Vec<u32>,
 }
 
@@ -49,7 +49,7 @@ impl Limited {
         self.placed[row] = count;
     }
 
-    /// The rows with tasks of the tenant, with their numbers.
+    /// The rows with tasks of the tenant, each with the number of tasks.
     fn rows(&self) -> impl Iterator<Item = (u32, u32)> {
         (0..).zip(self.placed.iter().copied()).filter(|(_, count)| *count > 0)
     }
@@ -65,7 +65,7 @@ impl TasksPerMachine {
         self.tenants.values().map(|limited| limited.on(row)).sum()
     }
 
-    /// Clears the counts of a row. Returns the row and its count, if that was not 0.
+    /// Clears the count of a row. Returns the row and the count if the count was not 0.
     fn clear(&mut self, row: usize) -> Option<(usize, u32)> {
         let before = self.placed_on(row);
         if before == 0 {
@@ -174,7 +174,7 @@ impl Mirror for TasksPerMachine {
         if self.tenants.is_empty() {
             return;
         }
-        // A row may occur twice, with equal counts.
+        // A row may occur twice, and its counts are equal then.
         let mut had = Vec::new();
         for slot in &delta.slots {
             had.extend(self.clear(*slot as usize));
@@ -184,7 +184,8 @@ impl Mirror for TasksPerMachine {
                 limited.set(*slot as usize, told.count);
             }
         }
-        // A task that requested nothing frees no amounts, but still makes room for another task.
+        // Counted as freed because a task that requested nothing frees no amounts, but makes room for another task of
+        // its tenant.
         let fewer = had.iter().filter(|(row, before)| self.placed_on(*row) < *before);
         tally.freed += fewer.count() as u64;
     }
@@ -193,17 +194,17 @@ impl Mirror for TasksPerMachine {
 /// The columns of this policy in a delta. The maximum itself is in the tenant's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantCounts {
-    /// Counts of tenants with a maximum in changed rows, by row; tenants not listed for a changed row have no task
-    /// there.
+    /// Counts in changed rows, by row, of tenants with a maximum. A tenant that is not listed for a changed row has no
+    /// task there.
     pub counts: Vec<(u32, TenantCount)>,
 }
 
 /// The number of a tenant's tasks on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantCount {
-    /// The tenant.
+    /// Name of the tenant.
     pub tenant: Text,
-    /// Number of its own tasks.
+    /// Number of the tenant's own tasks.
     pub count: u32,
 }
 
@@ -219,7 +220,7 @@ impl Columns for TenantCounts {
 }
 
 impl Cell {
-    /// The number of tasks of a tenant in each row.
+    /// The number of a tenant's tasks in each row.
     fn count_tasks_by_row(&self, tenant: &Text) -> Vec<u32> {
         let mut limited = Limited::default();
         for (_, job) in self.jobs.iter().filter(|(_, job)| job.spec.tenant == *tenant) {

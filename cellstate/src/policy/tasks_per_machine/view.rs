@@ -1,10 +1,10 @@
-//! The most tasks of a tenant on one machine, as a view checks it.
+//! The limit on a tenant's tasks on one machine, in a view.
 
 use crate::view::{BLOCK, Block, View};
 use omega_core::Job;
 
 impl View {
-    /// The most tasks of a job's tenant on one machine; `None` for no maximum.
+    /// The maximum number of tasks that a job's tenant may have on one machine; `None` if there is no maximum.
     #[must_use]
     pub fn tasks_per_machine_max(&self, job: &Job) -> Option<u32> {
         Some(self.mirrors().tasks_per_machine.of(job)?.max)
@@ -18,7 +18,7 @@ impl View {
 }
 
 impl Block<'_> {
-    /// Of the machines in `among`, those with the maximum number of tasks of a job's tenant.
+    /// The machines in `among` that have the maximum number of tasks of a job's tenant.
     #[must_use]
     pub fn with_all_of_its_tenant(&self, job: &Job, among: u64) -> u64 {
         let Some(limited) = self.view().mirrors().tasks_per_machine.of(job) else { return 0 };
