@@ -7,58 +7,58 @@ use omega_cellstate::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Error of a backup: one line for the user.
+/// Error of a backup, printed as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The file cannot be written: name another file, or make room.
+    /// The file cannot be written. Name another file, or make space on the disk.
     #[error("{}: cannot be written: {why}", file.display())]
     Write {
         /// Path of the file.
         file: PathBuf,
-        /// The reason.
+        /// Underlying error.
         why: io::Error,
     },
-    /// The file cannot be read: name another file.
+    /// The file cannot be read. Name another file.
     #[error("{}: cannot be read: {why}", file.display())]
     Read {
         /// Path of the file.
         file: PathBuf,
-        /// The reason.
+        /// Underlying error.
         why: io::Error,
     },
-    /// The file is no backup: name the right file.
+    /// The file is no backup. Name the right file.
     #[error("{}: is no backup of a cell", .0.display())]
     Foreign(PathBuf),
-    /// The format is unknown: use the version of this program that wrote it, or a newer one.
+    /// The format of the backup is unknown. Use the version of this program that wrote it, or a newer one.
     #[error("{}: has format {found}, which this version of omega does not read: use the one that wrote it, or a newer one", file.display())]
     Format {
         /// Path of the file.
         file: PathBuf,
-        /// The format of the file.
+        /// Format of the file.
         found: u32,
     },
-    /// The file is damaged: use another copy.
+    /// The file is damaged. Use another copy.
     #[error("{}: is damaged at byte {offset}: {damage}; use another backup, or another copy of this one", file.display())]
     Damaged {
         /// Path of the file.
         file: PathBuf,
         /// Offset of the damage.
         offset: u64,
-        /// The kind of damage.
+        /// Description of the damage.
         damage: String,
     },
-    /// Any other error of loading.
+    /// The file cannot be loaded for another reason.
     #[error("{}: {why}", file.display())]
     Other {
         /// Path of the file.
         file: PathBuf,
-        /// The underlying error.
+        /// Underlying error.
         why: Box<LoadError>,
     },
-    /// Pieces are missing: take the backup again.
+    /// Pieces of the backup are missing. Take the backup again.
     #[error("{}: a piece was damaged on its way: take the backup again", .0.display())]
     Pieces(PathBuf),
-    /// The id of the old cell was given for the new one: choose another generation.
+    /// The id of the old cell was given for the new one. Choose another generation of the id.
     #[error(
         "the backup is of the cell {0}, and the new one must be another, or replicas of the old one could \
          come back: give it --cell-generation {1} or more"
@@ -66,16 +66,16 @@ pub enum BackupError {
     SameCell(CellId, u32),
 }
 
-/// The folder of a file.
+/// The folder that contains a file.
 #[must_use]
 pub fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Reads a backup and checks every byte of it, changing nothing.
+/// Reads a backup and checks every byte of it. The file is not changed.
 ///
 /// # Errors
-/// If it cannot be read, or is not a complete backup.
+/// The file cannot be read, or is not a complete backup.
 pub fn check(file: &Path) -> Result<BackupContent, BackupError> {
     read_backup(&ReadOnlyDisk::default(), file).map_err(|error| {
         let file = file.to_owned();
@@ -105,10 +105,11 @@ pub enum ReadCellError {
     History(#[from] HistoryError),
 }
 
-/// Reads the cell of a backup, or of the directory of a stopped replica, replayed as the options say.
+/// Reads the cell from a backup, or from the directory of a stopped replica. `options` select the version up to which
+/// the directory's entries are replayed.
 ///
 /// # Errors
-/// If it cannot be read, or is damaged.
+/// The backup or directory cannot be read, or is damaged.
 pub fn read_cell(from: &Path, options: &ReplayOptions) -> Result<Cell, ReadCellError> {
     if from.is_dir() {
         return Ok(history::open(from)?.replay(options)?.into_cell());

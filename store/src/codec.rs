@@ -8,12 +8,12 @@
 //! ```
 //!
 //! The types of `omega-core` are encoded directly, so a change of a type changes the bytes. The golden test
-//! `tests/it/codec.rs` detects that. Then [`VERSION`] rises, and the previous types are kept in a file of their own,
-//! from which the present ones are converted. A variant added at the end of an enum changes no bytes. Only this file
-//! names bincode.
+//! `tests/it/codec.rs` detects this. Then [`VERSION`] must be raised, and the previous types kept in a file of their
+//! own, with a conversion to the present ones. A variant added at the end of an enum changes no bytes. No other file
+//! uses bincode.
 //!
-//! Decoding does not trust its input: memory is reserved in proportion to the bytes present, not to the lengths that
-//! they claim.
+//! Decoding does not trust its input: memory is reserved in proportion to the number of bytes present, not to the
+//! lengths that the bytes contain.
 
 use crate::log::LogIndex;
 use crate::replica::Head;
@@ -34,7 +34,7 @@ pub const OLDEST_READABLE: u8 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The command is too large to be read again: split it.
+    /// The command has more bytes than can be decoded. Split it.
     #[error("it has {bytes} bytes, at most {max} are allowed: split it")]
     TooLarge {
         /// Actual number of bytes.
@@ -48,26 +48,26 @@ pub enum EncodeError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// There are no bytes: the framing around them is broken.
+    /// There are no bytes, so the framing around them is wrong.
     #[error("there are no bytes, the version is missing")]
     Empty,
-    /// Another version of this program wrote them: read them with that version.
+    /// Another version of this program wrote the bytes. Read them with that version.
     #[error(
         "the bytes have version {found}, this program reads {}: use one that reads version {found}",
         versions(*.oldest, *.known)
     )]
     UnknownVersion {
-        /// The version of the bytes.
+        /// Version of the bytes.
         found: u8,
         /// The oldest readable version.
         oldest: u8,
         /// The newest readable version.
         known: u8,
     },
-    /// Longer than any encoded object: the bytes are from another source.
+    /// There are more bytes than any encoded object has, so they are from another source.
     #[error("{bytes} bytes, at most {max} are allowed")]
     TooLarge {
-        /// Their number.
+        /// Number of bytes.
         bytes: usize,
         /// Maximum number of bytes.
         max: usize,
@@ -75,15 +75,15 @@ pub enum CodecError {
     /// The bytes were damaged, or are from another source.
     #[error("the bytes are invalid: {0}")]
     Malformed(Malformed),
-    /// Bytes follow the command: they are damaged, or framed wrongly.
+    /// More bytes follow the command, so they are damaged, or the framing is wrong.
     #[error("{bytes} bytes follow the end")]
     Trailing {
-        /// Number of these bytes.
+        /// Number of bytes that follow.
         bytes: usize,
     },
 }
 
-/// Description of malformed bytes; for people to read.
+/// Description of malformed bytes, for people.
 #[derive(Debug)]
 pub struct Malformed(Cause);
 
@@ -113,7 +113,7 @@ fn versions(oldest: u8, newest: u8) -> String {
 /// Appends the encoding of a command to `out`.
 ///
 /// # Errors
-/// If it is too large; then `out` is unchanged.
+/// The command is too large. `out` is unchanged then.
 pub fn encode(command: &Command, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     put(command, out)
 }
@@ -121,7 +121,7 @@ pub fn encode(command: &Command, out: &mut Vec<u8>) -> Result<(), EncodeError> {
 /// Decodes a command.
 ///
 /// # Errors
-/// If the bytes are not exactly one command of a readable version.
+/// The bytes are not exactly one command of a readable version.
 pub fn decode(bytes: &[u8]) -> Result<Command, CodecError> {
     take(bytes)
 }
@@ -137,7 +137,7 @@ pub(crate) fn decode_kinds(bytes: &[u8]) -> Result<Kinds, CodecError> {
     Kinds::new(kinds).map_err(|error| CodecError::Malformed(Malformed(Cause::Kinds(error))))
 }
 
-/// Writes the head of an entry. Any number of commands may follow.
+/// Writes the head of an entry, which any number of commands may follow.
 pub(crate) fn begin_entry(head: Head, entry: &mut Vec<u8>) {
     entry.push(VERSION);
     entry.extend(head.applied.0.to_le_bytes());
@@ -147,7 +147,7 @@ pub(crate) fn begin_entry(head: Head, entry: &mut Vec<u8>) {
 /// Appends a command to an entry.
 ///
 /// # Errors
-/// If it is too large; then `entry` is unchanged.
+/// The command is too large. `entry` is unchanged then.
 pub(crate) fn push_command(command: &Command, entry: &mut Vec<u8>) -> Result<(), EncodeError> {
     put_body(command, entry)
 }
@@ -156,7 +156,7 @@ pub(crate) fn push_command(command: &Command, entry: &mut Vec<u8>) -> Result<(),
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body<'a>(&'a [u8]);
 
-/// Splits an entry into its leader's head and its commands. An empty entry has neither.
+/// Splits an entry into its leader's head and its commands. An empty entry has no head and no commands.
 pub(crate) fn entry_head(bytes: &[u8]) -> Result<(Option<Head>, Body<'_>), CodecError> {
     if bytes.is_empty() {
         return Ok((None, Body(bytes)));
@@ -189,7 +189,7 @@ pub(crate) fn decode_commands(body: Body<'_>) -> Result<Vec<Command>, CodecError
 /// Decodes the commands of an entry, in order.
 ///
 /// # Errors
-/// If the bytes are not an entry of a readable version.
+/// The bytes are not an entry of a readable version.
 pub fn decode_entry(bytes: &[u8]) -> Result<Vec<Command>, CodecError> {
     let (_, body) = entry_head(bytes)?;
     decode_commands(body)
@@ -224,18 +224,18 @@ fn put_body(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError
     Ok(())
 }
 
-/// Appends a part of a larger object, which has its own version.
+/// Appends a part of a larger object, which has a version of its own.
 pub(crate) fn append(part: &impl Serialize, out: &mut Vec<u8>) {
     bincode::serde::encode_into_std_write(part, out, config::standard())
         .expect("a vector takes all bytes, and our types know their lengths");
 }
 
-/// Decodes the part at the start of `bytes`, and returns it with its number of bytes.
+/// Decodes the part at the start of `bytes`. Also returns the part's number of bytes.
 pub(crate) fn part<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, usize), CodecError> {
     decode_within(bytes).map_err(|error| CodecError::Malformed(Malformed(Cause::Bytes(error))))
 }
 
-/// Decodes bytes that are a version and one value.
+/// Decodes bytes that have a version and one value.
 fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let body = after_version(bytes)?;
     if bytes.len() > COMMAND_BYTES_MAX {
@@ -258,8 +258,8 @@ fn after_version(bytes: &[u8]) -> Result<&[u8], CodecError> {
 
 /// Decodes a value, with memory in proportion to the number of bytes.
 ///
-/// The limit counts bytes in memory; one encoded byte becomes at most eight (a small `u64`). It must be a constant, so
-/// inputs are classified by size, and small ones get a small limit.
+/// The limit bounds bytes in memory: one encoded byte becomes at most eight (in a small `u64`). The limit must be a
+/// constant, so inputs are divided into classes by size, and small inputs get a small limit.
 fn decode_within<T: DeserializeOwned>(
     bytes: &[u8],
 ) -> Result<(T, usize), bincode::error::DecodeError> {

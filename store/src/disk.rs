@@ -1,22 +1,22 @@
-//! Disk access of the store: a small trait, which tests implement with a failing disk, and simulations in memory.
+//! Disk access of the store: a small trait. Tests implement it with a disk that fails, and simulations in memory.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// A file system. Paths are used as given.
+/// A file system. Paths are not changed before use.
 pub trait Disk: fmt::Debug + Send + Sync {
     /// Creates a file and locks it.
     ///
     /// # Errors
-    /// Of kind `AlreadyExists` if it exists, `WouldBlock` if another process has locked it, or those of the disk.
+    /// `AlreadyExists` if the file exists, `WouldBlock` if another process has locked it, or an error of the disk.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     /// Opens a file for reading and writing, and locks it.
     ///
     /// # Errors
-    /// Of kind `WouldBlock` if another process has locked it, or those of the disk.
+    /// `WouldBlock` if another process has locked the file, or an error of the disk.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     /// Creates a folder, unless it exists.
@@ -31,27 +31,27 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Those of the disk.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
-    /// Renames a file within its folder, atomically; a file of the new name is replaced.
+    /// Renames a file within its folder, atomically. A file that has the new name is replaced.
     ///
     /// # Errors
     /// Those of the disk.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file. It stays usable where it is open.
+    /// Removes a file. Processes that have it open can still use it.
     ///
     /// # Errors
     /// Those of the disk.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Syncs a folder's list of files. Without it a crash may lose a new file that was synced, or restore a removed
-    /// one.
+    /// Syncs a folder's list of files. Without this, a crash may lose a new file even if the file was synced, or
+    /// restore a removed one.
     ///
     /// # Errors
     /// Those of the disk.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 }
 
-/// An open file. Its lock lasts as long as it does.
+/// An open file, which is locked until it is dropped.
 pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Length in bytes.
     ///
@@ -59,26 +59,26 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Those of the disk.
     fn length(&mut self) -> io::Result<u64>;
 
-    /// Fills `buffer` from an offset up to the end of the file. Returns the number of bytes read.
+    /// Fills `buffer` with the bytes from an offset on, up to the end of the file. Returns the number of bytes read.
     ///
     /// # Errors
     /// Those of the disk.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes all of `bytes` at an offset. After an error any part of them may be written.
+    /// Writes all of `bytes` at an offset. After an error, any part of the bytes may have been written.
     ///
     /// # Errors
     /// Those of the disk.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Extends the file to this length with zeros, and allocates the blocks, so that later writes up to there do not
-    /// fail for lack of space.
+    /// Extends the file to this length with zeros and allocates the blocks, so that later writes within the length do
+    /// not fail for lack of space.
     ///
     /// # Errors
-    /// Those of the disk. One of kind `StorageFull` leaves the file unchanged.
+    /// Those of the disk. After `StorageFull` the file is unchanged.
     fn allocate(&mut self, length: u64) -> io::Result<()>;
 
-    /// Truncates the file.
+    /// Truncates the file to this length.
     ///
     /// # Errors
     /// Those of the disk.
@@ -87,12 +87,12 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Makes all writes and truncations durable.
     ///
     /// # Errors
-    /// Those of the disk. Data written since the last sync may then be lost, and a second sync that
-    /// succeeds proves nothing.
+    /// Those of the disk. Data written since the last sync may be lost then, and a second sync that succeeds proves
+    /// nothing.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// Number of zeros per write: larger writes are not faster.
+/// Number of zeros per write. Larger writes are not faster.
 const ZEROS: usize = 64 << 10;
 
 /// The file system of this computer.
@@ -138,12 +138,12 @@ impl Disk for RealDisk {
     }
 }
 
-/// The folder of a file.
+/// The folder that contains a file.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Locks a file while it is open.
+/// Locks a file for as long as it is open.
 pub(crate) fn lock(file: File) -> io::Result<Box<dyn DiskFile>> {
     match file.try_lock() {
         Ok(()) => Ok(Box::new(file)),

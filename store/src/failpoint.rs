@@ -1,9 +1,10 @@
 //! Failpoints: places where a test makes the store fail, wait or panic.
 //!
-//! They are compiled only with the feature `failpoints`. `tests/failpoints.rs` switches each one on, and fails if one
-//! is never reached.
+//! They are compiled only with the feature `failpoints`. `tests/failpoints.rs` switches on each failpoint, and fails if
+//! one is never reached.
 
-/// A place where a test may make the store panic or wait; with an error value, also return that error.
+/// A place where a test may make the store panic or wait. If an error value is given, the test may also make the store
+/// return that error.
 macro_rules! failpoint {
     ($name:literal) => {
         #[cfg(feature = "failpoints")]
@@ -26,8 +27,8 @@ thread_local! {
     static ON: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
 }
 
-/// Whether the calling thread's failpoints are active, so that a test of several replicas can strike one of them. They
-/// are active by default.
+/// Sets whether failpoints are active in the calling thread, so that a test of several replicas can affect only one of
+/// them. By default they are active.
 #[cfg(feature = "failpoints")]
 pub fn set_failpoints(on: bool) {
     ON.set(on);
@@ -88,7 +89,7 @@ pub const FAILPOINTS: [&str; 45] = [
     "snapshot-install",
 ];
 
-/// Failpoints without an error, where a test can only panic or wait.
+/// Failpoints without an error value, where a test can only panic or wait.
 #[cfg(feature = "failpoints")]
 pub const FAILPOINTS_WITHOUT_ANSWER: [&str; 27] = [
     "ask",

@@ -1,8 +1,7 @@
 //! Membership of a cell, and its changes.
 //!
-//! A membership is replicated state: it changes by entries of the log and is part of snapshots. An
-//! id is never reused. A removed replica may have forgotten its promises, so it returns under a new
-//! id, as a learner.
+//! The membership is replicated state: entries of the log change it, and snapshots contain it. The id of a replica is
+//! never reused. A removed replica may have forgotten its promises, so it can only return under a new id, as a learner.
 
 use crate::codec::{self, CodecError};
 use crate::log::ReplicaId;
@@ -10,11 +9,11 @@ use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most bytes of a replica's address.
+/// Maximum bytes of a replica's address.
 pub const ADDRESS_BYTES_MAX: usize = 255;
 
-/// The most replicas of a cell. Each further one makes every commit more expensive; more than seven voters are not
-/// useful.
+/// Maximum number of replicas of a cell. Each further replica makes every commit more expensive, and more than seven
+/// voters are not useful.
 pub const REPLICAS_MAX: usize = 32;
 
 /// The replicas of a cell.
@@ -22,43 +21,43 @@ pub const REPLICAS_MAX: usize = 32;
 pub struct Membership {
     /// Voters, whose majority commits.
     pub voters: BTreeSet<ReplicaId>,
-    /// The former voters, while a change of several replicas is under way: until it is complete, their majority is
-    /// needed, too.
+    /// The former voters while a change of several replicas is in progress. Until the change is complete, a commit also
+    /// needs their majority.
     pub voters_outgoing: BTreeSet<ReplicaId>,
-    /// Replicas that receive the log and do not vote.
+    /// Replicas that receive the log but do not vote.
     pub learners: BTreeSet<ReplicaId>,
     /// Outgoing voters that become learners when the change is complete.
     pub learners_next: BTreeSet<ReplicaId>,
-    /// Whether the leader completes the change on its own.
+    /// Whether the leader completes a change of several replicas by itself.
     pub auto_leave: bool,
-    /// The highest id ever used.
+    /// Highest id that was ever used.
     pub highest: Option<ReplicaId>,
-    /// The `host:port` of a replica for the others, if a change has set it.
+    /// Addresses as `host:port`, at which the other replicas reach a replica, if a change has set one.
     pub addresses: BTreeMap<ReplicaId, String>,
 }
 
 /// One step of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MemberStep {
-    /// Makes a caught-up learner a voter.
+    /// Makes a learner that has caught up a voter.
     Promote(ReplicaId),
     /// Adds a new replica as a learner.
     AddLearner(ReplicaId),
     /// Removes a replica, whose id can never return.
     Remove(ReplicaId),
-    /// Sets the address at which the others reach a replica.
+    /// Sets the address at which the other replicas reach a replica.
     Locate {
-        /// A replica of the cell, or one that an earlier step of the change adds.
+        /// Id of the replica, which is a member or is added by an earlier step of the change.
         id: ReplicaId,
         /// The address, as `host:port`.
         address: String,
     },
 }
 
-/// A change of the membership, made in one step however many replicas it names.
+/// A change of the membership. It takes effect as a whole, even if it changes several replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MembershipChange {
-    /// The steps. Empty to complete a change of several replicas.
+    /// Steps of the change. An empty list completes a change of several replicas.
     pub steps: Vec<MemberStep>,
 }
 
@@ -66,31 +65,31 @@ pub struct MembershipChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// The change is empty: name at least one replica.
+    /// The change is empty. Name at least one replica.
     #[error("the change names no replica")]
     Empty,
-    /// The id was used before: choose one above the highest.
+    /// The id was used before. Choose one above the highest.
     #[error("the id {0} was used before; choose one above {1}")]
     IdUsed(ReplicaId, ReplicaId),
-    /// The replica is no member: list the members.
+    /// The replica is no member. Choose one from the list of members.
     #[error("{0} is no replica of this cell")]
     Unknown(ReplicaId),
     /// The replica votes already.
     #[error("{0} votes already")]
     Votes(ReplicaId),
-    /// A replica is named twice: name each once.
+    /// The change names a replica twice. Name each once.
     #[error("{0} is named twice")]
     Twice(ReplicaId),
-    /// No voter would be left: keep at least one.
+    /// No voter would be left. Keep at least one.
     #[error("no replica would be left that votes")]
     NoVoters,
-    /// There are too many replicas: remove one first.
+    /// There would be too many replicas. Remove one first.
     #[error("a cell has at most {REPLICAS_MAX} replicas")]
     TooMany,
-    /// The learner is behind: wait until it has caught up with the leader.
+    /// The learner has not caught up. Wait until it has the entries of the leader.
     #[error("{0} has not caught up yet: wait, then promote it")]
     Behind(ReplicaId),
-    /// Too few of the new voters respond: bring them back first.
+    /// Too few of the new voters respond. Make sure that they run first.
     #[error(
         "only {answering} of {voters} voters would answer, which is no majority: bring them back first"
     )]
@@ -100,31 +99,31 @@ pub enum ChangeError {
         /// Number of responding voters.
         answering: usize,
     },
-    /// The leader would remove itself: transfer leadership first.
+    /// The leader would remove itself. Transfer leadership first.
     #[error("{0} leads: let another replica lead first")]
     Leads(ReplicaId),
-    /// Another change is under way: wait for it.
+    /// Another change is in progress. Wait until it is complete.
     #[error("another change of the membership is under way: wait for it")]
     Pending,
-    /// This replica does not lead: ask the leader.
+    /// This replica is not the leader. Send the request to the leader.
     #[error("this replica does not lead: ask the leader")]
     NotLeader,
-    /// The address is invalid: give a host and a port.
+    /// The address is invalid. Give a host and a port.
     #[error(
         "{0:?} is no address of a replica: give host:port, of at most {ADDRESS_BYTES_MAX} bytes"
     )]
     Address(String),
-    /// The address is in use: give each replica its own.
+    /// Another replica has the address. Give each replica its own.
     #[error("{address} is the address of {id} already: give each replica its own")]
     AddressTaken {
         /// The address.
         address: String,
-        /// The replica that has it.
+        /// Replica that has the address.
         id: ReplicaId,
     },
 }
 
-/// Whether a text is a `host:port` address. Names are resolved when a replica connects.
+/// Whether a text is a `host:port` address. The host's name is resolved only when a replica connects.
 #[must_use]
 pub fn is_address(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
@@ -137,21 +136,22 @@ pub fn is_address(text: &str) -> bool {
 }
 
 impl Membership {
-    /// The initial membership of a cell.
+    /// The initial membership of a cell, with these voters.
     #[must_use]
     pub fn founding(voters: impl IntoIterator<Item = ReplicaId>) -> Membership {
         let voters: BTreeSet<_> = voters.into_iter().collect();
         Membership { highest: voters.last().copied(), voters, ..Membership::default() }
     }
 
-    /// Whether it is a replica of the cell in any role.
+    /// Whether a replica is a member, in any role.
     #[must_use]
     pub fn contains(&self, id: ReplicaId) -> bool {
         let sets = [&self.voters, &self.voters_outgoing, &self.learners];
         sets.into_iter().any(|set| set.contains(&id))
     }
 
-    /// Whether it was a replica of the cell and has been removed: ids are assigned in ascending order, each once.
+    /// Whether a replica was a member and was removed. This is known because ids are assigned in ascending order, each
+    /// once.
     #[must_use]
     pub fn has_removed(&self, id: ReplicaId) -> bool {
         self.highest.is_some_and(|highest| id <= highest) && !self.contains(id)
@@ -164,13 +164,13 @@ impl Membership {
         sets.into_iter().flatten().copied().collect()
     }
 
-    /// Whether a change of several replicas is under way.
+    /// Whether a change of several replicas is in progress.
     #[must_use]
     pub fn is_joint(&self) -> bool {
         !self.voters_outgoing.is_empty()
     }
 
-    /// Whether it is consistent. Called for memberships from bytes or from another replica.
+    /// Whether the membership is consistent. Called for memberships that were decoded or come from another replica.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let votes = |id| self.voters.contains(id) || self.voters_outgoing.contains(id);
@@ -187,11 +187,11 @@ impl Membership {
             && self.addresses.values().all(|address| is_address(address))
     }
 
-    /// Checks a change against this membership. Every replica calls it when the change is applied, with the same
-    /// result.
+    /// Checks a change against this membership. Every replica calls this when it applies the change, with equal
+    /// results.
     ///
     /// # Errors
-    /// If the change is invalid.
+    /// The change is invalid.
     pub fn check(&self, change: &MembershipChange) -> Result<(), ChangeError> {
         if change.steps.is_empty() {
             return if self.is_joint() { Ok(()) } else { Err(ChangeError::Empty) };
@@ -237,7 +237,7 @@ impl Membership {
         }
     }
 
-    /// Checks the addresses that a change sets, among the members that it leaves.
+    /// Checks the addresses that a change sets, among the replicas that are members after it.
     fn check_addresses(
         &self,
         change: &MembershipChange,
@@ -281,7 +281,7 @@ impl Membership {
         voters
     }
 
-    /// Applies the membership that raft derived from a change.
+    /// Applies the membership that raft-rs derived from a change.
     pub(crate) fn follow(&mut self, state: &ConfState, change: &MembershipChange) {
         let added = change.steps.iter().filter_map(|step| match step {
             MemberStep::AddLearner(id) => Some(*id),
@@ -304,7 +304,7 @@ impl Membership {
         self.addresses = addresses;
     }
 
-    /// Membership in raft's types.
+    /// The membership in the types of raft-rs.
     pub(crate) fn to_raft(&self) -> ConfState {
         let list = |set: &BTreeSet<ReplicaId>| set.iter().map(|id| id.0).collect::<Vec<_>>();
         ConfState {
@@ -319,13 +319,13 @@ impl Membership {
 }
 
 impl MembershipChange {
-    /// A change of one replica.
+    /// A change of one step.
     #[must_use]
     pub fn one(step: MemberStep) -> MembershipChange {
         MembershipChange { steps: vec![step] }
     }
 
-    /// The addresses that it sets, in the order of its steps.
+    /// The addresses that the change sets, in the order of its steps.
     fn located(&self) -> impl Iterator<Item = (ReplicaId, &str)> {
         self.steps.iter().filter_map(|step| match step {
             MemberStep::Locate { id, address } => Some((*id, address.as_str())),
@@ -333,7 +333,8 @@ impl MembershipChange {
         })
     }
 
-    /// Change in raft's types. Raft knows no addresses, so a change that sets some is also encoded in its context.
+    /// The change in the types of raft-rs. These have no addresses, so a change that sets some is also encoded in its
+    /// context.
     pub(crate) fn to_raft(&self) -> ConfChangeV2 {
         let single = |step: &MemberStep| {
             let (kind, id) = match step {
@@ -347,14 +348,15 @@ impl MembershipChange {
         let mut changes: Vec<_> = self.steps.iter().filter_map(single).collect();
         let sets_addresses = self.located().next().is_some();
         if sets_addresses && changes.is_empty() {
-            // Raft ignores a change of replica 0; an empty change would complete a joint change.
+            // A change of replica 0, which raft-rs ignores. Without it the change would be empty, and complete a joint
+            // change.
             changes.push(ConfChangeSingle::default());
         }
         let context = if sets_addresses { self.to_bytes() } else { Vec::new() };
         ConfChangeV2 { changes: changes.into(), context: context.into(), ..ConfChangeV2::default() }
     }
 
-    /// Converts from raft's types. Only bytes of this replica's own raft are read here.
+    /// Converts a change from the types of raft-rs. The bytes come only from this replica's own raft-rs.
     pub(crate) fn from_raft(change: &ConfChangeV2) -> MembershipChange {
         if !change.context.is_empty() {
             return MembershipChange::from_bytes(&change.context).expect("this replica wrote it");
@@ -367,7 +369,7 @@ impl MembershipChange {
         MembershipChange { steps: change.changes.iter().map(step).collect() }
     }
 
-    /// Its bytes in an entry.
+    /// The bytes of the change in an entry.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         codec::encode_small(self)
@@ -376,7 +378,7 @@ impl MembershipChange {
     /// Decodes the content of an entry.
     ///
     /// # Errors
-    /// If the bytes are no change.
+    /// The bytes are no membership change.
     pub fn from_bytes(bytes: &[u8]) -> Result<MembershipChange, CodecError> {
         codec::decode_small(bytes)
     }
@@ -465,7 +467,7 @@ mod tests {
         assert_eq!(three().check(&twice), Err(ChangeError::Twice(ReplicaId(1))));
         let same = MembershipChange { steps: vec![locate(1, "one:7700"), locate(2, "one:7700")] };
         assert!(matches!(three().check(&same), Err(ChangeError::AddressTaken { .. })));
-        // The address of a removed replica can be given to another one.
+        // The address of a removed replica may be given to another one.
         let addresses = BTreeMap::from([(ReplicaId(3), "three:7700".to_owned())]);
         let known = Membership { addresses, ..three() };
         let taken =

@@ -3,8 +3,7 @@
 use omega_core::Kinds;
 use std::fmt;
 
-/// Random id of a cell, drawn when it is bootstrapped, so that logs of different cells are never
-/// confused.
+/// Random id of a cell, chosen when it is bootstrapped, so that logs of different cells are never confused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CellId(pub u128);
 
@@ -14,12 +13,11 @@ impl fmt::Display for CellId {
     }
 }
 
-/// A cell before its first command. Replaying the log needs it, because no command contains the
-/// kinds.
+/// A cell before its first command. Replaying a log needs the origin, because no command contains the kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Id of the cell.
     pub cell: CellId,
-    /// Its resource kinds.
+    /// Resource kinds of the cell.
     pub kinds: Kinds,
 }

@@ -1,8 +1,9 @@
 //! A read-only disk, which keeps writes in memory as an overlay.
 //!
 //! Opening a log repairs it: a torn tail is truncated, unsynced data is written again, and obsolete files are deleted.
-//! On this disk the same code opens a directory for inspection: it gets the state that the replica would get, and the
-//! files stay unchanged. Files are opened read-only and locked, so that a running replica is detected.
+//! With this disk, the code that runs a replica can also open a directory for inspection. It gets the state that the
+//! replica would get, while the files stay unchanged. Files are opened read-only and locked, so that a running replica
+//! is detected.
 
 use crate::disk::{Disk, DiskFile, RealDisk, lock};
 use parking_lot::Mutex;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 /// The read-only disk. See the module documentation.
 #[derive(Debug, Default)]
 pub struct ReadOnlyDisk {
-    /// Guards the changes since the disk was created; held for single look-ups.
+    /// Changes since the disk was created. Locked only for single look-ups.
     changes: Mutex<Changes>,
 }
 
@@ -23,18 +24,18 @@ pub struct ReadOnlyDisk {
 struct Changes {
     /// Overlays by file.
     over: BTreeMap<PathBuf, Arc<Mutex<Over>>>,
-    /// Existing files that are hidden.
+    /// Existing files that were removed or renamed on this disk.
     gone: BTreeSet<PathBuf>,
 }
 
 /// Overlay of one file.
 #[derive(Debug, Default)]
 struct Over {
-    /// Written bytes by offset; later entries override earlier ones.
+    /// Written bytes by offset, of which later entries override earlier ones.
     written: Vec<(u64, Vec<u8>)>,
     /// Length of the file, if it has changed.
     length: Option<u64>,
-    /// Length of the part of the file that is still visible.
+    /// Length of the part of the original file that is still visible.
     seen: u64,
 }
 
@@ -92,7 +93,8 @@ impl Disk for ReadOnlyDisk {
         Ok(names)
     }
 
-    /// Supports only files created on this disk, since opening a directory renames no existing file.
+    /// Only files that were created on this disk can be renamed. That suffices, because opening a directory renames no
+    /// existing file.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut changes = self.changes.lock();
         if from.exists() {
@@ -178,7 +180,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
 
-    /// Changes a file at random, equally on both disks, and compares them after each change.
+    /// Changes a file at random, in the same way on both disks, and compares the files after each change.
     fn compare(seed: u64) {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (folder.path().join("a"), folder.path().join("b"));
@@ -201,7 +203,7 @@ mod tests {
                     over.allocate(at).unwrap();
                 }
                 2 => {
-                    // After opening it again, writes are still visible.
+                    // After the file is opened again, earlier writes must still be visible.
                     drop(over);
                     over = disk.open(&b).unwrap();
                 }

@@ -7,9 +7,9 @@
 //!   └─────────┴──────────────────────────────┘
 //! ```
 //!
-//! The version is independent of that of commands: replicas of two versions communicate while a cell is upgraded,
-//! whereas a log is read years later. The golden test `tests/it/wire.rs` detects changes of the bytes. Decoding yields
-//! a well-formed message; the receiving replica checks whether it is possible.
+//! The version is independent of that of commands, because messages are exchanged only between versions of this program
+//! that run during an upgrade, whereas a log may be read years later. The golden test `tests/it/wire.rs` detects
+//! changes of the bytes. A decoded message is well-formed; the receiving replica checks whether it is possible.
 
 use crate::codec::{self, CodecError, EncodeError};
 use crate::replica::PeerMessage;
@@ -17,13 +17,13 @@ use crate::replica::PeerMessage;
 /// The version of the bytes that [`encode`] writes.
 pub const VERSION: u8 = 1;
 
-/// Maximum bytes of a message. The largest has a mebibyte of entries plus one entry of maximum size.
+/// Maximum bytes of a message. The largest message has a mebibyte of entries plus one entry of maximum size.
 pub const MESSAGE_BYTES_MAX: usize = 8 << 20;
 
 /// Appends the encoding of a message to `out`.
 ///
 /// # Errors
-/// If it is too large; then `out` is unchanged.
+/// The message is too large. `out` is unchanged then.
 pub fn encode(message: &PeerMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     out.push(VERSION);
@@ -36,10 +36,10 @@ pub fn encode(message: &PeerMessage, out: &mut Vec<u8>) -> Result<(), EncodeErro
     Ok(())
 }
 
-/// Decodes a message, and allocates memory in proportion to the bytes.
+/// Decodes a message, with memory in proportion to the number of bytes.
 ///
 /// # Errors
-/// If the bytes are not exactly one message of a known version.
+/// The bytes are not exactly one message of a known version.
 pub fn decode(bytes: &[u8]) -> Result<PeerMessage, CodecError> {
     let Some((&found, body)) = bytes.split_first() else { return Err(CodecError::Empty) };
     if found != VERSION {

@@ -1,4 +1,4 @@
-//! Errors of a directory, each with its remedy.
+//! Errors of a directory.
 
 use super::{EngineKind, FORMAT};
 use crate::codec::{CodecError, EncodeError};
@@ -11,28 +11,28 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateDirectoryError {
-    /// The directory exists: open it, or choose another place. An existing replica is never overwritten.
+    /// The directory exists. Open it, or choose another place: an existing replica is never overwritten.
     #[error("{} is the directory of a replica already: open it, or choose another one", .0.display())]
     Exists(PathBuf),
-    /// The folder has a log or snapshots of an unknown replica: choose an empty folder. If it was a replica's
+    /// The folder has the log or snapshots of an unknown replica. Choose an empty folder. If it was a replica's
     /// directory, remove that replica from the cell, delete the folder, and add a new replica.
     #[error("{} is not empty: choose another folder, or delete this one if its replica was removed", .0.display())]
     NotEmpty(PathBuf),
-    /// Another process has it open: stop that process.
+    /// Another process has the directory open. Stop that process.
     #[error("{} is in use by another process: stop that one first", .0.display())]
     Locked(PathBuf),
-    /// The engine is not built in: build with the feature `rocksdb`, or choose another engine.
+    /// The engine is not built in. Build the program with the feature `rocksdb`, or choose another engine.
     #[error(
         "this program has no log engine {0}; build with --features rocksdb, or choose another engine"
     )]
     EngineMissing(EngineKind),
-    /// The kinds do not fit: give them shorter names.
+    /// The resource kinds need too much space. Give them shorter names.
     #[error("the resource kinds do not fit in the identity: give them shorter names")]
     Kinds(#[source] EncodeError),
-    /// The underlying error.
+    /// The log could not be created, as the underlying error explains.
     #[error(transparent)]
     Log(log::CreateError),
-    /// A disk error: repair the disk or the folder, and try again, which completes the creation.
+    /// The disk failed. Repair the disk or the folder, and try again, which completes the creation.
     #[error("{}: {source}; mend the disk or the folder and try again", path.display())]
     Io {
         /// Path of the file or folder.
@@ -42,11 +42,11 @@ pub enum CreateDirectoryError {
     },
 }
 
-/// Error of opening a directory. Nothing in it was changed.
+/// Error of opening a directory. No file was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenDirectoryError {
-    /// The folder is no directory of a replica: create it, or name the right one. If its creation was interrupted,
+    /// The folder is no directory of a replica. Create it, or name the right one. If its creation was interrupted,
     /// create it again.
     #[error("{} is not the directory of a replica: create it, or name the right one", .0.display())]
     Missing(PathBuf),
@@ -56,34 +56,34 @@ pub enum OpenDirectoryError {
     #[error("{} is missing beside a log: create the directory again if that was interrupted, else put \
         the file back, or remove this replica and add a new one", .0.display())]
     IdentityMissing(PathBuf),
-    /// `IDENTITY` is damaged: restore it from a copy, or remove the replica from the cell and add a new one.
+    /// The file `IDENTITY` is damaged. Restore it from a copy, or remove the replica from the cell and add a new one.
     #[error("{} is damaged: put it back from a copy, or remove this replica and add a new one", .0.display())]
     IdentityDamaged(PathBuf),
-    /// The format is unknown: use the version of this program that wrote it.
+    /// The format of the directory is unknown. Use the version of this program that wrote it.
     #[error("{} has format {found}, this program knows {FORMAT}: use one that knows {found}", path.display())]
     UnknownFormat {
         /// Path of the file.
         path: PathBuf,
-        /// The format of the file.
+        /// Format of the file.
         found: u32,
     },
-    /// The engine is unknown: use the version of this program that wrote the file.
+    /// The log engine in the file is unknown. Use the version of this program that wrote the file.
     #[error("{}: log engine {found} is not known to this program: use the one that made it", path.display())]
     UnknownEngine {
         /// Path of the file.
         path: PathBuf,
-        /// The number of the engine.
+        /// Number of the engine.
         found: u8,
     },
-    /// The kinds cannot be decoded: use the version of this program that wrote them.
+    /// The resource kinds cannot be decoded. Use the version of this program that wrote them.
     #[error("{}: the resource kinds: {source}", path.display())]
     Kinds {
         /// Path of the file.
         path: PathBuf,
-        /// The error in them.
+        /// Underlying error.
         source: CodecError,
     },
-    /// The directory belongs to another cell: name the right folder.
+    /// The directory belongs to another cell. Name the right folder.
     #[error("{} belongs to cell {found}, not to {wanted}: name the right folder", path.display())]
     OtherCell {
         /// Path of the folder.
@@ -93,7 +93,7 @@ pub enum OpenDirectoryError {
         /// Requested cell.
         wanted: CellId,
     },
-    /// The directory belongs to another replica: name the right folder.
+    /// The directory belongs to another replica. Name the right folder.
     #[error("{} belongs to replica {found}, not to {wanted}: name the right folder", path.display())]
     OtherReplica {
         /// Path of the folder.
@@ -103,7 +103,7 @@ pub enum OpenDirectoryError {
         /// Requested replica.
         wanted: ReplicaId,
     },
-    /// The directory has another engine: open it with that one. A log is never converted.
+    /// The directory has another log engine. Open it with that engine: a log is never converted.
     #[error("{} keeps its log in {found}, not in {wanted}: set the engine to {found}", path.display())]
     OtherEngine {
         /// Path of the folder.
@@ -113,10 +113,10 @@ pub enum OpenDirectoryError {
         /// Requested engine.
         wanted: EngineKind,
     },
-    /// Another process has it open: stop that process, since two writers would destroy the log.
+    /// Another process has the directory open. Stop that process, because two writers would destroy the log.
     #[error("{} is in use by another process: stop that one first", .0.display())]
     Locked(PathBuf),
-    /// A disk error: repair the disk and try again.
+    /// The disk failed. Repair the disk, and try again.
     #[error("{}: {source}; mend the disk and try again", path.display())]
     Io {
         /// Path of the file or folder.
@@ -130,14 +130,14 @@ pub enum OpenDirectoryError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenLogError {
-    /// The log is missing. Without it the replica has forgotten its vote: remove it from the cell and add a new one.
+    /// The log is missing, so the replica has forgotten its vote. Remove the replica from the cell, and add a new one.
     #[error("{} is empty, but this replica had a log: it has forgotten its vote; remove it from the \
         cell and add a new one", .0.display())]
     Forgotten(PathBuf),
-    /// The log is in RocksDB, which is not built in: build with the feature `rocksdb`.
+    /// The log is in RocksDB, which is not built in. Build the program with the feature `rocksdb`.
     #[error("{}: this directory's log is RocksDB; build with --features rocksdb", .0.display())]
     RocksDbMissing(PathBuf),
-    /// The underlying error.
+    /// The log could not be opened, as the underlying error explains.
     #[error(transparent)]
     Log(log::OpenError),
 }

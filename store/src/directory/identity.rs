@@ -7,8 +7,8 @@
 //! └───────┴────────┴──────┴─────────┴────────┴────────┴─────────┴───────┘
 //! ```
 //!
-//! Integers are little-endian; the checksum covers everything before it. Magic and format keep their places in every
-//! later version, so that any version can report which one wrote a directory.
+//! Integers are little-endian. The checksum covers everything before it. Magic and format will have the same places in
+//! every later version, so that any version of this program can report which format a directory has.
 
 use crate::codec::{self, CodecError, EncodeError};
 use crate::log::ReplicaId;
@@ -24,10 +24,10 @@ pub const FORMAT: u32 = 1;
 /// Bytes before the kinds.
 const FIXED: usize = 41;
 
-/// The most bytes of kinds: sixteen kinds with names of 4 kB.
+/// Maximum bytes of the kinds: sixteen kinds with names of 4 kB.
 const KINDS_BYTES_MAX: usize = 64 << 10;
 
-/// The most bytes of an identity.
+/// Maximum bytes of an identity.
 pub(super) const BYTES_MAX: usize = FIXED + KINDS_BYTES_MAX + 4;
 
 /// Log engine of a replica, chosen when the directory is created.
@@ -35,19 +35,19 @@ pub(super) const BYTES_MAX: usize = FIXED + KINDS_BYTES_MAX + 4;
 pub enum EngineKind {
     /// Omega's own segment files.
     Segment,
-    /// RocksDB; needs the feature `rocksdb`.
+    /// RocksDB, which needs the feature `rocksdb`.
     RocksDb,
 }
 
 impl EngineKind {
-    /// Default log engine of a server's replicas: RocksDB in programs that have it built in, since it is built in only
+    /// Default log engine of a server's replicas. It is RocksDB if the program has RocksDB built in, which is done only
     /// on request.
     #[must_use]
     pub const fn of_servers() -> EngineKind {
         if EngineKind::RocksDb.is_built_in() { EngineKind::RocksDb } else { EngineKind::Segment }
     }
 
-    /// Whether this program has it.
+    /// Whether this program has the engine built in.
     #[must_use]
     pub const fn is_built_in(self) -> bool {
         match self {

@@ -7,10 +7,11 @@
 //!   DIR/snapshots/    the snapshots
 //! ```
 //!
-//! A directory exists once it has its `IDENTITY`, which is written under a temporary name when everything else is
-//! durable, and then renamed. So a directory without one is either incomplete, with an empty log, and creating it again
-//! completes it; or it lost the file, and then it is rejected, because its log may belong to another replica. A
-//! directory with an `IDENTITY` and without a log is rejected, too: the replica has forgotten its vote.
+//! A directory exists once it has its `IDENTITY`. When everything else is durable, that file is written under a
+//! temporary name, and then renamed. So there are two kinds of directories without `IDENTITY`: an incomplete one, whose
+//! log is empty, and which is completed by creating it again; and one that has lost the file, which is rejected,
+//! because its log may belong to another replica. A directory with an `IDENTITY` but without a log is rejected, too,
+//! because the replica has forgotten its vote.
 
 mod error;
 mod identity;
@@ -33,7 +34,7 @@ const LOCK: &str = "LOCK";
 const LOG: &str = "log";
 const SNAPSHOTS: &str = "snapshots";
 
-/// Expectations about a directory to be opened. `None` accepts anything.
+/// Expectations about a directory that is opened. `None` accepts any value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// Required cell of the directory.
@@ -58,7 +59,7 @@ pub struct Directory {
     path: PathBuf,
     identity: Identity,
     options: SegmentOptions,
-    /// Held for its lock; never read.
+    /// Never read; it keeps the directory locked.
     _lock: Box<dyn DiskFile>,
 }
 
@@ -66,7 +67,7 @@ impl Directory {
     /// Creates the directory of a new replica with an empty log, durably. An interrupted creation is completed.
     ///
     /// # Errors
-    /// If the directory exists, the folder holds something else, or the disk fails.
+    /// The directory exists, the folder has other files, or the disk fails.
     pub fn create(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -75,10 +76,10 @@ impl Directory {
         Directory::create_with(disk, path, identity, SegmentOptions::default())
     }
 
-    /// Creates a directory with segments of another size, like [`Directory::create`].
+    /// Creates a directory like [`Directory::create`], with segments of another size.
     ///
     /// # Errors
-    /// As [`Directory::create`].
+    /// Those of [`Directory::create`].
     pub fn create_with(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -115,7 +116,7 @@ impl Directory {
     /// Opens the directory of a replica.
     ///
     /// # Errors
-    /// If there is none, it does not match `expected`, is in use or is damaged, or the disk fails.
+    /// There is no directory, it does not match `expected`, is in use or is damaged, or the disk fails.
     pub fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -141,7 +142,7 @@ impl Directory {
         Ok(Directory { disk, path, identity, options, _lock: lock })
     }
 
-    /// Returns `self` with segments of another size, for logs opened from now on.
+    /// Returns the directory with other options for segments, which apply to logs that are opened from now on.
     #[must_use]
     pub fn with_options(self, options: SegmentOptions) -> Directory {
         Directory { options, ..self }
@@ -165,25 +166,25 @@ impl Directory {
         self.path.join(SNAPSHOTS)
     }
 
-    /// The disk that it is on.
+    /// The disk that the directory is on.
     #[must_use]
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
-    /// Opens the log. Only one can be open.
+    /// Opens the log. Only one can be open at a time.
     ///
     /// # Errors
-    /// If it is missing or damaged, or the disk fails.
+    /// The log is missing or damaged, or the disk fails.
     pub fn open_log(&self) -> Result<Box<dyn LogEngine>, OpenLogError> {
         self.open_log_to(Purpose::Work)
     }
 
-    /// Opens the log for inspection, in a directory on a read-only disk ([`crate::read_only`]): no file is changed.
-    /// Only one can be open.
+    /// Opens the log for inspection, in a directory on a read-only disk ([`crate::read_only`]). No file is changed.
+    /// Only one log can be open at a time.
     ///
     /// # Errors
-    /// As [`Directory::open_log`].
+    /// Those of [`Directory::open_log`].
     pub(crate) fn look_at_log(&self) -> Result<Box<dyn LogEngine>, OpenLogError> {
         self.open_log_to(Purpose::Look)
     }
@@ -191,7 +192,7 @@ impl Directory {
     fn open_log_to(&self, purpose: Purpose) -> Result<Box<dyn LogEngine>, OpenLogError> {
         let folder = self.path.join(LOG);
         let opened = match self.identity.engine {
-            // Its disk keeps writes in memory.
+            // The disk of the directory keeps writes in memory, so opening for writing changes no file.
             EngineKind::Segment => self.open_segments(&folder),
             EngineKind::RocksDb => self.open_rocks(&folder, purpose)?,
         };
@@ -233,7 +234,7 @@ impl Directory {
         Err(OpenLogError::RocksDbMissing(self.path.clone()))
     }
 
-    /// Creates the log, or adopts an empty one that an interrupted creation of this replica left.
+    /// Creates the log, or adopts the empty log that an interrupted creation of this replica left.
     fn begin_log(&self) -> Result<(), CreateDirectoryError> {
         let folder = self.path.join(LOG);
         let failed = |source| CreateDirectoryError::Io { path: folder.clone(), source };
@@ -297,7 +298,7 @@ fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Locks a directory; creates the lock file if needed.
+/// Locks a directory. The lock file is created if there is none.
 fn lock(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn DiskFile>> {
     let path = path.join(LOCK);
     match disk.open(&path) {

@@ -8,26 +8,26 @@ use omega_cellstate::AuditError;
 use omega_core::Version;
 use std::path::PathBuf;
 
-/// Error of replaying a history. Nothing was changed.
+/// Error of replaying a history. No file was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// The underlying error.
+    /// The directory could not be opened, as the underlying error explains.
     #[error(transparent)]
     Directory(#[from] OpenDirectoryError),
-    /// The underlying error.
+    /// The log could not be opened, as the underlying error explains.
     #[error(transparent)]
     Log(#[from] OpenLogError),
-    /// The underlying error.
+    /// Entries could not be read, as the underlying error explains.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The underlying error.
+    /// A snapshot could not be loaded, as the underlying error explains.
     #[error(transparent)]
     Snapshot(#[from] LoadError),
-    /// The snapshot's membership cannot be read, so another program wrote the file: inspect another replica.
+    /// The membership in the snapshot cannot be read, so another program wrote the file. Inspect another replica.
     #[error("{}: the snapshot does not say who the replicas are: look at another replica", .0.display())]
     Agreed(PathBuf),
-    /// A snapshot is missing: inspect another replica.
+    /// A snapshot is missing. Inspect another replica.
     #[error(
         "{}: the log begins after entry {base}, and no snapshot leads up to it: a snapshot is missing; \
          look at another replica", path.display()
@@ -35,10 +35,10 @@ pub enum HistoryError {
     Gap {
         /// Path of the directory.
         path: PathBuf,
-        /// Start of the log.
+        /// Index before the first entry of the log.
         base: LogIndex,
     },
-    /// The log lost its end: inspect another replica, or replay all entries that are there.
+    /// The log has lost its end. Inspect another replica, or replay all entries that the log still has.
     #[error(
         "{}: entries up to {committed} were committed and the log ends at {last}: it lost its end; look \
          at another replica, or replay what there is with --all", path.display()
@@ -51,7 +51,7 @@ pub enum HistoryError {
         /// Last entry of the log.
         last: LogIndex,
     },
-    /// The commands before this version were compacted: request a later version.
+    /// The commands before this version were compacted. Request a later version.
     #[error("version {wanted} is not there any more: the oldest that is left is {oldest}")]
     TooOld {
         /// Requested version.
@@ -59,39 +59,39 @@ pub enum HistoryError {
         /// Oldest available version.
         oldest: Version,
     },
-    /// The log does not reach this version: request an earlier one, inspect a replica that is further ahead, or include
-    /// entries that are not known to be committed.
+    /// The log does not reach this version. Request an earlier version, inspect a replica that is further ahead, or
+    /// include entries that are not known to be committed.
     #[error("version {wanted} is not reached: after entry {last} the cell is at {newest}")]
     NotReached {
         /// Requested version.
         wanted: Version,
-        /// Version reached.
+        /// Version at the end of the log.
         newest: Version,
-        /// The last entry that was replayed.
+        /// Index of the last replayed entry.
         last: LogIndex,
     },
-    /// The entry's version is unknown: use the version of this program that wrote it.
+    /// The version of the entry's bytes is unknown. Use the version of this program that wrote them.
     #[error("entry {at} cannot be read: {source}")]
     Unreadable {
         /// Index of the entry.
         at: LogIndex,
-        /// The reason.
+        /// Underlying error.
         source: CodecError,
     },
-    /// This log leads to another state than its leader had: compare with the other replicas before trusting it.
+    /// The replay leads to another state than the leader had. Compare with the other replicas before trusting this log.
     #[error(
         "at entry {at} the outcomes are not those that the leader had: compare with the other replicas"
     )]
     Diverged {
-        /// Index of the entry with the leader's head.
+        /// Index of the entry that contains the leader's state.
         at: LogIndex,
     },
-    /// The audit failed, a defect of Omega: please report it.
+    /// The audit failed, which is a defect of Omega. Please report it.
     #[error("at version {version} the cell is wrong, please report it: {source}")]
     Audit {
-        /// The version.
+        /// Audited version.
         version: Version,
-        /// The violated invariant.
+        /// Difference that the audit found.
         source: AuditError,
     },
 }

@@ -1,5 +1,5 @@
 //! The past of a cell, from the directory of a replica: its entries, and the cell at any version that the directory
-//! still has. Nothing in the directory is changed.
+//! still has. No file in the directory is changed.
 //!
 //! ```text
 //!   snapshots   ──●───────────────●─────▶            the newest that is not after the version,
@@ -8,9 +8,9 @@
 //!                                version
 //! ```
 //!
-//! The directory is opened like for running a replica, but on a disk that keeps all writes in memory
-//! ([`ReadOnlyDisk`]): a torn tail is truncated there, and stays in the file. A log in RocksDB is opened read-only,
-//! with the same checks.
+//! The directory is opened as for running a replica, but on a disk that keeps all writes in memory ([`ReadOnlyDisk`]).
+//! A torn tail is truncated only in memory, and stays in the file. A log in RocksDB is opened read-only, with equal
+//! checks.
 //!
 //! ```
 //! # use omega_cellstate::Cell;
@@ -39,8 +39,8 @@
 //! }
 //! running.end();
 //!
-//! // The cell as it was after the second one: to look at, or to go on from in another way.
-//! // (What was applied last may not be known here to be committed: so all entries are taken.)
+//! // The cell after the second machine was registered. It can be read, and changed independently.
+//! // The log may not record that the last entries are committed, so all entries are replayed.
 //! let to = Some(Version(2));
 //! let options = ReplayOptions { to, which: Which::All, ..ReplayOptions::default() };
 //! let mut then: Cell = history::open(path)?.replay(&options)?.into_cell();
@@ -65,13 +65,13 @@ use omega_core::Version;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Position of a snapshot, with its content or the error in it.
+/// Position of a snapshot, with its content or the error of loading it.
 pub type CheckedSnapshot = (Position, Result<Found, LoadError>);
 
 /// Bytes of entries that are read at once.
 const READ_BYTES: usize = 4 << 20;
 
-/// The directory of a replica, opened for reading. No replica can run in it meanwhile.
+/// The directory of a replica, opened for reading. Meanwhile no replica can run in it.
 #[derive(Debug)]
 pub struct History {
     directory: Directory,
@@ -82,8 +82,8 @@ pub struct History {
 /// Opens the directory of a replica for inspection.
 ///
 /// # Errors
-/// If it is no directory, is in use, or cannot be read; or if its log is in RocksDB and this program was built without
-/// it.
+/// The folder is no directory of a replica, is in use, or cannot be read; or its log is in RocksDB, and this program
+/// was built without it.
 pub fn open(path: &Path) -> Result<History, HistoryError> {
     let disk = Arc::new(ReadOnlyDisk::default());
     let directory = Directory::open(disk.clone(), path, Expected::default())?;
@@ -93,11 +93,11 @@ pub fn open(path: &Path) -> Result<History, HistoryError> {
     Ok(History { directory, snapshots, log })
 }
 
-/// Returns the cell at a version, from the directory of a replica. The last applied entries are often not recorded as
-/// committed there; then only [`Which::All`] reaches the version.
+/// Returns the cell at a version, from the directory of a replica. The directory often does not record that the last
+/// applied entries are committed. Only [`Which::All`] reaches their versions then.
 ///
 /// # Errors
-/// As [`open`], or if the version is not available.
+/// Those of [`open`], or the version is not available.
 pub fn replay_to(path: &Path, version: Version, which: Which) -> Result<Cell, HistoryError> {
     let options = ReplayOptions { to: Some(version), which, ..ReplayOptions::default() };
     Ok(open(path)?.replay(&options)?.into_cell())
@@ -128,19 +128,19 @@ impl History {
         self.log.torn()
     }
 
-    /// Checks every byte of all snapshots, and returns them in ascending order.
+    /// Checks every byte of all snapshots, and returns the snapshots in ascending order.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// The folder cannot be read.
     pub fn snapshots(&self) -> Result<Vec<CheckedSnapshot>, HistoryError> {
         let positions = self.snapshots.list()?;
         Ok(positions.into_iter().map(|at| (at, self.snapshots.check(at))).collect())
     }
 
-    /// Reads some entries from an index on; returns none only at the end of the log.
+    /// Reads some entries from an index on. The result is empty only at the end of the log.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// The entries cannot be read.
     pub fn read(&mut self, from: LogIndex) -> Result<Vec<Entry>, HistoryError> {
         let mut entries = Vec::new();
         self.log.read(from, READ_BYTES, &mut entries)?;

@@ -10,22 +10,22 @@ use omega_core::Version;
 /// Selection of the entries to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Which {
-    /// Entries known to be committed.
+    /// Only entries that are known to be committed.
     #[default]
     Committed,
-    /// All entries of the log. The last ones may never have been committed, and may have been replaced on other
-    /// replicas.
+    /// All entries of the log. The last entries may never have been committed, and other replicas may have replaced
+    /// them.
     All,
 }
 
 /// Options of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayOptions {
-    /// Last version to reach; `None` replays to the end.
+    /// Last version to replay; `None` replays to the end.
     pub to: Option<Version>,
     /// Selection of the entries.
     pub which: Which,
-    /// Number of versions between audits of the cell. It is always audited at the end.
+    /// Number of versions between audits of the cell. It is also audited at the end in any case.
     pub audit_every: Option<u64>,
 }
 
@@ -40,16 +40,16 @@ pub struct Replay {
     is_whole: bool,
     commands: u64,
     audits: u64,
-    /// The version after which the next audit is due.
+    /// The version at which the next audit is due.
     due: Option<Version>,
 }
 
 impl History {
-    /// Replays entries onto the newest snapshot not after `to`, or without `to` onto the oldest one, so that all
-    /// entries are checked.
+    /// Replays entries onto a snapshot: the newest one that is not after `to`, or the oldest one if `to` is `None`, so
+    /// that all entries are checked.
     ///
     /// # Errors
-    /// If the version is not available, an entry cannot be applied, or an audit fails.
+    /// The version is not available, an entry cannot be applied, or an audit fails.
     pub fn replay(&mut self, options: &ReplayOptions) -> Result<Replay, HistoryError> {
         let mut replay = self.begin(options.to)?;
         replay.due = options.audit_every.map(|every| Version(replay.from.0 + every));
@@ -78,10 +78,11 @@ impl History {
         }
     }
 
-    /// Restores the newest snapshot not after a version, or without a version the oldest one, and applies no entry yet.
+    /// Restores the newest snapshot that is not after a version, or the oldest one if `version` is `None`. It applies
+    /// no entry.
     ///
     /// # Errors
-    /// If there is none.
+    /// There is no such snapshot.
     pub fn begin(&self, version: Option<Version>) -> Result<Replay, HistoryError> {
         let base = self.log.bounds().base.index;
         let mut usable = self.snapshots.list()?;
@@ -116,8 +117,8 @@ impl History {
         Ok(Replay::new(cell, position, agreed.fingerprint))
     }
 
-    /// The last entry to replay. None if the log does not contain the snapshot's position: the snapshot came from
-    /// another replica, and the log before it is useless.
+    /// Index of the last entry to replay. It is `base` if the log does not contain the snapshot's position: the
+    /// snapshot came from another replica then, and the entries of the log are useless.
     fn end(&mut self, base: Position, which: Which) -> Result<LogIndex, HistoryError> {
         let last = self.log.bounds().last.index;
         let committed = self.log.hard_state().commit;
@@ -163,25 +164,26 @@ impl Replay {
         self.cell
     }
 
-    /// Position of the snapshot that it began with; 0 without one.
+    /// Position of the snapshot on which the replay began; 0 if there was none.
     #[must_use]
     pub fn base(&self) -> Position {
         self.base
     }
 
-    /// The version of that snapshot.
+    /// Version of the snapshot on which the replay began.
     #[must_use]
     pub fn from(&self) -> Version {
         self.from
     }
 
-    /// The last entry with an applied command.
+    /// Position of the last entry of which a command was applied.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// The fingerprint of the history so far, equal on replicas that applied the same entries. `None` within an entry.
+    /// The fingerprint of the history so far, which is equal on replicas that applied equal entries. `None` if only a
+    /// part of an entry was applied.
     #[must_use]
     pub fn fingerprint(&self) -> Option<u64> {
         self.is_whole.then(|| self.fingerprint.value())
@@ -193,7 +195,7 @@ impl Replay {
         self.commands
     }
 
-    /// Number of audits, all successful.
+    /// Number of audits, all of which succeeded.
     #[must_use]
     pub fn audits(&self) -> u64 {
         self.audits
@@ -202,10 +204,10 @@ impl Replay {
     /// Applies the next entry.
     ///
     /// # Errors
-    /// If it cannot be read, or its outcomes differ from the leader's.
+    /// The entry cannot be read, or its outcomes differ from the leader's.
     ///
     /// # Panics
-    /// If it is not the next entry.
+    /// The entry is not the next one.
     pub fn apply(&mut self, entry: &Entry) -> Result<(), HistoryError> {
         self.apply_until(entry, &ReplayOptions::default())
     }

@@ -10,13 +10,13 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// The log exists: open it, or choose another place. A log is never overwritten.
+    /// There is a log already. Open it, or choose another place: a log is never overwritten.
     #[error("{} holds a log already: open it, or choose another folder", .0.display())]
     Exists(PathBuf),
-    /// The disk is full: make room and try again.
+    /// The disk is full. Make space on it, and try again.
     #[error("{}: the disk is full; make room and try again", .0.display())]
     Full(PathBuf),
-    /// A disk error: repair the disk or the folder and try again.
+    /// The disk failed. Repair the disk or the folder, and try again.
     #[error("{}: {source}; mend the disk or the folder and try again", path.display())]
     Io {
         /// Path of the file or folder.
@@ -30,22 +30,22 @@ pub enum CreateError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is no log: name the right folder. If the folder held one before, the replica has forgotten its vote:
-    /// remove it from the cell and add a new one.
+    /// There is no log. Name the right folder. If the folder had a log before, the replica has forgotten its vote:
+    /// remove the replica from the cell, and add a new one.
     #[error("{} holds no log: name the right folder, or remove this replica and add a new one", .0.display())]
     Missing(PathBuf),
-    /// Another process has it open: stop that process, since two writers would destroy the log.
+    /// Another process has the log open. Stop that process, because two writers would destroy the log.
     #[error("{} is in use by another process: stop that one first", .0.display())]
     Locked(PathBuf),
-    /// The format is unknown: use the version of this program that wrote it.
+    /// The format of the log is unknown. Use the version of this program that wrote the log.
     #[error("{} has format {found}, this program knows {FORMAT}: use one that knows {found}", path.display())]
     UnknownFormat {
         /// Path of the file.
         path: PathBuf,
-        /// The format of the file.
+        /// Format of the file.
         found: u32,
     },
-    /// The log belongs to another replica: name the right folder.
+    /// The log belongs to another replica. Name the right folder.
     #[error("{} belongs to replica {} of cell {}, not to {} of {}: name the right folder",
         path.display(), found.1, found.0, wanted.1, wanted.0)]
     OtherReplica {
@@ -56,15 +56,15 @@ pub enum OpenError {
         /// Requested owner.
         wanted: (CellId, ReplicaId),
     },
-    /// A segment has an invalid header or another length than when it was created: remove this replica and add a new
-    /// one.
+    /// A segment has an invalid header, or another length than when it was created. Remove this replica from the cell,
+    /// and add a new one.
     #[error("{} is damaged: remove this replica and add a new one", .0.display())]
     BadSegment(PathBuf),
-    /// A needed segment is missing: restore it, or remove this replica and add a new one.
+    /// A needed segment is missing. Restore the file, or remove this replica from the cell and add a new one.
     #[error("{} is missing: put it back, or remove this replica and add a new one", .0.display())]
     SegmentMissing(PathBuf),
-    /// Synced data is missing. The entries before it are intact, but the replica acknowledged more: remove it and add a
-    /// new one.
+    /// Synced data is damaged or missing. The entries before it are intact, but the replica acknowledged more. Remove
+    /// the replica from the cell, and add a new one.
     #[error("{}: record {record} at byte {offset}, near entry {index}, is damaged ({damage}), although it was synced: remove this replica and add a new one", path.display())]
     Corrupt {
         /// Path of the file.
@@ -75,10 +75,10 @@ pub enum OpenError {
         record: u64,
         /// Index of the first missing entry.
         index: LogIndex,
-        /// The damage.
+        /// Damage of the record.
         damage: Damage,
     },
-    /// The files of RocksDB are damaged or missing: remove this replica and add a new one.
+    /// The files of RocksDB are damaged or missing. Remove this replica from the cell, and add a new one.
     #[error("{}: {detail}; remove this replica and add a new one", path.display())]
     Library {
         /// Path of the folder.
@@ -86,7 +86,7 @@ pub enum OpenError {
         /// Underlying error.
         detail: Box<str>,
     },
-    /// A disk error: repair the disk and try again.
+    /// The disk failed. Repair the disk, and try again.
     #[error("{}: {source}; mend the disk and try again", path.display())]
     Io {
         /// Path of the file or folder.

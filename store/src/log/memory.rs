@@ -1,6 +1,6 @@
-//! A log in memory only: for tests, for measurements without a disk, and for cells that need not survive their process.
+//! A log in memory only, for tests, for measurements without a disk, and for cells that need not survive their process.
 //!
-//! It gives the guarantees of a log while the process lives; nothing survives a crash.
+//! It gives the guarantees of a log while the process lives. Nothing survives a crash.
 
 use super::{
     Batch, Bounds, Entry, HardState, LogEngine, LogIndex, Position, ReadError, WriteError,
@@ -13,7 +13,7 @@ pub struct MemoryLog {
     base: Position,
     entries: VecDeque<Entry>,
     hard_state: HardState,
-    /// Bytes of data in the log, and of all data ever appended.
+    /// Bytes of the data in the log, and of all data that was ever appended.
     bytes: (u64, u64),
 }
 

@@ -7,17 +7,17 @@
 //!   ─ ─ ─ ─ ─┴──────┴──────┴──────┴──────┴──────┴──────┴──────┘
 //! ```
 //!
-//! An engine stores it on a disk. The engines differ in cost (see BENCHMARKS.md), but give the same guarantees, which
-//! the same tests check:
+//! A log engine stores the log on a disk. The engines differ in cost (see BENCHMARKS.md), but give equal guarantees,
+//! which one set of tests checks for all of them:
 //!
-//! - A batch is atomic: after a crash all of it is there, or nothing.
-//! - Batches are ordered: if one is there, so are all before it.
-//! - Synced data is there after any crash, or opening fails and names the file and the offset. No entry is skipped or
-//!   invented.
-//! - After a failed write or sync the content of the disk is unknown: the engine rejects all further work until it is
-//!   opened again. The one exception is a full disk: then nothing was written, and the same batch can be tried again.
+//! - A batch is atomic: after a crash the log has all of it, or nothing.
+//! - Batches are ordered: if the log has a batch, it has all batches before it.
+//! - After any crash the log has all synced data, or opening it fails and names the file and the offset. No entry is
+//!   skipped or invented.
+//! - After a failed write or sync the content of the disk is unknown, so the engine rejects all further work until it
+//!   is opened again. A full disk is the one exception: nothing was written then, and the batch can be tried again.
 //!
-//! The state of the cell is not here: it is the last snapshot plus the entries after it.
+//! The log does not contain the state of the cell, which is the last snapshot plus the entries after it.
 
 mod error;
 pub mod memory;
@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 )]
 pub struct LogIndex(pub u64);
 
-/// A Raft term: the time of at most one leader. Terms only grow.
+/// A Raft term, in which there is at most one leader. Terms only grow.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -76,7 +76,7 @@ impl LogIndex {
     }
 }
 
-/// Position of an entry: its index and term, which identify it within a cell's history.
+/// Position of an entry: its index and term, which together identify the entry within a cell's history.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -88,7 +88,8 @@ pub struct Position {
 }
 
 impl Position {
-    /// Whether a log that ends here is at least as up to date as one that ends at `other`, in the sense of Raft's vote.
+    /// Whether a log that ends at this position is at least as up to date as one that ends at `other`, by Raft's rule
+    /// for votes.
     #[must_use]
     pub fn covers(self, other: Position) -> bool {
         (self.term, self.index) >= (other.term, other.index)
@@ -98,7 +99,7 @@ impl Position {
 /// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EntryKind {
-    /// Commands for the cell; empty for the first entry of a new leader.
+    /// Commands for the cell. The first entry of a new leader has none.
     Commands,
     /// A new membership.
     Membership,
@@ -107,27 +108,27 @@ pub enum EntryKind {
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its position.
+    /// Position of the entry.
     pub position: Position,
     /// Kind of the entry.
     pub kind: EntryKind,
-    /// Its content, opaque to the log. Clones share it.
+    /// Content of the entry, which the log does not interpret. Clones share its memory.
     pub data: Bytes,
 }
 
-/// Durable state of a replica beside its entries.
+/// Durable state of a replica besides its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HardState {
-    /// The highest term seen.
+    /// Highest term that the replica has seen.
     pub term: Term,
-    /// The vote in that term.
+    /// Vote of the replica in that term.
     pub vote: Option<ReplicaId>,
     /// Index up to which entries are known to be committed.
     pub commit: LogIndex,
 }
 
 impl HardState {
-    /// The higher term with its vote; the commit index is unchanged.
+    /// The state with the higher term, and that term's vote. The commit index is unchanged.
     #[must_use]
     pub fn joined(self, other: HardState) -> HardState {
         match self.term.cmp(&other.term) {
@@ -138,12 +139,12 @@ impl HardState {
     }
 }
 
-/// The highest term and index that a replica may have acknowledged after a sync.
+/// A promise of a replica: the highest term and index that it may have acknowledged after a sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
-    /// The end of the log; every entry up to it may have been acknowledged.
+    /// End of the log. Every entry up to it may have been acknowledged.
     pub last: Position,
-    /// The term and the vote.
+    /// Term and vote.
     pub hard_state: HardState,
 }
 
@@ -155,7 +156,7 @@ impl Promise {
         Promise { last, hard_state: self.hard_state.joined(other.hard_state) }
     }
 
-    /// Whether a log with this state satisfies the promise.
+    /// Whether a log with the state `held` satisfies the promise.
     #[must_use]
     pub fn is_kept_by(&self, held: Promise) -> bool {
         let joined = held.hard_state.joined(self.hard_state);
@@ -163,29 +164,29 @@ impl Promise {
     }
 }
 
-/// Records written together.
+/// Entries and state that are written together.
 ///
 /// Invariant: the entries have consecutive indices, and their terms do not fall.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// New entries. They replace those of the log from the first one's index on.
+    /// New entries. They replace all entries of the log from the first one's index on.
     pub entries: Vec<Entry>,
     /// The new hard state, if it changed.
     pub hard_state: Option<HardState>,
 }
 
 impl Batch {
-    /// Whether it is empty.
+    /// Whether the batch is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.hard_state.is_none()
     }
 
-    /// Panics on a batch that would break the log.
+    /// Panics if the batch would break the log.
     ///
     /// # Panics
-    /// If the batch does not follow the log's end, breaks its own invariant, or has more than [`BATCH_BYTES_MAX`] bytes
-    /// of data.
+    /// The batch does not follow the log's end, breaks its own invariant, or has more than [`BATCH_BYTES_MAX`] bytes of
+    /// data.
     pub fn check(&self, bounds: Bounds) {
         let Some(first) = self.entries.first().map(|entry| entry.position.index) else { return };
         assert!(first > bounds.base.index, "entry {first} was forgotten, the base is {bounds:?}");
@@ -200,50 +201,50 @@ impl Batch {
     }
 }
 
-/// Maximum bytes of data in one batch: many times a replica's largest message, and small enough for 32-bit offsets in a
+/// Maximum bytes of data in one batch: many times a replica's largest message, and few enough for 32-bit offsets in a
 /// file.
 pub const BATCH_BYTES_MAX: usize = 1 << 30;
 
-/// Range of an engine's entries.
+/// Range of the entries in a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// The entry before the first one; everything up to it is compacted.
+    /// Position before the first entry. All entries up to it are compacted.
     pub base: Position,
-    /// The last entry, or the base if there is none.
+    /// Position of the last entry, or the base if there is none.
     pub last: Position,
 }
 
-/// Storage of one replica's entries. The head of the file states its guarantees.
+/// Storage of one replica's entries. The documentation of this module states its guarantees.
 ///
-/// One thread calls it. After [`WriteError::Unknown`] every write returns [`WriteError::Refused`].
+/// Only one thread calls an engine. After [`WriteError::Unknown`], every write returns [`WriteError::Refused`].
 pub trait LogEngine: fmt::Debug + Send {
-    /// Bounds of the entries, written or synced.
+    /// Range of the entries that are written, including those that are not synced.
     fn bounds(&self) -> Bounds;
 
     /// The last hard state that was written.
     fn hard_state(&self) -> HardState;
 
-    /// Writes a batch, which becomes durable with the next [`LogEngine::sync`]. Its first index must be above the
-    /// base's and at most one above the last.
+    /// Writes a batch, which becomes durable with the next [`LogEngine::sync`]. The index of its first entry must be
+    /// above the base, and at most one above the last.
     ///
     /// # Errors
-    /// If the disk is full or fails.
+    /// The disk is full or fails.
     ///
     /// # Panics
-    /// If the batch does not follow: see [`Batch::check`].
+    /// The batch does not follow the log's end (see [`Batch::check`]).
     fn append(&mut self, batch: &Batch) -> Result<(), WriteError>;
 
     /// Makes all appended batches durable. Called after one or more appends, as rarely as waiting requests allow.
     ///
     /// # Errors
-    /// If the disk fails; unsynced batches may then be durable or lost.
+    /// The disk fails. Batches that were not synced may then be durable or lost.
     fn sync(&mut self) -> Result<(), WriteError>;
 
-    /// Appends entries from an index on to `entries`: at least one if it exists, and more up to `bytes_max` bytes of
-    /// data in all; none if the log lacks the first one.
+    /// Appends entries from the index `from` on to `entries`: the first one if the log has it, and further ones as long
+    /// as the data is at most `bytes_max` bytes in all.
     ///
     /// # Errors
-    /// If the data cannot be read back.
+    /// The data cannot be read back.
     fn read(
         &mut self,
         from: LogIndex,
@@ -254,7 +255,7 @@ pub trait LogEngine: fmt::Debug + Send {
     /// The term of an entry in the log, or of the base.
     ///
     /// # Errors
-    /// If the data cannot be read back.
+    /// The data cannot be read back.
     fn term(&mut self, index: LogIndex) -> Result<Option<Term>, ReadError> {
         let bounds = self.bounds();
         if index == bounds.base.index {
@@ -270,27 +271,28 @@ pub trait LogEngine: fmt::Debug + Send {
     /// Drops all entries up to a position in the log. Their space is reused later. Durable with the next sync.
     ///
     /// # Errors
-    /// If the disk fails.
+    /// The disk fails.
     fn compact(&mut self, base: Position) -> Result<(), WriteError>;
 
-    /// Replaces the log by an empty one after any position, such as that of a received snapshot. The new log and the
-    /// hard state are durable on return; a crash leaves the old log or the new one.
+    /// Replaces the log by an empty one that begins after any position, such as that of a received snapshot. The new
+    /// log and the hard state are durable on return. After a crash there is the old log or the new one.
     ///
     /// # Errors
-    /// If the disk is full or fails.
+    /// The disk is full or fails.
     fn restart(&mut self, base: Position, hard_state: HardState) -> Result<(), WriteError>;
 
-    /// Prepares a later append, for example by allocating space. Optional; best called after the requests that waited
-    /// for a sync are answered.
+    /// Prepares a later append, for example by allocating space. Calling it is optional, and best done after the
+    /// requests that waited for a sync are answered.
     ///
     /// # Errors
-    /// If the disk fails. A full disk is no error here.
+    /// The disk fails. A full disk is no error here.
     fn prepare(&mut self) -> Result<(), WriteError> {
         Ok(())
     }
 
-    /// The promise that the replica may have made before its start and that the log does not keep: its end was torn by
-    /// a loss of power, or damaged afterwards, which cannot be distinguished. `None` once the log reaches it.
+    /// The promise that the replica may have made before its start and that the log does not satisfy. The end of the
+    /// log was torn by a loss of power, or damaged afterwards, which cannot be distinguished. `None` once the log
+    /// reaches the promise.
     fn doubt(&self) -> Option<Promise> {
         None
     }
@@ -298,7 +300,7 @@ pub trait LogEngine: fmt::Debug + Send {
     /// Accepts the possible loss of a torn end, durably.
     ///
     /// # Errors
-    /// If the disk fails.
+    /// The disk fails.
     fn forgive(&mut self) -> Result<(), WriteError> {
         Ok(())
     }
@@ -311,7 +313,7 @@ pub trait LogEngine: fmt::Debug + Send {
     /// Bytes of the log's files.
     fn bytes_on_disk(&self) -> u64;
 
-    /// Bytes written since it was opened, without those that only allocate space.
+    /// Bytes written since the log was opened, without those that only allocate space.
     fn bytes_written(&self) -> u64;
 }
 
@@ -319,14 +321,15 @@ pub trait LogEngine: fmt::Debug + Send {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// Nothing was written: free disk space, and try again.
+    /// The disk is full, and nothing was written. Make space on it, and try again.
     #[error("{}: the disk is full; make room", path.display())]
     Full {
         /// Path of the file or folder.
         path: PathBuf,
     },
-    /// The outcome is unknown: data written since the last sync may be lost. Answer no request, and do not retry: a
-    /// second sync that succeeds proves nothing. Repair the disk and start the replica again.
+    /// A write failed, and its outcome is unknown: data written since the last sync may be lost. Answer no request, and
+    /// do not try again, because a second sync that succeeds proves nothing. Repair the disk, and start the replica
+    /// again.
     #[error(
         "{}: the outcome of the write is unknown ({source}): mend the disk and start the replica again",
         path.display()
@@ -337,7 +340,7 @@ pub enum WriteError {
         /// Underlying error.
         source: io::Error,
     },
-    /// An earlier write or sync failed. Start the replica again.
+    /// An earlier write or sync failed, so the engine rejects all writes. Start the replica again.
     #[error("an earlier write or sync failed: mend the disk and start the replica again")]
     Refused,
 }
@@ -346,17 +349,17 @@ pub enum WriteError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The file was damaged after it was opened: restore the replica, see docs/durability.md.
+    /// The file was damaged after the log was opened. Restore the replica (see docs/durability.md).
     #[error("{}: entry {index} at byte {offset} was damaged: remove this replica and add a new one", path.display())]
     Corrupt {
         /// Path of the file.
         path: PathBuf,
-        /// The offset in the file.
+        /// Offset in the file.
         offset: u64,
         /// Index of the entry.
         index: LogIndex,
     },
-    /// A disk error: repair the disk and start the replica again.
+    /// The disk failed. Repair the disk, and start the replica again.
     #[error("{}: {source}; mend the disk and start the replica again", path.display())]
     Io {
         /// Path of the file.

@@ -1,23 +1,22 @@
 //! Membership changes: proposed by the leader, applied by every replica.
 //!
-//! A leader proposes no change that removes itself, but it may be elected with another leader's
-//! change in its log. When that is committed, it leads a cell in which it has no vote; its
-//! heartbeats would keep the others from being elected. So it steps down when it applies the
-//! change.
+//! A leader proposes no change that removes itself. But a replica may be elected while its log has an earlier leader's
+//! change that removes it. When that change is committed, the replica leads a cell in which it has no vote, and its
+//! heartbeats would keep the others from being elected. So it steps down when it applies the change.
 
 use super::Node;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
 use raft::{INVALID_ID, StateRole};
 
-/// Number of entries a learner may lack to be promoted: few enough to replicate at once.
+/// Number of entries that a learner may lack when it is promoted: few enough to be replicated at once.
 const BEHIND_MAX: u64 = 64;
 
 impl Node {
     /// Proposes a change of the membership.
     ///
     /// # Errors
-    /// If it is not the leader, or the change is not possible now.
+    /// This replica is not the leader, or the change is not possible now.
     pub fn propose_change(&mut self, change: &MembershipChange) -> Result<Position, ChangeError> {
         let raft = &self.raw.raft;
         if raft.state != StateRole::Leader {
@@ -34,7 +33,7 @@ impl Node {
         Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
     }
 
-    /// Rejects changes after which no quorum would be up.
+    /// Rejects changes after which too few voters for a quorum would be reachable.
     fn check_quorum_after(&self, change: &MembershipChange) -> Result<(), ChangeError> {
         let raft = &self.raw.raft;
         let answers = |id: &ReplicaId| {
@@ -55,8 +54,8 @@ impl Node {
         }
     }
 
-    /// Applies a committed membership change. Called for each such entry, in order. Returns whether
-    /// the change was made: it may not fit the membership after earlier changes.
+    /// Applies a committed membership change. To be called for each such entry, in order. Returns whether the
+    /// membership changed: after earlier changes, this one may no longer be valid.
     pub fn apply_change(&mut self, change: &MembershipChange) -> bool {
         if self.membership.check(change).is_err() {
             return false;
@@ -68,8 +67,8 @@ impl Node {
         true
     }
 
-    /// Asks the most advanced voter to lead, if a majority without this replica has this entry.
-    /// Returns that voter.
+    /// Transfers leadership to the most advanced voter if a majority without this replica has the entry with this
+    /// index. Returns that voter.
     pub fn hand_over(&mut self, index: LogIndex) -> Option<ReplicaId> {
         let raft = &self.raw.raft;
         if raft.state != StateRole::Leader || self.membership.is_joint() {
@@ -88,7 +87,7 @@ impl Node {
         Some(furthest)
     }
 
-    /// Steps down if this replica has no vote any more.
+    /// Steps down if this replica no longer has a vote.
     fn step_down_if_removed(&mut self) {
         let (id, membership) = (self.id(), &self.membership);
         let votes = membership.voters.contains(&id) || membership.voters_outgoing.contains(&id);

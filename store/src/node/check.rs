@@ -1,8 +1,8 @@
-//! Checks of messages before raft processes them.
+//! Checks of messages before raft-rs processes them.
 //!
-//! Raft trusts its peers and panics on impossible messages. So messages are first checked against this replica's state.
-//! Most invalid ones are forged or come from unknown senders, and are dropped. Two kinds prove that a replica has lost
-//! entries that it had acknowledged; then the replica must stop.
+//! raft-rs trusts its peers, and panics on impossible messages. So messages are first checked against this replica's
+//! state. Most invalid messages are forged or come from unknown senders, and are dropped. Two kinds of invalid messages
+//! prove that a replica has lost entries that it had acknowledged. The replica must stop then.
 
 use super::message::{Message, MessageKind};
 use super::window::Window;
@@ -11,42 +11,42 @@ use crate::membership::MembershipChange;
 use omega_core::limits::ENTRY_BYTES_MAX;
 use raft::{RawNode, StateRole};
 
-/// Terms above this are forged: at one election per millisecond they would take ten million years.
+/// Upper bound of valid terms. At one election per millisecond, reaching it would take nine million years.
 const TERM_MAX: u64 = 1 << 58;
 
-/// Maximum number of entries in one message. A message is bounded in bytes, and no entry is empty except a leader's
-/// first.
+/// Maximum number of entries in one message. Valid messages have fewer, because they are bounded in bytes, and only the
+/// first entry of a leader is empty.
 const ENTRIES_MAX: usize = 1 << 16;
 
-/// Longest context that is returned with a reply: raft's own has one word, and the id of a read three.
+/// Maximum bytes of the context that a reply returns: raft-rs uses one word, and the id of a read has three.
 const CONTEXT_BYTES_MAX: usize = 64;
 
 /// Error of a rejected message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The receiver is another replica, or the sender is this one.
+    /// The message is for another replica, or claims to be from this one.
     #[error("the message is not from another replica to this one")]
     Misdirected,
-    /// The message is inconsistent: forged, or damaged on its way.
+    /// The message is inconsistent, because it was forged, or damaged on its way.
     #[error("the message is invalid: {0}")]
     Malformed(&'static str),
-    /// The message refers to entries that this replica, the leader, does not have.
+    /// The message refers to entries that this replica, which is the leader, does not have.
     #[error("the message is about an entry that its leader does not have")]
     Beyond,
-    /// The leader knows that this replica acknowledged entries that it does not have: its log lost its end. The replica
-    /// must not vote or acknowledge any more.
+    /// By the leader's record, this replica has acknowledged entries that it does not have, so its log has lost its
+    /// end. The replica must no longer vote or acknowledge entries.
     #[error(
         "this replica has acknowledged entries up to {acknowledged} and has only those up to {last}: \
          its log lost its end; remove it from the cell and add a new replica with another id"
     )]
     LostTail {
-        /// Index that it had acknowledged.
+        /// Last index that the replica had acknowledged.
         acknowledged: LogIndex,
-        /// Index of its last entry.
+        /// Index of the replica's last entry.
         last: LogIndex,
     },
-    /// The leader contradicts a committed entry: one of the two lost an entry that it had
+    /// The leader's message contradicts a committed entry, so one of the two replicas has lost an entry that it had
     /// acknowledged.
     #[error(
         "entry {index} was committed in term {committed}, and the leader has it in term {offered}: \
@@ -55,7 +55,7 @@ pub enum MessageError {
     Contradiction {
         /// Index of the entry.
         index: LogIndex,
-        /// Term in which it was committed.
+        /// Term in which the entry was committed.
         committed: Term,
         /// Term in the message.
         offered: Term,
@@ -78,11 +78,11 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
     }
     check_form(message)?;
     if message.kind == MessageKind::Transfer && raft.state != StateRole::Leader {
-        // A follower's raft would forward it, and panics because it has a term.
+        // Rejected because a follower's raft-rs would forward the message, and panic because the message has a term.
         return Err(MessageError::Malformed("this replica does not lead"));
     }
     if message.term.0 < raft.term && message.kind != MessageKind::ReadIndex {
-        // Raft answers or drops it without reading the rest.
+        // raft-rs answers or drops messages of earlier terms without reading the rest.
         return Ok(());
     }
     let last = LogIndex(raft.raft_log.last_index());
@@ -93,7 +93,7 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
         }
         MessageKind::Append => check_committed(message, raw),
         MessageKind::Snapshot => check_snapshot(message, raw),
-        // Only the leader of this term reads it, and the leader of a higher term is another replica.
+        // Checked only by the leader of the message's term, because raft-rs reads these messages only there.
         MessageKind::Appended | MessageKind::Heard
             if raft.state == StateRole::Leader && message.term.0 == raft.term =>
         {
@@ -107,7 +107,7 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
 /// Checks a message independently of its receiver.
 fn check_form(message: &Message) -> Result<(), MessageError> {
     let malformed = |what| Err(MessageError::Malformed(what));
-    // A follower's ReadIndex request has no term; raft panics if it has one.
+    // A follower's ReadIndex request must have no term, on which raft-rs would panic.
     let has_term = message.kind != MessageKind::ReadIndex;
     if message.term.0 > TERM_MAX || (message.term != Term(0)) != has_term {
         return malformed("its term");
@@ -148,7 +148,7 @@ fn check_form(message: &Message) -> Result<(), MessageError> {
     Ok(())
 }
 
-/// Checks that entries are consecutive after a position, in a term.
+/// Checks that entries follow a position without a gap, and have terms up to `term`.
 fn check_entries(before: Position, entries: &[Entry], term: Term) -> Result<(), MessageError> {
     let malformed = |what| Err(MessageError::Malformed(what));
     if entries.len() > ENTRIES_MAX {
@@ -175,8 +175,8 @@ fn check_entries(before: Position, entries: &[Entry], term: Term) -> Result<(), 
     Ok(())
 }
 
-/// Checks that the last entry of a snapshot does not contradict this log. Raft would accept a
-/// snapshot that ends at the commit index as newer.
+/// Checks that the last entry of a snapshot does not contradict this log. raft-rs would accept a snapshot that ends at
+/// the commit index as newer.
 fn check_snapshot(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
     let log = &raw.raft.raft_log;
     let Some(Position { index, term: offered }) = message.snapshot.as_ref().map(|one| one.position)
@@ -196,7 +196,7 @@ fn check_committed(message: &Message, raw: &RawNode<Window>) -> Result<(), Messa
     let log = &raw.raft.raft_log;
     let committed = LogIndex(log.committed);
     if message.at.index < committed {
-        // Raft answers with the committed index, and appends nothing.
+        // raft-rs then answers with the committed index, and appends nothing.
         return Ok(());
     }
     let offered = message.entries.iter().map(|entry| entry.position);

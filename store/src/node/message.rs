@@ -1,7 +1,7 @@
 //! Messages between replicas, in Omega's own types.
 //!
-//! Raft's own types come from generated code whose parser has known faults. So no external byte reaches that parser:
-//! messages have these types, and are converted field by field.
+//! The types of raft-rs come from generated code, whose parser has known faults. So no byte from outside reaches that
+//! parser: messages have the types of this file, and are converted field by field.
 
 use super::window;
 use crate::log::{Entry, LogIndex, Position, ReplicaId, Term};
@@ -10,37 +10,37 @@ use bytes::Bytes;
 use raft::eraftpb::{self, MessageType};
 use serde::{Deserialize, Serialize};
 
-/// A Raft message. The kind determines which fields are used; the others have their defaults.
+/// A Raft message. Its kind determines which fields are used; the other fields have their defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// Kind of the message.
     pub kind: MessageKind,
-    /// Sender.
+    /// The sender.
     pub from: ReplicaId,
-    /// Receiver.
+    /// The receiver.
     pub to: ReplicaId,
     /// The sender's term.
     pub term: Term,
-    /// Position of the entry before the sent ones, of a candidate's last entry, or of the last
-    /// synced one.
+    /// A position whose meaning depends on the kind: of the entry before the sent ones, of a candidate's last entry, or
+    /// of the last synced entry.
     pub at: Position,
-    /// Commit index of the sender, or of the receiver as the sender knows it.
+    /// Commit index of the sender. In a heartbeat, at most the index up to which the receiver has acknowledged entries.
     pub commit: Position,
     /// Entries to append, in order.
     pub entries: Vec<Entry>,
-    /// Whether the reply is a rejection.
+    /// Whether this is a reply that rejects the request.
     pub reject: bool,
-    /// Index at which the logs may match, if entries were rejected.
+    /// If entries were rejected, an index at which the logs may match.
     pub hint: LogIndex,
-    /// Index from which the sender needs a snapshot, if it needs one.
+    /// Index from which on the sender needs a snapshot; 0 if it needs none.
     pub wants_snapshot: LogIndex,
-    /// Returned with the reply.
+    /// Bytes that the receiver returns with its reply.
     pub context: Bytes,
     /// The offered snapshot.
     pub snapshot: Option<SnapshotOffer>,
 }
 
-/// A snapshot of the sender that the receiver needs.
+/// Offer of a snapshot that the sender has and the receiver needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotOffer {
     /// Position of the last included entry.
@@ -52,15 +52,15 @@ pub struct SnapshotOffer {
 /// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MessageKind {
-    /// The leader sends entries, or its commit index.
+    /// The leader sends entries, or a new commit index.
     Append,
-    /// A follower acknowledges synced entries, or rejects entries that do not fit its log.
+    /// A follower acknowledges synced entries, or rejects entries that do not follow its log.
     Appended,
     /// A candidate requests a vote.
     Vote,
     /// Reply to a vote request.
     Voted,
-    /// A replica asks whether it would be elected (pre-vote).
+    /// A replica asks whether it would be elected, before it starts an election (pre-vote).
     PreVote,
     /// Reply to a pre-vote request.
     PreVoted,
@@ -68,15 +68,15 @@ pub enum MessageKind {
     Heartbeat,
     /// Reply to a heartbeat.
     Heard,
-    /// The follower is so far behind that it needs a snapshot.
+    /// The leader offers a snapshot, because the follower is too far behind.
     Snapshot,
     /// The leader asks its successor to start an election at once (`MsgTimeoutNow`).
     StandNow,
     /// A follower asks the leader to transfer leadership.
     Transfer,
-    /// A follower asks for the index that it must apply before it answers a read.
+    /// A follower asks for the index that it must have applied before it may answer a read.
     ReadIndex,
-    /// Reply with that index.
+    /// Reply to `ReadIndex` with that index.
     ReadIndexIs,
 }
 
@@ -116,7 +116,7 @@ impl Message {
         }
     }
 
-    /// Converts raft's message; `None` if it is not for another replica.
+    /// Converts a message of raft-rs; `None` if it is not for another replica.
     pub(super) fn from_raft(
         message: eraftpb::Message,
         snapshot: Option<SnapshotOffer>,
@@ -139,7 +139,7 @@ impl Message {
         })
     }
 
-    /// Converts to raft's types; `None` if an entry is malformed.
+    /// Converts the message to the types of raft-rs; `None` if an entry is malformed.
     pub(super) fn to_raft(&self) -> Option<eraftpb::Message> {
         let (_, kind) = KINDS.iter().find(|(kind, _)| *kind == self.kind)?;
         let entries: Option<Vec<_>> = self.entries.iter().map(window::to_raft).collect();

@@ -8,17 +8,16 @@
 //!    persisted ────▶└──────┘      └─▶ reads         answer once that index is applied
 //! ```
 //!
-//! It has no clock, no randomness except a seeded generator, no disk and no network. So a simulation runs all replicas
-//! of a cell in one thread under a seed, with the node that runs in production. The caller chooses when things happen;
-//! the node alone ensures that nothing happens too early:
+//! It has no clock, no disk, no network, and no randomness except a seeded generator. So a simulation can run all
+//! replicas of a cell in one thread under a seed, with the node that runs in production. The caller decides when
+//! effects are carried out. The node makes sure that nothing happens too early:
 //!
-//! - A message with a promise is released only when the write that it depends on, and all writes before it, are
-//!   `persisted`. A leader's entries are the exception: they promise nothing, so they are sent while its own disk
-//!   writes them.
+//! - A message with a promise is released only when the write that it depends on, and all writes before that, are
+//!   `persisted`. The entries that a leader sends promise nothing, so they are sent while its own disk writes them.
 //! - An entry is released as committed only when a majority, including this replica, has it on disk.
 //!
-//! Raft draws election timeouts from the system's randomness, so after each step the timeout is replaced by a seeded
-//! one. It also panics on impossible messages, so each is checked before (`check.rs`).
+//! raft-rs draws election timeouts from the system's randomness, so after each step the timeout is replaced by a seeded
+//! one. raft-rs also panics on impossible messages, so each message is checked before (`check.rs`).
 //!
 //! In reading order: `message`, `check`, `window`, this file, `votes`, `change`.
 
@@ -46,22 +45,22 @@ use window::Window;
 /// Settings of a node. Times are in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Shortest election timeout; the longest is twice this.
+    /// Shortest election timeout. The longest is twice as long.
     pub election_ticks: usize,
     /// Heartbeat interval of a leader.
     pub heartbeat_ticks: usize,
-    /// Bytes of entries in one message, unless one entry has more.
+    /// Maximum bytes of entries in one message, except that one entry is sent even if it has more.
     pub message_bytes: u64,
-    /// Maximum number of unacknowledged messages with entries to one follower.
+    /// Maximum number of messages with entries to one follower that are not acknowledged.
     pub messages_in_flight: usize,
-    /// Maximum bytes of proposed, uncommitted entries. Further proposals are rejected.
+    /// Maximum bytes of entries that are proposed and not yet committed. Further proposals are rejected.
     pub uncommitted_bytes_max: u64,
-    /// Seed of the node's random timeouts, different on each replica.
+    /// Seed of the node's random timeouts, which must be different on each replica.
     pub seed: u64,
 }
 
 impl Default for Settings {
-    /// With ticks of 50 ms: an election after half a second to a second without a leader.
+    /// With ticks of 50 ms, an election begins half a second to a second after the last message of a leader.
     fn default() -> Settings {
         Settings {
             election_ticks: 10,
@@ -79,7 +78,7 @@ impl Default for Settings {
 pub struct Start {
     /// Id of the replica.
     pub id: ReplicaId,
-    /// Last entry included in the state.
+    /// Position of the last entry that the state includes.
     pub base: Position,
     /// Membership at that position.
     pub membership: Membership,
@@ -87,16 +86,16 @@ pub struct Start {
     pub hard_state: HardState,
     /// The entries after the base.
     pub entries: Vec<Entry>,
-    /// Position up to which it may have acknowledged entries that it lost: see `votes.rs`.
+    /// Position up to which the replica may have acknowledged entries that it lost (see `votes.rs`).
     pub doubt: Option<Position>,
 }
 
 /// Role and leader, as known to a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leadership {
-    /// The term.
+    /// Present term.
     pub term: Term,
-    /// Leader, if known.
+    /// The leader, if known.
     pub leader: Option<ReplicaId>,
     /// Whether this replica is the leader.
     pub is_leader: bool,
@@ -107,35 +106,35 @@ pub struct Leadership {
 pub struct Write {
     /// Number of the write, to be passed to [`Node::persisted`].
     pub number: u64,
-    /// Position after which the log restarts before the batch, after a received snapshot.
+    /// Set after a received snapshot: the position after which the log restarts, before the batch is appended.
     pub restart: Option<Position>,
     /// Batch to append.
     pub batch: Batch,
 }
 
-/// Effects to carry out, in this order; the writes may run concurrently.
+/// Effects to carry out, in this order. Writes may run concurrently with the others.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
-    /// Messages to send; they may be lost.
+    /// Messages to send. They may be lost.
     pub messages: Vec<Message>,
-    /// Write to the log.
+    /// A write to the log.
     pub write: Option<Write>,
-    /// The received snapshot that replaces the state, as passed to [`Node::receive`].
+    /// A received snapshot that replaces the state, as it was passed to [`Node::receive`].
     pub install: Option<SnapshotOffer>,
     /// Entries to apply.
     pub committed: Vec<Entry>,
-    /// Reads that may be answered once the entry with this index is applied.
+    /// Reads, each with the index of the entry after whose application it may be answered.
     pub reads: Vec<(ReadId, LogIndex)>,
 }
 
-/// Reason why a proposal was rejected. Nothing changed.
+/// Reason for which a proposal was rejected. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposeError {
-    /// This replica does not lead: ask the leader.
+    /// This replica is not the leader. Send the request to the leader.
     #[error("this replica does not lead")]
     NotLeader,
-    /// Too much is uncommitted, or leadership is being transferred: try again later.
+    /// Too many proposals are uncommitted, or leadership is being transferred. Try again later.
     #[error("the leader is busy, try again later")]
     Busy,
 }
@@ -146,19 +145,19 @@ pub struct Node {
     membership: Membership,
     dice: Pcg64,
     settings: Settings,
-    /// The election timeout in use, with the term and role in which it was drawn.
+    /// The present election timeout, with the term and role for which it was chosen.
     timeout: (usize, Term, StateRole),
-    /// Effects that wait for writes, in order.
+    /// Messages that wait for writes, in order.
     held: VecDeque<Held>,
     /// Number of the last requested write.
     written: u64,
     hard_state_written: HardState,
-    /// The snapshot that was offered last.
+    /// The snapshot that another replica offered last.
     offered: Option<SnapshotOffer>,
-    /// An accepted snapshot, with the write after which it is durable. Until then raft considers the entries before it
-    /// unapplied, and would fail to read them if it stood for election.
+    /// An accepted snapshot: the number of the write that makes it durable, and its index. Until then raft-rs considers
+    /// the entries before it unapplied, and would fail to read them if this replica started an election.
     installing: Option<(u64, LogIndex)>,
-    /// Position up to which it may have acknowledged entries that it lost.
+    /// Position up to which the replica may have acknowledged entries that it lost.
     doubt: Option<Position>,
     votes: Votes,
     outbox: Vec<Message>,
@@ -184,11 +183,11 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// A node that continues from its persistent state.
+    /// A node that continues from persistent state.
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Node {
         let Start { id, base, membership, mut hard_state, entries, doubt } = start;
-        // Compaction and received snapshots only cover committed entries.
+        // Compacted entries, and those in a received snapshot, are always committed.
         hard_state.commit = hard_state.commit.max(base.index);
         hard_state.term = hard_state.term.max(base.term);
         let mut window = Window::new(base, &membership, hard_state);
@@ -227,7 +226,7 @@ impl Node {
         };
         node.settle();
         if node.is_alone() {
-            // No other replica could be elected.
+            // The only voter starts an election at once, because no other replica could be elected.
             node.campaign();
         }
         node
@@ -239,7 +238,7 @@ impl Node {
         ReplicaId(self.raw.raft.id)
     }
 
-    /// The role and the leader.
+    /// The replica's role and the leader.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         let raft = &self.raw.raft;
@@ -250,8 +249,8 @@ impl Node {
         }
     }
 
-    /// Whether it leads and has applied an entry of its own term, and thus all entries committed by
-    /// earlier leaders.
+    /// Whether this replica is the leader and has applied an entry of its own term, and so all entries that earlier
+    /// leaders committed.
     #[must_use]
     pub fn leads_with_all(&self) -> bool {
         let raft = &self.raw.raft;
@@ -270,13 +269,13 @@ impl Node {
         LogIndex(self.raw.raft.raft_log.committed)
     }
 
-    /// Position of the log's end.
+    /// Index of the last entry of the log.
     #[must_use]
     pub fn last(&self) -> LogIndex {
         LogIndex(self.raw.raft.raft_log.last_index())
     }
 
-    /// The entry before the ones in memory, and the size of those in bytes.
+    /// The position before the entries in memory, and the number of bytes of these entries.
     #[must_use]
     pub fn log_in_memory(&self) -> (Position, u64) {
         (self.raw.store().base(), self.raw.store().bytes_in_memory())
@@ -294,13 +293,13 @@ impl Node {
         self.raw.store().term_of(index)
     }
 
-    /// An entry that it still has.
+    /// The entry with this index, if it is still in memory.
     #[must_use]
     pub fn entry(&self, index: LogIndex) -> Option<Entry> {
         self.raw.store().entry(index).map(window::from_raft)
     }
 
-    /// For a leader, the index up to which each other replica's log matches and is synced.
+    /// If this replica is the leader, the index up to which each other replica's log matches and is synced.
     #[must_use]
     pub fn progress(&self) -> Vec<(ReplicaId, LogIndex)> {
         let progress = self.raw.raft.prs().iter();
@@ -317,7 +316,7 @@ impl Node {
             return;
         }
         if self.installing.is_some() || leads_at_once && !self.held.is_empty() {
-            // As the only voter, raft cannot lead at once while writes are under way.
+            // raft-rs cannot make the only voter the leader at once while writes are in progress.
             return;
         }
         self.raw.tick();
@@ -329,16 +328,16 @@ impl Node {
         if self.installing.is_some() || self.cannot_lead_alone() {
             return;
         }
-        // It fails only if raft rejects it.
+        // The only possible error is that raft-rs ignores the request.
         let _ = self.raw.campaign();
         self.settle();
     }
 
-    /// Handles a message of another replica. One that offers a snapshot may be passed only once the snapshot is
+    /// Handles a message of another replica. A message that offers a snapshot may only be passed once the snapshot is
     /// received and loaded.
     ///
     /// # Errors
-    /// If the message is invalid. If the error is fatal, the replica must stop.
+    /// The message is invalid. If the error is fatal, the replica must stop.
     pub fn receive(&mut self, message: &Message) -> Result<(), MessageError> {
         self.check(message)?;
         let Some(raft) = message.to_raft() else {
@@ -353,7 +352,7 @@ impl Node {
         if message.kind == MessageKind::Snapshot {
             self.offered.clone_from(&message.snapshot);
         }
-        // It fails for replies of removed replicas.
+        // The only possible error is that the message is a reply of a removed replica.
         let _ = self.raw.step(raft);
         self.settle();
         Ok(())
@@ -362,16 +361,16 @@ impl Node {
     /// Checks a message.
     ///
     /// # Errors
-    /// If it is invalid. If the error is fatal, the replica must stop.
+    /// The message is invalid. If the error is fatal, the replica must stop.
     pub fn check(&self, message: &Message) -> Result<(), MessageError> {
         check::check(message, &self.raw)
     }
 
-    /// Proposes commands, and returns the position of their entry. If another entry is committed at this index, this
-    /// one never will be.
+    /// Proposes commands, and returns the position of their entry. If another entry is committed at this index, the
+    /// proposed one never will be.
     ///
     /// # Errors
-    /// If it does not lead, or too much is uncommitted.
+    /// This replica is not the leader, or too many proposals are uncommitted.
     pub fn propose(&mut self, data: Vec<u8>) -> Result<Position, ProposeError> {
         if self.raw.raft.state != StateRole::Leader {
             return Err(ProposeError::NotLeader);
@@ -380,14 +379,14 @@ impl Node {
         Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
     }
 
-    /// Starts a transfer of leadership to another voter. [`Node::leadership`] shows whether it succeeds.
+    /// Starts a transfer of leadership to another voter. [`Node::leadership`] returns whether it has succeeded.
     pub fn transfer(&mut self, to: ReplicaId) {
         self.raw.transfer_leader(to.0);
         self.settle();
     }
 
-    /// Requests the index that must be applied for a read that begins now to be linearizable. The reply appears in
-    /// [`Effects::reads`], or is lost: then call again.
+    /// Requests the index that must be applied before a read that begins now is answered, so that it is linearizable.
+    /// The reply appears in [`Effects::reads`]. It may be lost, in which case the caller must repeat the request.
     pub fn read(&mut self, id: ReadId) {
         self.raw.read_index(id.to_bytes());
         self.settle();
@@ -398,21 +397,21 @@ impl Node {
         self.raw.mut_store().offer(position, membership);
     }
 
-    /// Whether, since the last call, a replica has needed a snapshot newer than the last one.
+    /// Whether a replica has needed a newer snapshot than the last one since the last call.
     #[must_use]
     pub fn snapshot_wanted(&self) -> bool {
         self.raw.store().take_wanted()
     }
 
-    /// Drops entries up to an index that the newest snapshot contains, except for the last ones with this many bytes in
-    /// memory. Returns the position before the remaining ones.
+    /// Drops entries up to an index that the newest snapshot includes, but keeps the last entries with this many bytes
+    /// in memory. Returns the position before the remaining entries.
     pub fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         let window = self.raw.mut_store();
         let taken = window.offered().map_or(LogIndex(0), |position| position.index);
         window.compact(index.min(taken), keep_bytes)
     }
 
-    /// For a leader, the replicas that need a snapshot.
+    /// If this replica is the leader, the replicas that need a snapshot.
     #[must_use]
     pub fn needs_snapshot(&self) -> Vec<ReplicaId> {
         let raft = &self.raw.raft;
@@ -423,7 +422,7 @@ impl Node {
         needy
     }
 
-    /// Reports the outcome of a sent snapshot: it arrived, or must be sent again.
+    /// Reports whether a sent snapshot has arrived. If not, it must be sent again.
     pub fn snapshot_sent(&mut self, to: ReplicaId, arrived: bool) {
         let status = if arrived { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
         self.raw.report_snapshot(to.0, status);
@@ -451,7 +450,7 @@ impl Node {
         self.settle();
     }
 
-    /// The index of the last durable entry on this disk.
+    /// The index of the last entry that is durable on this disk.
     #[must_use]
     pub fn safe(&self) -> LogIndex {
         LogIndex(self.raw.raft.raft_log.persisted)
@@ -463,7 +462,7 @@ impl Node {
         self.settle();
     }
 
-    /// Effects to carry out; `None` if there are none.
+    /// Takes the effects to carry out; `None` if there are none.
     pub fn effects(&mut self) -> Option<Effects> {
         if !self.raw.has_ready() && self.outbox.is_empty() {
             return None;
@@ -480,7 +479,7 @@ impl Node {
         Some(effects)
     }
 
-    /// Converts raft's ready state into effects.
+    /// Converts the ready state of raft-rs into effects.
     fn follow(&mut self, mut ready: Ready, effects: &mut Effects) {
         let number = ready.number();
         let now = ready.take_messages();
@@ -509,7 +508,7 @@ impl Node {
         }
         let committed = ready.take_committed_entries();
         effects.committed = committed.iter().map(window::from_raft).collect();
-        // A commit index alone can wait for the next write.
+        // A new commit index alone is not written until the next write.
         if ready.must_sync() {
             self.written = number;
             self.hard_state_written = batch.hard_state.unwrap_or(self.hard_state_written);
@@ -528,7 +527,7 @@ impl Node {
         }
     }
 
-    /// Continues from a snapshot that raft has accepted.
+    /// Continues from a snapshot that raft-rs has accepted.
     fn install(&mut self, ready: &Ready, effects: &mut Effects) -> Option<Position> {
         let metadata = ready.snapshot().get_metadata();
         if metadata.index == 0 {
@@ -539,7 +538,7 @@ impl Node {
         assert_eq!(position.index.0, metadata.index, "raft accepts the last offer");
         self.membership.clone_from(&offer.membership);
         self.raw.mut_store().restart(position);
-        // Entries in the snapshot, or replaced by another leader before it, are not missing.
+        // Entries that the snapshot includes, or that another leader replaced before it, are not missing.
         self.doubt.take_if(|doubt| doubt.index <= position.index);
         self.raw.mut_store().offer(position, offer.membership.clone());
         effects.install = Some(offer);
@@ -555,7 +554,7 @@ impl Node {
         }
     }
 
-    /// Converts raft's messages.
+    /// Converts messages of raft-rs.
     fn outgoing(&self, messages: Vec<eraftpb::Message>) -> Vec<Message> {
         let convert = |message: eraftpb::Message| {
             let offer = self.raw.store().offer_of(&message);
@@ -564,7 +563,7 @@ impl Node {
         messages.into_iter().filter_map(convert).collect()
     }
 
-    /// Replaces the election timeout that raft may have drawn.
+    /// Replaces the election timeout if raft-rs has chosen a new one.
     fn settle(&mut self) {
         let raft = &mut self.raw.raft;
         let now = (Term(raft.term), raft.state);
@@ -587,7 +586,7 @@ fn planted(mut batch: Batch) -> Batch {
     batch
 }
 
-/// Removes and returns the promises that an injected bug sends before they are synced.
+/// Removes and returns the messages with promises that an injected bug sends before the promises are synced.
 fn promised_early(held: &mut Vec<Message>) -> impl Iterator<Item = Message> + '_ {
     held.extract_if(.., |message| match message.kind {
         MessageKind::Voted => omega_cellstate::planted!(VoteSentEarly),

@@ -1,16 +1,15 @@
-//! Ids of reads, returned with the index that a read needs.
+//! Ids of reads. The reply with the index that a read must wait for returns the id.
 
 use crate::log::ReplicaId;
 
-/// Id of a read, unique among all replicas and their starts, because the leader answers several at
-/// once.
+/// Id of a read, unique among all replicas and all their starts, because the leader answers several reads at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId {
     /// The replica that reads.
     pub replica: ReplicaId,
-    /// Number of the replica's start.
+    /// Number that identifies the start of the replica.
     pub incarnation: u64,
-    /// Number of the read.
+    /// Number of the read since that start.
     pub number: u64,
 }
 

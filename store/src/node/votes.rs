@@ -1,17 +1,17 @@
 //! Votes of replicas that may have acknowledged more entries than they have.
 //!
-//! After a loss of power the end of a log may be damaged in a way that does not show whether it was ever synced
+//! After a loss of power the end of a log may be damaged in a way that does not tell whether it was ever synced
 //! (`log/segment/promise.rs`). Such a replica is in *doubt*: it may have acknowledged entries up to a position, and
-//! lost them. A vote based on its log could elect a leader without them. So
+//! lost them. A vote based on its log could elect a leader without these entries. So
 //!
-//! - its vote includes that position, and a candidate whose log ends before it does not count the vote;
+//! - its vote contains that position, and a candidate whose log ends before the position does not count the vote;
 //! - a candidate in doubt counts no votes, because its own vote would be the first;
-//! - if every voter has voted, all votes count. A committed entry is on the disks of a majority, and fewer disks than a
-//!   majority are damaged. So at least one voter still has it, and would not have voted for a candidate without it.
-//!   Thus a loss of power everywhere does not stop a cell.
+//! - if every voter has voted for a candidate, all votes are counted. A committed entry is on the disks of a majority,
+//!   and fewer disks than a majority are damaged. So at least one voter still has the entry, and would not have voted
+//!   for a candidate without it. Thus a loss of power everywhere does not stop a cell.
 //!
 //! The doubt ends once the log reaches the position: every leader has all committed entries, so a follower that has
-//! caught up with one has them, too.
+//! caught up with a leader has them, too.
 
 use super::{Message, MessageKind, Node};
 use crate::log::{Position, ReplicaId, Term};
@@ -25,7 +25,7 @@ pub(super) struct Votes {
     stage: StateRole,
     /// Voters that granted their vote.
     granted: BTreeSet<ReplicaId>,
-    /// Votes that count only if all voters grant theirs.
+    /// Votes that are counted only if all voters grant theirs.
     held: Vec<Message>,
 }
 
@@ -36,7 +36,7 @@ impl Node {
         self.doubt
     }
 
-    /// Adds the doubt to a vote.
+    /// Adds the position of the doubt to a vote.
     pub(super) fn with_doubt(&self, mut message: Message) -> Message {
         if is_vote(&message) {
             message.at = self.doubt.unwrap_or_default();
@@ -44,11 +44,11 @@ impl Node {
         message
     }
 
-    /// Records a vote. Returns whether it is held back.
+    /// Records a vote. Returns whether it must not be counted yet.
     pub(super) fn is_held_vote(&mut self, message: &Message) -> bool {
         let (term, stage) = (Term(self.raw.raft.term), self.raw.raft.state);
         if !is_vote(message) || message.term != term_of(message.kind, term) {
-            // Raft drops a vote for an earlier candidacy.
+            // Not recorded, because raft-rs drops a vote for an earlier candidacy.
             return false;
         }
         if (self.votes.term, self.votes.stage) != (term, stage) {
@@ -57,7 +57,7 @@ impl Node {
         self.votes.granted.insert(message.from);
         if self.have_all_voted() {
             for held in std::mem::take(&mut self.votes.held) {
-                // It fails for votes of removed replicas.
+                // The only possible error is that the vote is that of a removed replica.
                 let _ = held.to_raft().map(|held| self.raw.step(held));
             }
             return false;
@@ -75,13 +75,12 @@ impl Node {
         others.all(|voter| *voter == self.id() || self.votes.granted.contains(voter))
     }
 
-    /// Whether this replica's own vote would elect it although it may have lost acknowledged
-    /// entries.
+    /// Whether this replica could elect itself with its own vote, although it may have lost acknowledged entries.
     pub(super) fn cannot_lead_alone(&self) -> bool {
         self.doubt.is_some() && self.is_alone()
     }
 
-    /// Ends the doubt when the log reaches its position.
+    /// Ends the doubt if the log reaches its position.
     pub(super) fn settle_doubt(&mut self) {
         let end = self.end();
         self.doubt.take_if(|doubt| end.covers(*doubt));
@@ -95,7 +94,7 @@ impl Node {
     }
 }
 
-/// The term of votes for a candidate: a pre-vote does not start the next term.
+/// The term of votes for a candidate. Pre-votes have the next term, which the candidate has not begun.
 fn term_of(kind: MessageKind, candidate: Term) -> Term {
     if kind == MessageKind::PreVoted { Term(candidate.0 + 1) } else { candidate }
 }

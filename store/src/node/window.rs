@@ -1,7 +1,8 @@
-//! The end of the log in memory, as raft reads it.
+//! The end of the log in memory, as raft-rs reads it.
 //!
-//! Raft reads entries and terms within a step, which must not wait for a disk. So all entries since the last compaction
-//! are also in memory; snapshots bound their number. The disk is written asynchronously, and read only at the start.
+//! raft-rs reads entries and terms within a step, which must not wait for a disk. So all entries since the last
+//! compaction are also in memory, and snapshots bound their number. The disk is written asynchronously, and read only
+//! at the start.
 
 use super::message::SnapshotOffer;
 use crate::log::{EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
@@ -15,16 +16,16 @@ use std::collections::VecDeque;
 
 /// The entries in memory. See the module documentation.
 ///
-/// Invariant: `entries` are consecutive from the one after `base` on.
+/// Invariant: `entries` are consecutive, and begin after `base`.
 #[derive(Debug)]
 pub(super) struct Window {
     base: Position,
     entries: VecDeque<Entry>,
     bytes: u64,
     start: RaftState,
-    /// The newest offered snapshot.
+    /// The newest durable snapshot, offered to other replicas.
     offer: Option<(Position, Membership)>,
-    /// Whether a newer snapshot was needed.
+    /// Whether another replica needed a newer snapshot.
     wanted: Cell<bool>,
 }
 
@@ -52,7 +53,7 @@ impl Window {
         self.offer = Some((position, membership));
     }
 
-    /// The snapshot that a message of raft offers.
+    /// The snapshot that a message of raft-rs offers.
     pub(super) fn offer_of(&self, message: &raft::eraftpb::Message) -> Option<SnapshotOffer> {
         let (position, membership) = self.offer.as_ref()?;
         let same = message.get_snapshot().get_metadata().index == position.index.0;
@@ -60,7 +61,7 @@ impl Window {
         (message.msg_type == MessageType::MsgSnapshot && same).then(offer)
     }
 
-    /// Whether a newer snapshot was needed since the last call.
+    /// Whether another replica needed a newer snapshot since the last call.
     pub(super) fn take_wanted(&self) -> bool {
         self.wanted.take()
     }
@@ -83,7 +84,7 @@ impl Window {
         LogIndex(self.base.index.0 + self.entries.len() as u64)
     }
 
-    /// The term of an entry in the window, or of the base.
+    /// The term of an entry in memory, or of the base.
     pub(super) fn term_of(&self, index: LogIndex) -> Option<Term> {
         if index == self.base.index {
             return Some(self.base.term);
@@ -96,12 +97,12 @@ impl Window {
         self.entries.get(self.place(index)?)
     }
 
-    /// Index of an entry within the window; `None` before it.
+    /// Position in `entries` of the entry with this index; `None` if it is before the first.
     fn place(&self, index: LogIndex) -> Option<usize> {
         Some(index.0.checked_sub(self.base.index.0 + 1)? as usize)
     }
 
-    /// Adds entries, replacing those from the first one's index on.
+    /// Adds entries, and replaces those from the first new one's index on.
     pub(super) fn append(&mut self, entries: impl IntoIterator<Item = Entry>) {
         for entry in entries {
             let place = self.place(LogIndex(entry.index));
@@ -116,7 +117,7 @@ impl Window {
         }
     }
 
-    /// Drops entries up to an index, but keeps this many bytes. Returns the new base.
+    /// Drops entries up to an index, but keeps the last ones with this many bytes. Returns the new base.
     pub(super) fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         while self.base.index < index && self.bytes_in_memory() > keep_bytes {
             let Some(gone) = self.entries.pop_front() else { break };
@@ -126,7 +127,7 @@ impl Window {
         self.base
     }
 
-    /// Restarts after a received snapshot.
+    /// Restarts the log after a received snapshot.
     pub(super) fn restart(&mut self, base: Position) {
         self.entries.clear();
         self.bytes = 0;
@@ -181,7 +182,7 @@ impl raft::Storage for Window {
     }
 
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
-        // A replica rejects a snapshot whose membership lacks it.
+        // A replica rejects a snapshot whose membership does not include it.
         let offer = self.offer.as_ref().filter(|(position, membership)| {
             position.index.0 >= request_index && membership.contains(ReplicaId(to))
         });
@@ -193,7 +194,7 @@ impl raft::Storage for Window {
     }
 }
 
-/// A snapshot in raft's types, without content.
+/// A snapshot in the types of raft-rs, without content.
 pub(super) fn snapshot_of(position: Position, membership: &Membership) -> Snapshot {
     let mut snapshot = Snapshot::default();
     let metadata = snapshot.mut_metadata();
@@ -203,7 +204,7 @@ pub(super) fn snapshot_of(position: Position, membership: &Membership) -> Snapsh
     snapshot
 }
 
-/// Converts raft's entry to one of the log.
+/// Converts an entry of raft-rs to one of the log.
 pub(super) fn from_raft(entry: &Entry) -> crate::log::Entry {
     let position = Position { index: LogIndex(entry.index), term: Term(entry.term) };
     let (kind, data) = match entry.entry_type {
@@ -215,14 +216,14 @@ pub(super) fn from_raft(entry: &Entry) -> crate::log::Entry {
     crate::log::Entry { position, kind, data }
 }
 
-/// The membership change in an entry of this replica's raft.
+/// The membership change in an entry that this replica's raft-rs has created.
 pub(super) fn change_of(entry: &Entry) -> MembershipChange {
     let mut change = ConfChangeV2::default();
     change.merge_from_bytes(&entry.data).expect("raft reads what it wrote");
     MembershipChange::from_raft(&change)
 }
 
-/// Converts an entry of the log to raft's; `None` if it is malformed.
+/// Converts an entry of the log to one of raft-rs; `None` if it is malformed.
 pub(super) fn to_raft(entry: &crate::log::Entry) -> Option<Entry> {
     let (kind, data) = match entry.kind {
         EntryKind::Commands => (EntryType::EntryNormal, entry.data.clone()),

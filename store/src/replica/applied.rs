@@ -11,24 +11,24 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Cost of an entry without content, so that empty entries also lead to compaction.
+/// Cost of an entry without content, in bytes, so that empty entries lead to compaction, too.
 const ENTRY_COST: u64 = 32;
 
-/// Pieces of a state that are copied per lock: as many as for a snapshot.
+/// Pieces of a state that are copied under one lock, as many as for a snapshot.
 const PIECES: usize = 4;
 
-/// Pause between checks whether another capture has ended: about the duration of some pieces.
+/// Pause between checks whether another capture has ended, about as long as copying some pieces takes.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The state of the cell at one replica, shared with readers.
 #[derive(Debug)]
 pub struct Applied {
-    /// Locked by the replica while it applies, and by readers while they read.
+    /// Locked by the replica while it applies entries, and by readers.
     state: Mutex<State>,
     moved: Condvar,
 }
 
-/// State behind the lock.
+/// The state that is protected by the lock.
 #[derive(Debug)]
 pub struct State {
     /// The cell.
@@ -50,32 +50,32 @@ impl Applied {
         self.moved.notify_all();
     }
 
-    /// The state, unchanged while the guard lives.
+    /// The state, which does not change while the guard exists.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// Waits until the cell has reached a version; `false` after the timeout.
+    /// Waits until the cell has reached a version. Returns `false` after the timeout.
     pub fn wait_for(&self, version: Version, timeout: Duration) -> bool {
         let mut state = self.state.lock();
         let behind = |state: &mut State| state.cell.version() < version;
         !self.moved.wait_while_for(&mut state, behind, timeout).timed_out()
     }
 
-    /// The cell at one version, copied in pieces while entries are applied in between. `None` if it could not start in
-    /// time, because snapshots of this replica were captured.
+    /// The cell at one version, copied in pieces while entries are applied in between. `None` if copying could not
+    /// begin within `patience`, because snapshots of this replica were being captured.
     pub(super) fn image(&self, patience: Duration) -> Option<Image> {
         let until = Instant::now() + patience;
         loop {
             let installed = self.begin_image(until)?;
-            // If a received snapshot replaced the state, the capture is repeated.
+            // If a received snapshot has replaced the state meanwhile, the capture is repeated.
             if let Some(captured) = self.finish_image(installed) {
                 return Some(captured.into_image());
             }
         }
     }
 
-    /// Begins a capture once no other one is running. Returns the number of installed snapshots.
+    /// Begins a capture once no other capture is running. Returns the number of installed snapshots.
     fn begin_image(&self, until: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         while state.cell.is_captured() {
@@ -97,14 +97,14 @@ impl Applied {
             if let Some(captured) = state.cell.capture_more(PIECES) {
                 return Some(captured);
             }
-            // Threads that wait for the state get it before the next pieces are copied.
+            // Threads that wait for the lock get it before the next pieces are copied.
             MutexGuard::unlock_fair(state);
         }
     }
 }
 
 impl Replica {
-    /// Applies committed entries, and replies to their requests.
+    /// Applies committed entries, and replies to the requests in them.
     pub(super) fn apply(&mut self, entries: &[Entry]) {
         let Some(last) = entries.last() else { return };
         let applied = Arc::clone(&self.applied);

@@ -1,4 +1,4 @@
-//! Requests to a replica and their replies; and all messages between replicas.
+//! Requests to a replica and their replies, and all messages between replicas.
 
 use crate::log::{Position, ReplicaId, Term};
 use crate::membership::{ChangeError, Membership, MembershipChange};
@@ -7,17 +7,17 @@ use crate::snapshot::{Offer, Piece};
 use omega_core::{Command, Outcome, Rejection, Version};
 use serde::{Deserialize, Serialize};
 
-/// Id of a request, unique among all replicas and their starts.
+/// Id of a request, unique among all replicas and all their starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AskId {
-    /// Number of the replica's start.
+    /// Number that identifies the start of the replica.
     pub incarnation: u64,
     /// Number of the request since that start.
     pub number: u64,
 }
 
 impl Again {
-    /// Whether a retry at this replica is useless.
+    /// Whether sending the request to this replica again is useless.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Again::Stopped | Again::Removed)
@@ -35,21 +35,21 @@ impl AskId {
 pub enum Ask {
     /// Applies a command.
     Command(Command),
-    /// Applies a command that was sent before with an unknown outcome. It may still arrive, so it
-    /// is never rejected by the pre-check: the log decides.
+    /// Applies a command that was sent before with an unknown outcome. The first copy may still arrive, so the
+    /// pre-check never rejects a retry, and the log decides.
     Retry(Command),
-    /// Waits until this replica has applied everything acknowledged anywhere before. Sent to the
-    /// replica that is read, not to the leader.
+    /// Waits until this replica has applied everything that any replica had acknowledged before. The request is sent to
+    /// the replica whose state is read, not to the leader.
     Read,
     /// Changes the membership.
     Change(MembershipChange),
-    /// Transfers leadership. The reply follows once the transfer has begun, whether or not it succeeds.
+    /// Transfers leadership. The reply is sent once the transfer has begun, whether or not it succeeds.
     Transfer(ReplicaId),
 }
 
 impl Ask {
-    /// Whether it adds commands of clients to the log. Leadership and membership can be changed even if the log is
-    /// full.
+    /// Whether the request adds commands of clients to the log. Other requests change leadership and membership, and
+    /// are accepted even if the log is full.
     pub(super) fn adds_commands(&self) -> bool {
         matches!(self, Ask::Command(_) | Ask::Retry(_))
     }
@@ -59,45 +59,45 @@ impl Ask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Answer {
-    /// The command was committed, with this result; a rejected one changed nothing.
+    /// The command was committed with this result. If the result is a rejection, nothing changed.
     Outcome(Result<Outcome, Rejection>),
-    /// The replica has applied everything acknowledged before the request; the cell is at least at
-    /// this version.
+    /// The replica has applied everything that was acknowledged before the request. The cell has at least this version.
     Fresh(Version),
     /// Membership after the change.
     Changed(Result<Membership, ChangeError>),
     /// The leadership transfer has begun.
     Begun,
-    /// Nothing was or will be done; the reason. Retry.
+    /// Nothing was done or will be done, for this reason. The request may be sent again.
     Again(Again),
-    /// The outcome is unknown: the request may be done already, or later. Retry with the same transaction id.
+    /// The outcome is unknown: the request may have been done, or be done later. Send it again with an unchanged
+    /// transaction id.
     Unknown,
 }
 
-/// Reason why nothing was done.
+/// Reason for which nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Again {
     /// No leader is known, or the leader has changed.
     #[error("no leader is known now")]
     Leaderless,
-    /// The leader is busy.
+    /// The leader has as many requests as it can queue.
     #[error("the leader is busy, try again later")]
     Busy,
-    /// The leader's disk is full: make room there.
+    /// The leader's disk is full. Make space on it.
     #[error("the leader's disk is full; make room there")]
     Full,
-    /// Another leader's entry replaced that of the request.
+    /// The entry of the request was replaced by one of another leader.
     #[error("another leader took over before the request was replicated")]
     Overwritten,
     /// This replica has stopped.
     #[error("the replica has stopped")]
     Stopped,
-    /// This replica was removed from the cell, so its state is outdated: ask another one.
+    /// This replica was removed from the cell, so its state is outdated. Send the request to another replica.
     #[error("this replica was removed from the cell: ask another one, and end this one")]
     Removed,
-    /// The leader's log has its maximum length until a snapshot is saved. The leader retries by itself. If
-    /// this lasts, its messages have the reason, most often a full disk: make room there.
+    /// The leader's log has its maximum length until a snapshot is saved. The leader tries this again by itself. If the
+    /// error lasts, the leader's messages contain the cause, most often a full disk: make space on it.
     #[error(
         "the leader's log is as long as it may be before a snapshot is saved; if this lasts, make room on \
          the leader's disk"
@@ -109,27 +109,27 @@ pub enum Again {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PeerMessage {
-    /// Message of Raft.
+    /// A message of Raft.
     Agree(Message),
     /// A request forwarded to the leader of a term.
     Ask {
         /// Id of the request.
         id: AskId,
-        /// Term of the leader; other leaders reject it.
+        /// Term of the leader. A leader of another term rejects the request.
         term: Term,
         /// The request.
         ask: Ask,
     },
-    /// Request for the description of a snapshot, or for a piece of it.
+    /// A request for the description of a snapshot, or for a piece of it.
     SnapshotAsk {
         /// Position of the snapshot.
         position: Position,
-        /// Number of the piece, if the size of the snapshot is known.
+        /// Number of the piece; `None` requests the description, which has the size.
         piece: Option<u64>,
     },
     /// Description of a snapshot.
     SnapshotIs {
-        /// Size and hash of the snapshot.
+        /// Position, size and hash of the snapshot.
         offer: Offer,
     },
     /// A piece of a snapshot.
@@ -139,7 +139,7 @@ pub enum PeerMessage {
         /// The piece.
         piece: Piece,
     },
-    /// Reply that there is no such snapshot.
+    /// Reply that there is no snapshot with this position.
     SnapshotGone {
         /// Position of the snapshot.
         position: Position,
@@ -151,9 +151,9 @@ pub enum PeerMessage {
         /// The reply.
         answer: Answer,
     },
-    /// The receiver was removed from the cell, and will not be added again.
+    /// Notice that the receiver was removed from the cell and will not be added again.
     Removed,
-    /// The sender has heard from no leader for a while. If the receiver knows that the sender was removed, it replies
-    /// with `Removed`; otherwise it does not reply.
+    /// Question of a sender that has received nothing from a leader for a while. If the receiver knows that the sender
+    /// was removed, it replies with `Removed`; otherwise it does not reply.
     Probe,
 }

@@ -5,29 +5,31 @@
 //!             └────────────── at most Settings::log_bytes_max ───────────┘
 //! ```
 //!
-//! A log is compacted only up to a snapshot, and its end is also in memory. If no snapshot can be saved, because the
-//! disk is full or keeps failing, the log would grow until the process dies. Instead a leader rejects commands before
-//! they are proposed: nothing is lost, and clients may retry. A follower drops entries as if the network had lost them;
-//! its leader sends them again, or a snapshot. Both continue once a snapshot is saved, which is retried periodically.
+//! A log is compacted only up to a snapshot, and all entries that are not compacted are also in memory. If no snapshot
+//! can be saved, because the disk is full or keeps failing, the log would grow until the process dies. To prevent that,
+//! a leader rejects commands before they are proposed: nothing is lost, and clients may send them again. A follower
+//! drops entries, as if the network had lost them; its leader then sends them again, or sends a snapshot. Both accept
+//! commands and entries again once a snapshot is saved, which they try periodically.
 //!
-//! A snapshot can include only applied entries. So a log without applied entries is never considered too long: entries
-//! that replicas need for agreement are always accepted. `node::Settings::uncommitted_bytes_max` bounds their number.
+//! A snapshot can include only applied entries. So a log without applied entries is never considered too long, and
+//! entries that replicas need for agreement are always accepted. `node::Settings::uncommitted_bytes_max` bounds their
+//! bytes.
 
 use super::Replica;
 use crate::node::{Message, MessageKind};
 
-/// Ticks until a failed snapshot is tried again: three seconds with ticks of 50 ms, where saving a large cell takes
-/// one.
+/// Ticks until a failed snapshot is tried again. With ticks of 50 ms they are three seconds; saving a large cell takes
+/// one second.
 const RETRY_TICKS: u64 = 60;
 
 impl Replica {
-    /// Whether the log has its maximum length until a snapshot is saved.
+    /// Whether the log has its maximum length, until a snapshot is saved.
     pub(super) fn log_is_long(&self) -> bool {
         self.node.log_in_memory().1 >= self.settings.log_bytes_max && self.node.can_shorten()
     }
 
-    /// Whether a leader's message would lengthen a log of maximum length. A message that replaces its end or does not
-    /// match it is always accepted.
+    /// Whether a leader's message would extend a log of maximum length. A message whose entries replace the log's end,
+    /// or do not follow it, is always accepted.
     pub(super) fn has_no_room_for(&self, message: &Message) -> bool {
         let last = self.node.last();
         message.kind == MessageKind::Append
@@ -37,7 +39,7 @@ impl Replica {
             && self.log_is_long()
     }
 
-    /// Whether a snapshot is due.
+    /// Whether a snapshot should be taken now.
     pub(super) fn snapshot_is_due(&self) -> bool {
         let transfers = &self.transfers;
         match transfers.failed_at {

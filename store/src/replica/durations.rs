@@ -1,11 +1,11 @@
 //! A histogram of durations that several threads add to.
 //!
-//! Adding costs two additions in memory, so measuring a commit does not slow it.
+//! Adding a duration costs two additions in memory, so measuring a commit does not slow it down.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Number of bounds of a histogram, doubling from 1 microsecond to 8.4 seconds.
+/// Number of the histogram's bounds, each twice the one before, from 1 microsecond to 8.4 seconds.
 const BOUNDS: usize = 24;
 
 /// A histogram of durations.
@@ -13,7 +13,8 @@ const BOUNDS: usize = 24;
 /// Each counter only grows and is independent of the others, so no memory ordering between them is needed.
 #[derive(Debug, Default)]
 pub struct Durations {
-    /// Number of durations up to each bound, and above the last one.
+    /// Number of durations between each bound and the bound before; the last number is that of durations above all
+    /// bounds.
     counts: [AtomicU64; BOUNDS + 1],
     nanos: AtomicU64,
 }
@@ -21,19 +22,19 @@ pub struct Durations {
 /// A copy of [`Durations`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// Sum in seconds.
+    /// Sum of the durations in seconds.
     pub sum: f64,
-    /// Number of durations by upper bound in seconds; the last is infinite.
+    /// Upper bounds in seconds, each with a number of durations. The last bound is infinite.
     pub counts: Vec<(f64, u64)>,
 }
 
 impl Durations {
-    /// Counts a duration.
+    /// Adds a duration.
     pub fn note(&self, took: Duration) {
         self.note_many(took, 1);
     }
 
-    /// Counts a number of equal durations.
+    /// Adds a number of equal durations.
     pub fn note_many(&self, took: Duration, count: u64) {
         let micros = u64::try_from(took.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
         let bound = micros.max(1).checked_next_power_of_two().unwrap_or(1 << 63).ilog2() as usize;
@@ -42,7 +43,7 @@ impl Durations {
         self.nanos.fetch_add(took.saturating_mul(count), Ordering::Relaxed);
     }
 
-    /// The durations counted so far.
+    /// The durations so far.
     #[must_use]
     pub fn histogram(&self) -> Histogram {
         let bound = |i: usize| if i < BOUNDS { 1e-6 * (1_u64 << i) as f64 } else { f64::MAX };
@@ -58,7 +59,7 @@ impl Durations {
 mod tests {
     use super::*;
 
-    /// Each duration is counted under the lowest bound not below it.
+    /// Checks that each duration is counted at the lowest bound that is not below it.
     #[test]
     fn what_took_so_long_is_where_it_belongs() {
         let edges = (0..36).flat_map(|bit| {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Replicated state in a snapshot besides the cell.
+/// Replicated state in a snapshot, apart from the cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreed {
     /// Membership.
@@ -33,7 +33,7 @@ impl Agreed {
     }
 }
 
-/// Agreed state of a snapshot without addresses of replicas.
+/// The agreed state of a snapshot in a format that had no addresses of replicas.
 #[derive(Deserialize)]
 struct WithoutAddresses {
     voters: BTreeSet<ReplicaId>,
@@ -63,7 +63,7 @@ impl From<WithoutAddresses> for Agreed {
     }
 }
 
-/// Work of the snapshot thread.
+/// A job of the snapshot thread.
 #[derive(Debug)]
 pub enum FileJob {
     /// Saves a captured state.
@@ -77,7 +77,7 @@ pub enum FileJob {
     },
     /// Describes a snapshot to another replica.
     Offer {
-        /// Receiver.
+        /// Id of the receiver.
         to: ReplicaId,
         /// Position of the snapshot.
         position: Position,
@@ -97,20 +97,20 @@ pub enum FileJob {
     Accept(Position, Piece),
 }
 
-/// Outcome of a job.
+/// Result of a job.
 #[derive(Debug)]
 pub enum FileDone {
-    /// A snapshot is durable (`true`), or failed (`false`).
+    /// A snapshot was saved durably (`true`), or saving it failed (`false`).
     Saved(Position, Membership, bool),
     /// Description of a snapshot for another replica.
     Offered(ReplicaId, Offer),
-    /// Piece to send to another replica.
+    /// A piece to send to another replica.
     Read(ReplicaId, Position, Piece),
-    /// The requested snapshot does not exist.
+    /// The snapshot that this replica requested does not exist.
     Gone(ReplicaId, Position),
-    /// Offset of the next piece to request.
+    /// The position of a snapshot that is being received, and the number of the next piece to request.
     Wanted(Position, u64),
-    /// All pieces are received and checked; the state is restored.
+    /// A snapshot was received completely and checked, and its state is restored.
     Received(Position, Agreed, Box<Cell>),
     /// The snapshot cannot be received now.
     Failed(Position),
@@ -131,7 +131,7 @@ impl FileWorker {
         FileWorker { snapshots, outgoing: None, incoming: None }
     }
 
-    /// Does a job.
+    /// Does a job, and returns its result.
     pub fn work(&mut self, job: FileJob) -> FileDone {
         match job {
             FileJob::Save { position, agreed, captured } => self.save(position, &agreed, *captured),
@@ -186,7 +186,7 @@ impl FileWorker {
 
     fn receive(&mut self, offer: Offer) -> FileDone {
         failpoint!("snapshot-receive", FileDone::Failed(offer.position));
-        // The file of another snapshot must be closed first.
+        // The file of another snapshot that is being received must be closed first.
         self.incoming = None;
         match self.snapshots.receive(offer) {
             Ok(incoming) => {
@@ -216,7 +216,7 @@ impl FileWorker {
         }
     }
 
-    /// Requests the next piece, or restores the state from the complete file.
+    /// Requests the next piece, or restores the state if the file is complete.
     fn next(&mut self, position: Position) -> FileDone {
         let Some(incoming) = self.incoming.take() else { return FileDone::Failed(position) };
         if let Some(wanted) = incoming.wanted() {

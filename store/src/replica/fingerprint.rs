@@ -1,10 +1,9 @@
-//! Fingerprint of the history: equal for replicas that applied the same entries with the same
-//! outcomes.
+//! Fingerprint of the history, which is equal on replicas that applied equal entries with equal outcomes.
 //!
-//! Hashing the whole state often would be too slow, so each outcome is added to a hash of all those
-//! before it, in a few nanoseconds. If replicas diverge, the next affected outcome differs. A
-//! leader puts the fingerprint of its applied state at the head of each entry, and a follower with
-//! another one at that index stops.
+//! Hashing the whole state often would be too slow, so each outcome is added to a hash of all outcomes before it, in a
+//! few nanoseconds. If replicas diverge, the next outcome that depends on the difference differs. A leader writes the
+//! fingerprint of its applied state into the head of each entry, and a follower that has another fingerprint at that
+//! index stops.
 
 use crate::log::LogIndex;
 use omega_core::{Outcome, Rejection, Version};
@@ -12,15 +11,15 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Number of remembered fingerprints: more than the entries a leader has in flight.
+/// Number of past fingerprints that are kept: more than the number of entries that a leader has in flight.
 const REMEMBERED: usize = 256;
 
-/// Applied state of a leader when it proposed an entry.
+/// The state that a leader had applied when it proposed an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Index of the entry.
+    /// Index of the last applied entry.
     pub(crate) applied: LogIndex,
-    /// The fingerprint after it.
+    /// The fingerprint after that entry.
     pub(crate) fingerprint: u64,
 }
 
@@ -30,7 +29,7 @@ pub(crate) struct Fingerprint {
     hash: u64,
     /// The outcomes of the entry that is being applied.
     open: Collected,
-    /// Head after each of the last entries, in order.
+    /// The heads after each of the last entries, in order.
     past: VecDeque<Head>,
 }
 
@@ -44,12 +43,12 @@ impl Fingerprint {
         self.hash
     }
 
-    /// Head of a new entry.
+    /// The head of a new entry.
     pub(crate) fn head(&self) -> Head {
         *self.past.back().expect("there is always the last one")
     }
 
-    /// Whether the fingerprint after the same entry was equal here, or is no longer remembered.
+    /// Whether this replica had an equal fingerprint after the entry of this head, or no longer keeps that fingerprint.
     pub(crate) fn agrees(&self, head: Head) -> bool {
         let found = self.past.binary_search_by_key(&head.applied, |past| past.applied);
         found.is_err() || found.is_ok_and(|i| self.past[i].fingerprint == head.fingerprint)
@@ -78,7 +77,7 @@ impl Fingerprint {
     }
 }
 
-/// Bytes that are gathered and hashed together.
+/// Bytes that are collected to be hashed together.
 #[derive(Debug, Default)]
 struct Collected(Vec<u8>);
 

@@ -1,11 +1,11 @@
 //! A replicated cell as a [`CellHandle`] for schedulers.
 //!
-//! Reads use this replica's state; commits go to the leader. A commit is answered when this replica
-//! has applied it, too, so a scheduler finds its own commits in its view.
+//! Reads use this replica's state, and commits go to the leader. A commit is answered when this replica has applied it,
+//! too, so that a scheduler finds its own commits in its view.
 //!
-//! A leader may fail between accepting a transaction and its reply. Then the transaction is sent
-//! again under its id: if it was applied, its first result is returned. It is sent as a retry,
-//! which is never rejected by the pre-check, because its first copy may be in flight.
+//! A leader may fail after it has accepted a transaction and before it replies. Then the transaction is sent again with
+//! an unchanged id: if it was applied, its first result is returned. It is sent as a retry, which the pre-check never
+//! rejects, because the first copy may still be in flight.
 
 use super::Applied;
 use super::ask::{Again, Answer, Ask};
@@ -26,14 +26,14 @@ use std::time::Duration;
 /// Pause before a request without a reply is sent again: a tenth of an election.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// Number of attempts before the caller gets an error: ten seconds in all, time for many elections.
+/// Number of attempts before the caller gets an error. They take ten seconds in all, enough for many elections.
 pub(super) const TRIES: usize = 200;
 
-/// Reason why a request has no result.
+/// Reason for which a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// Nothing was done. Try again later, or find out why no leader can be elected.
+    /// Nothing was done, for this reason. Try again later, or find out why no leader can be elected.
     #[error("nothing was done: {0}")]
     Unavailable(Again),
     /// The outcome is unknown. Check the cell before sending the request again.
@@ -47,18 +47,18 @@ pub enum AskError {
     Rejected(#[from] Rejection),
 }
 
-/// Pairs requests with the destinations of their answers.
+/// Pairs each request with the place where its reply is awaited.
 fn numbered(asks: Vec<Ask>, awaited: &Arc<Awaited>) -> Vec<(Ask, Reply)> {
     let numbered = asks.into_iter().enumerate();
     numbered.map(|(number, ask)| (ask, awaited.reply(number))).collect()
 }
 
-/// A cell at one of its replicas. Clones share it.
+/// A cell, at one of its replicas. Clones share the access to it.
 #[derive(Clone, Debug)]
 pub struct ReplicatedCell {
     mailbox: Arc<Mailbox>,
     applied: Arc<Applied>,
-    /// Highest transaction of each scheduler with an unknown outcome: it and earlier ones are sent
+    /// Number of each scheduler's last transaction with an unknown outcome. That transaction and earlier ones are sent
     /// as retries.
     doubts: Arc<Mutex<BTreeMap<SchedulerId, u64>>>,
 }
@@ -74,25 +74,25 @@ impl ReplicatedCell {
         }
     }
 
-    /// Calls `look` with this replica's state, under the lock of the state.
+    /// Calls `look` with this replica's state, which is locked meanwhile.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         look(&self.applied.lock().cell)
     }
 
-    /// This replica's state at one version, copied in pieces while commits continue. `None` if it could not start in
-    /// time, because snapshots were captured.
+    /// This replica's state at one version, copied in pieces while commits continue. `None` if copying could not begin
+    /// within `patience`, because snapshots were being captured.
     #[must_use]
     pub fn image(&self, patience: Duration) -> Option<Image> {
         self.applied.image(patience)
     }
 
-    /// Sends a request once, without retries.
+    /// Sends a request once.
     #[must_use]
     pub fn ask(&self, ask: Ask) -> Answer {
         self.ask_all(vec![ask]).pop().expect("each request has an answer")
     }
 
-    /// Sends several requests, each once. The results are in the same order.
+    /// Sends several requests, each once. The replies are in the order of the requests.
     pub(super) fn ask_all(&self, asks: Vec<Ask>) -> Vec<Answer> {
         let count = asks.len();
         let awaited = Awaited::new(count);
@@ -105,7 +105,7 @@ impl ReplicatedCell {
     /// Applies a command on all replicas.
     ///
     /// # Errors
-    /// If it was rejected, or the outcome is unknown.
+    /// The command was rejected, or its outcome is unknown.
     pub fn apply(&self, command: Command) -> Result<Outcome, AskError> {
         let answer = self.insist(Ask::Command(command), Doubt::Tell)?;
         let Answer::Outcome(outcome) = answer else { return Err(AskError::Unknown) };
@@ -114,11 +114,11 @@ impl ReplicatedCell {
         Ok(outcome)
     }
 
-    /// Waits until this replica has applied everything that was answered anywhere before this call. Returns a version
-    /// that includes it.
+    /// Waits until this replica has applied everything that any replica had acknowledged before this call. Returns a
+    /// version that includes it.
     ///
     /// # Errors
-    /// If no leader answers.
+    /// No leader replies.
     pub fn catch_up_with_all(&self) -> Result<Version, AskError> {
         match self.insist(Ask::Read, Doubt::Retry)? {
             Answer::Fresh(version) => Ok(version),
@@ -126,10 +126,10 @@ impl ReplicatedCell {
         }
     }
 
-    /// Changes the membership. Returns the new one.
+    /// Changes the membership. Returns the new membership.
     ///
     /// # Errors
-    /// If that is not possible, or the outcome is unknown.
+    /// The change is not possible, or its outcome is unknown.
     pub fn change_membership(&self, change: &MembershipChange) -> Result<Membership, AskError> {
         match self.insist(Ask::Change(change.clone()), Doubt::Tell)? {
             Answer::Changed(changed) => Ok(changed?),
@@ -140,7 +140,7 @@ impl ReplicatedCell {
     /// Starts a transfer of leadership to another voter.
     ///
     /// # Errors
-    /// If it is not a voter, or no leader answers.
+    /// The target is not a voter, or no leader replies.
     pub fn transfer(&self, to: ReplicaId) -> Result<(), AskError> {
         match self.insist(Ask::Transfer(to), Doubt::Retry)? {
             Answer::Changed(Err(error)) => Err(error.into()),
@@ -148,26 +148,26 @@ impl ReplicatedCell {
         }
     }
 
-    /// Sends several requests, each once, without waiting: `then` is called with the results, in
-    /// the same order, on the replica's thread, so it must be quick. If the replica has ended, or
-    /// ends before it replies, the result is [`Answer::Unknown`].
+    /// Sends several requests, each once, without waiting. `then` is called with the replies, in the order of the
+    /// requests. It runs on the replica's thread, so it must be quick. If the replica has ended, or ends before it
+    /// replies, the reply is [`Answer::Unknown`].
     pub fn begin(&self, asks: Vec<Ask>, then: impl FnOnce(Vec<Answer>) + Send + 'static) {
         if asks.is_empty() {
             return then(Vec::new());
         }
         let awaited = Awaited::calling(asks.len(), then);
-        // A closed mailbox drops the replies, which gives the result.
+        // If the mailbox is closed, the requests are dropped, and the replies become `Unknown`.
         let _ = self.mailbox.send(Event::Ask(numbered(asks, &awaited)));
     }
 
-    /// Waits until this replica's cell is beyond a version, at most for `timeout`. Returns the cell's version.
+    /// Waits until this replica's cell is beyond a version, but no longer than `timeout`. Returns the cell's version.
     #[must_use]
     pub fn wait_past(&self, version: Version, timeout: Duration) -> Version {
         self.applied.wait_for(version.next(), timeout);
         self.read(Cell::version)
     }
 
-    /// Repeats a request until there is an answer.
+    /// Sends a request repeatedly until it has a result.
     fn insist(&self, mut ask: Ask, in_doubt: Doubt) -> Result<Answer, AskError> {
         let mut doubt = false;
         let mut last = Again::Leaderless;
@@ -191,37 +191,38 @@ impl ReplicatedCell {
         Err(if doubt { AskError::Unknown } else { AskError::Unavailable(last) })
     }
 
-    /// Waits until this replica has applied an answered change. If it is isolated for long, the
-    /// caller's next sync has an older version.
+    /// Waits until this replica has applied a change that was answered. If the replica is isolated, this ends after a
+    /// while, and the caller's next sync has an older version.
     pub(super) fn catch_up_with(&self, outcome: &Outcome) {
         let known = match outcome {
             Outcome::Commit(Commit { version, .. }) | Outcome::Done(version) => {
                 self.applied.wait_for(*version, CATCH_UP);
                 return;
             }
-            // These outcomes have no version. If the object exists here, the change has been applied; if not, it may
-            // not be applied yet, or be removed again, which only the leader knows.
+            // These outcomes have no version. If the object exists on this replica, the change has been applied. If
+            // not, either the change has not been applied yet, or the object was removed again, and only the leader
+            // knows which.
             Outcome::Machine(id) => self.read(|cell| cell.machine(*id).is_some()),
             Outcome::Job(id) => self.read(|cell| cell.job(*id).is_some()),
             _ => true,
         };
         if !known {
-            // Without a leader, the caller's next sync has an older version, as described above.
+            // If there is no leader, the caller's next sync has an older version, as for an isolated replica.
             let _ = self.catch_up_with_all();
         }
     }
 }
 
-/// Longest time that a reply is delayed until this replica has applied the change: far longer than a message takes, but
-/// short for people.
+/// Longest time that a reply is delayed until this replica has applied the change. It is far longer than a message
+/// takes, but short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Reaction to an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// Retry: doing it twice is harmless.
+    /// The request is sent again, because doing it twice is harmless.
     Retry,
-    /// Report it.
+    /// The unknown outcome is reported to the caller.
     Tell,
 }
 
@@ -263,7 +264,7 @@ impl CellHandle for ReplicatedCell {
         let answers = self.ask_all(txns.iter().map(|txn| self.ask_for(txn)).collect());
         let done = |(txn, answer): (&&Transaction, Answer)| match answer {
             Answer::Outcome(outcome) => self.committed(outcome),
-            // Nothing was done, so the request is repeated as a new one.
+            // Nothing was done, so the transaction is sent as a new request.
             Answer::Again(_) => self.commit(txn),
             _ => {
                 self.note_doubt(txn);
@@ -274,15 +275,15 @@ impl CellHandle for ReplicatedCell {
     }
 }
 
-/// Commits.
+/// Functions for commits.
 impl ReplicatedCell {
-    /// The request for a commit: a first attempt or a retry.
+    /// The request for a commit, as a first attempt or a retry.
     fn ask_for(&self, txn: &Transaction) -> Ask {
         let command = Command::Commit(txn.clone());
         if self.is_in_doubt(txn) { Ask::Retry(command) } else { Ask::Command(command) }
     }
 
-    /// Whether this transaction, or a later one of its scheduler, was sent with an unknown outcome.
+    /// Whether this transaction, or a later one of its scheduler, was sent before with an unknown outcome.
     fn is_in_doubt(&self, txn: &Transaction) -> bool {
         let TransactionId { scheduler, number } = txn.id;
         self.doubts.lock().get(&scheduler).is_some_and(|highest| number <= *highest)
@@ -294,7 +295,7 @@ impl ReplicatedCell {
         *highest = txn.id.number.max(*highest);
     }
 
-    /// The result of a transaction, once this replica has applied it.
+    /// Returns the result of a transaction after this replica has applied it.
     fn committed(&self, outcome: Result<Outcome, Rejection>) -> Result<Commit, HandleError> {
         match outcome {
             Ok(outcome) => {

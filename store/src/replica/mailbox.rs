@@ -1,8 +1,8 @@
 //! Mailbox of a replica's thread.
 //!
-//! It returns all collected events at once. Waking a thread costs as much as applying several
-//! transactions, so requests do not wake a replica that cannot process them yet: it will see them
-//! after the event that it waits for.
+//! All events that have collected are taken at once. Waking a thread costs as much as applying several transactions. So
+//! requests do not wake a replica that cannot process them yet; it finds them when the event that it waits for wakes
+//! it.
 
 use super::threads::Event;
 use parking_lot::{Condvar, Mutex};
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// The mailbox. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    /// Collected events. Locked to add one, or to take all.
+    /// Events that have collected. Locked only to add one, or to take all.
     inbox: Mutex<Inbox>,
     woken: Condvar,
 }
@@ -20,7 +20,7 @@ pub(super) struct Mailbox {
 struct Inbox {
     events: Vec<Event>,
     heed: Heed,
-    /// Whether some event cannot wait.
+    /// Whether an event in the list cannot wait.
     urgent: bool,
     closed: bool,
 }
@@ -66,8 +66,8 @@ impl Mailbox {
         self.inbox.lock().events.len()
     }
 
-    /// Waits for an event of interest, at most until a deadline, and takes all that have collected.
-    /// `events` must be empty; its memory is reused.
+    /// Waits for an event that `heed` selects, but no longer than until a deadline, and takes all events that have
+    /// collected. `events` must be empty; its memory is reused.
     pub(super) fn take(&self, heed: Heed, deadline: Instant, events: &mut Vec<Event>) {
         let mut inbox = self.inbox.lock();
         inbox.heed = heed;
@@ -76,7 +76,7 @@ impl Mailbox {
         std::mem::swap(&mut inbox.events, events);
     }
 
-    /// Closes the mailbox, and drops collected events.
+    /// Closes the mailbox, and drops the events in it.
     pub(super) fn close(&self) {
         let mut inbox = self.inbox.lock();
         inbox.closed = true;
@@ -110,7 +110,7 @@ mod tests {
         let now = Instant::now();
         assert_eq!(mailbox.send(patient()), Ok(()));
         assert!(!mailbox.inbox.lock().urgent);
-        // Without an urgent event they are still returned at the deadline.
+        // Events that are not urgent are returned at the deadline.
         mailbox.take(Heed::Urgent, now, &mut events);
         assert_eq!(events.drain(..).count(), 1);
         assert_eq!(mailbox.send(patient()), Ok(()));

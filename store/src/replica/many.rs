@@ -1,23 +1,23 @@
 //! Pipelined commands: many commands of one caller, without waiting for the disk after each.
 //!
-//! All are sent before the first reply is awaited, so they share entries and syncs. Their order is kept: a leader
-//! accepts the requests of a replica in the order of their numbers, and a rejected one is sent again only if no later
-//! one was or may have been accepted.
+//! All commands are sent before the first reply is awaited, so they share entries and syncs. Their order is preserved:
+//! a leader accepts the requests of a replica in the order of their numbers, and a command that was not done is sent
+//! again only if no later one was, or may have been, accepted.
 
 use super::ask::{Again, Answer, Ask};
 use super::handle::{AskError, PAUSE, ReplicatedCell, TRIES};
 use omega_core::{Command, Outcome};
 use std::collections::VecDeque;
 
-/// Number of commands sent before their replies are awaited. A leader queues sixteen thousand, and a replica drops
-/// messages beyond four thousand, so several callers can do this at once.
+/// Number of commands that are sent before their replies are awaited. A leader queues sixteen thousand requests, and a
+/// replica drops messages beyond four thousand, so several callers can send this many at once.
 const AT_ONCE: usize = 1024;
 
 impl ReplicatedCell {
-    /// Applies commands in this order, on all replicas. The results are in the same order.
+    /// Applies commands in this order, on all replicas. The results are in the order of the commands.
     ///
-    /// A rejected command is not sent again after a later one was accepted. After a command with an
-    /// unknown outcome none is sent: see [`AskError::Unknown`].
+    /// A command that was not done is not sent again after a later one was accepted. After a command with an unknown
+    /// outcome, no further command is sent (see [`AskError::Unknown`]).
     #[must_use]
     pub fn apply_all(
         &self,
@@ -52,7 +52,7 @@ impl ReplicatedCell {
         answers
     }
 
-    /// Waits until this replica has applied all answered commands, that is, the last of them.
+    /// Waits until this replica has applied all answered commands, by waiting for the last of them.
     fn catch_up_with_last(&self, answers: &[Result<Outcome, AskError>]) {
         let done = |answer: &Result<Outcome, AskError>| answer.as_ref().ok().cloned();
         if let Some(last) = answers.iter().rev().find_map(done) {
@@ -63,19 +63,19 @@ impl ReplicatedCell {
 
 /// Result of a round of commands.
 struct Round {
-    /// Results of the first commands, for the caller.
+    /// Results of the first commands, to be returned to the caller.
     answers: Vec<Result<Outcome, AskError>>,
-    /// Next step for the other commands.
+    /// Next step for the other commands, which were not done.
     then: Then,
 }
 
 /// Next step for the commands that were not done.
 enum Then {
-    /// There are none left.
+    /// No command is left.
     GoOn,
-    /// The requests may be resent, because no later one was accepted.
+    /// The commands may be sent again, because no later one was accepted.
     Again(Again),
-    /// The requests are not sent again.
+    /// The commands must not be sent again.
     Stop(Again),
 }
 
@@ -85,7 +85,7 @@ impl Round {
         let last = given.iter().rposition(taken).map_or(0, |last| last + 1);
         let unknown = given.contains(&Answer::Unknown);
         let then = match given.get(last) {
-            // A command with an unknown outcome must not be sent again after later ones.
+            // A command was sent whose outcome is unknown, so no command before or after it is sent again.
             _ if unknown => Then::Stop(Again::Leaderless),
             Some(Answer::Again(again)) if again.is_final() => Then::Stop(*again),
             Some(Answer::Again(again)) => Then::Again(*again),
@@ -96,7 +96,7 @@ impl Round {
     }
 }
 
-/// Converts an answer to the caller's result.
+/// Converts a reply to the caller's result.
 fn told(answer: Answer) -> Result<Outcome, AskError> {
     match answer {
         Answer::Outcome(outcome) => Ok(outcome?),
@@ -114,7 +114,7 @@ mod tests {
         Answer::Outcome(Ok(Outcome::Done(Version(version))))
     }
 
-    /// Results of the first commands, and whether the others are resent.
+    /// The number of results for the caller, and whether the other commands are sent again.
     fn round(given: &[Answer]) -> (usize, bool) {
         let round = Round::of(given.to_vec());
         (round.answers.len(), matches!(round.then, Then::Again(_)))

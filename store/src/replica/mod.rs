@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Its methods report events (a tick, a message, a request, a durable write), and [`Output`] has the effects to carry
-//! out. It reads no clock and touches no file, so a simulation can run a whole cell of replicas in one thread;
+//! out. It reads no clock and touches no file, so a simulation can run a whole cell of replicas in one thread.
 //! `threads.rs` runs it in production.
 //!
 //! **Replies.** A command's outcome is that of applying its entry, and an entry is applied once a majority has it on
@@ -18,9 +18,9 @@
 //!
 //! **Pre-check.** The leader does not commit transactions that cannot be accepted (`Cell::answer_early`). Such a
 //! rejection leaves no record, so a delayed copy of the request must not be accepted afterwards. Three rules ensure
-//! that: a request is addressed to a leader's term; within its term a leader accepts the requests of each sender in the
+//! this: a request is addressed to a leader's term; within its term a leader accepts the requests of each sender in the
 //! order of their numbers, each at most once; and a retry ([`Ask::Retry`]) is never pre-checked. A model
-//! (`tests/it/model`) tries every order of events, and omits each rule in turn.
+//! (`tests/it/model`) tries every order of events. It also omits each rule in turn, and must then find a violation.
 //!
 //! In reading order: `settings`, `ask`, `requests`, `fingerprint`, this file, `reads`, `bound`, `worker`, `reply`,
 //! `mailbox`, `stalled`, `writer`, `durations`, `stages`, `threads`, `handle`, `many`.
@@ -75,11 +75,11 @@ use std::sync::Arc;
 /// Effects to carry out for a replica.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// Messages to send; they may be lost.
+    /// Messages to send. They may be lost.
     pub messages: Vec<(ReplicaId, PeerMessage)>,
     /// Writes to the log, in order.
     pub writes: Vec<Write>,
-    /// Index up to which the log is truncated, after these writes.
+    /// Position up to which the log is to be truncated, after these writes.
     pub compact: Option<Position>,
     /// Snapshot jobs, in order.
     pub files: Vec<FileJob>,
@@ -87,7 +87,7 @@ pub struct Output {
     pub answers: Vec<(AskId, Answer)>,
 }
 
-/// Maximum age of the cell's time when commands are applied that depend on it.
+/// Maximum age of the cell's time when commands are applied whose outcomes depend on the time.
 pub const TIME_AGE_MAX_MS: u64 = 100;
 
 /// One replica. See the module documentation.
@@ -101,15 +101,15 @@ pub struct Replica {
     transfers: Transfers,
     /// Reads that wait for an index to be applied.
     reads: BTreeMap<(LogIndex, AskId), u64>,
-    /// Reads that have requested an index, with their start.
+    /// Reads that have requested an index from the leader, each with the tick at which it began.
     asked: BTreeMap<AskId, u64>,
     ticks: u64,
-    /// Time in the last time command that it proposed on its own.
+    /// The clock's time in the last time command that this replica proposed on its own.
     told_ms: u64,
     full: bool,
-    /// Tick of the last message from the leader.
+    /// Tick of the last message from a leader.
     heard: u64,
-    /// Whether this replica was removed, by its own log or by the report of another one.
+    /// Whether this replica was removed, according to its own log or to another replica.
     removed: bool,
     leadership: Leadership,
     stop: Option<Stop>,
@@ -121,16 +121,16 @@ pub struct Replica {
 /// Initial state of a replica.
 #[derive(Debug)]
 pub struct Start {
-    /// Persistent state of its node.
+    /// Persistent state of the Raft node.
     pub node: node::Start,
-    /// The state at the node's base.
+    /// The cell's state at the base of the node's log.
     pub cell: Cell,
-    /// The fingerprint of the history up to that entry.
+    /// The fingerprint of the history up to the base.
     pub fingerprint: u64,
 }
 
 impl Replica {
-    /// A replica that continues from its persistent state.
+    /// A replica that continues from persistent state.
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Replica {
         let position = start.node.base;
@@ -165,13 +165,13 @@ impl Replica {
         &self.applied
     }
 
-    /// Its Raft node.
+    /// The replica's Raft node.
     #[must_use]
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// Reason why it has stopped, if it has.
+    /// Reason for which the replica has stopped, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<&Stop> {
         self.stop.as_ref()
@@ -189,7 +189,7 @@ impl Replica {
         self.fingerprint.value()
     }
 
-    /// Does everything that is possible now, and returns the effects to carry out. Called after one or more other
+    /// Does everything that is possible now, and returns the effects to carry out. To be called after one or more other
     /// calls: requests that arrive together share an entry.
     #[must_use]
     pub fn proceed(&mut self) -> Output {
@@ -200,8 +200,8 @@ impl Replica {
         std::mem::take(&mut self.output)
     }
 
-    /// Reports this replica's clock, for the waiting commands. If their outcomes depend on the time and the cell's time
-    /// is older than [`TIME_AGE_MAX_MS`], a leader proposes the time before them.
+    /// Reports this replica's clock before waiting commands are proposed. If their outcomes depend on the time, and the
+    /// cell's time is older than [`TIME_AGE_MAX_MS`], a leader proposes the time before them.
     pub fn tell_time(&mut self, now_ms: u64) {
         let old = |known: u64| known.saturating_add(TIME_AGE_MAX_MS) <= now_ms;
         if !self.leadership.is_leader || self.requests.waiting() == 0 || !old(self.told_ms) {
@@ -239,7 +239,8 @@ impl Replica {
         }
         failpoint!("receive");
         if self.node.membership().has_removed(from) {
-            // No other replica would report it: since the change its leader has sent nothing to it.
+            // This reply is needed because no other replica reports the removal: since the change, the removed
+            // replica's leader has sent nothing to it.
             return self.output.messages.push((from, PeerMessage::Removed));
         }
         match message {
@@ -275,7 +276,7 @@ impl Replica {
         }
     }
 
-    /// Passes a message to raft.
+    /// Passes a message to the Raft node.
     fn step(&mut self, message: &Message) {
         let stands = message.kind == MessageKind::StandNow;
         if self.leadership.leader == Some(message.from) {
@@ -296,7 +297,7 @@ impl Replica {
         }
     }
 
-    /// Sends a request of this process. A later output has the reply with this id.
+    /// Sends a request of this process, and returns its id. A later output has the reply with this id.
     pub fn ask(&mut self, ask: Ask) -> AskId {
         failpoint!("ask");
         let id = self.requests.next_id();
@@ -326,14 +327,15 @@ impl Replica {
         id
     }
 
-    /// Accepts a request, or forwards it to the leader.
+    /// Accepts a request, forwards it to the leader, or rejects it.
     fn take(&mut self, sender: Sender, term: Term, ask: Ask) {
         let Leadership { term: now, leader, is_leader } = self.leadership;
         let here = match sender {
             Sender::Here(id) => Some(id),
-            // Each replica sends read requests itself; among other requests a read would delay them.
+            // Replicas send read requests through Raft themselves, so a forwarded one is forged. Queued among other
+            // requests, it would delay them.
             Sender::Peer(..) if ask == Ask::Read => return,
-            // It may be a late copy of a request that was accepted long ago.
+            // The outcome is unknown, because this may be a late copy of a request that was accepted long ago.
             Sender::Peer(..)
                 if !is_leader || term != now && !omega_cellstate::planted!(OtherTermTaken) =>
             {
@@ -352,7 +354,7 @@ impl Replica {
             }
             _ if !is_leader => self.reply(sender, Answer::Again(Again::Leaderless)),
             _ if self.full => match ask {
-                // At once: waiting requests may depend on entries for which there is no space.
+                // Transferred at once, because waiting requests may depend on entries for which there is no space.
                 Ask::Transfer(to) => self.transfer(sender, to),
                 _ => self.reply(sender, Answer::Again(Again::Full)),
             },
@@ -369,8 +371,8 @@ impl Replica {
         }
     }
 
-    /// Whether the leader that it follows has been silent for longer than an election takes. A replica with a full disk
-    /// starts no election, so it would wait for a leader that has stepped down.
+    /// Whether the leader that this replica follows has been silent for longer than an election takes. A replica with a
+    /// full disk starts no election, so it would otherwise wait for a leader that has stepped down.
     fn has_silent_leader(&self) -> bool {
         let patience = 2 * self.settings.node.election_ticks as u64;
         self.full && !self.leadership.is_leader && self.ticks >= self.heard + patience
@@ -384,13 +386,13 @@ impl Replica {
         self.watch.safe(self.node.safe());
     }
 
-    /// Reports whether the log's disk is full. While it is, the replica accepts only leadership transfers, transfers
-    /// leadership on its own, and does not stand for election.
+    /// Reports whether the log's disk is full. While it is, this replica accepts only leadership transfers, transfers
+    /// leadership on its own, and starts no election.
     pub fn log_full(&mut self, full: bool) {
         self.full = full;
     }
 
-    /// Reports that the log failed. Its content is unknown, so this replica stops.
+    /// Reports that the log failed. The content of the log is unknown, so this replica stops.
     pub fn log_failed(&mut self, error: crate::log::WriteError) {
         self.stop(error.into());
     }
@@ -446,13 +448,14 @@ impl Replica {
         tracing::info!(%id, term = now.term.0, leader = ?now.leader, "leadership");
         let before = std::mem::replace(&mut self.leadership, now);
         if before.is_leader && !(now.is_leader && now.term == before.term) {
-            // Requests that were not proposed were not done.
+            // Requests that were not proposed have not been done.
             for sender in self.requests.drop_waiting() {
                 self.reply(sender, Answer::Again(Again::Leaderless));
             }
             self.watch.gathered(false);
         }
-        // A leader of another term rejects forwarded requests, or has accepted them already.
+        // The outcome of forwarded requests is unknown: a leader of another term rejects them, but the former leader
+        // may have accepted them.
         if before.term != now.term || before.leader != now.leader {
             for id in self.requests.drop_forwarded() {
                 let answer = match omega_cellstate::planted!(ForwardedDenied) {
@@ -464,7 +467,7 @@ impl Replica {
         }
     }
 
-    /// Proposes an entry of waiting requests. Returns whether there were any.
+    /// Proposes an entry with waiting requests. Returns whether there were any.
     fn propose(&mut self) -> bool {
         if !self.node.leads_with_all()
             || self.requests.in_flight() >= self.settings.entries_in_flight
@@ -531,8 +534,8 @@ impl Replica {
         }
     }
 
-    /// Records the requests of a proposed entry. Earlier entries of its own with this index or a higher one are not in
-    /// this leader's log, and so will never be committed.
+    /// Records the requests of a proposed entry. Earlier entries of this replica with this index or a higher one are
+    /// not in this leader's log, so they will never be committed.
     fn note_proposed(
         &mut self,
         position: Position,
@@ -555,7 +558,7 @@ impl Replica {
         self.reply(sender, answer);
     }
 
-    /// Expires requests that have waited since this tick or longer.
+    /// Expires requests that have waited since the tick `late` or longer.
     fn give_up(&mut self, late: u64) {
         let answers = self.requests.give_up(late);
         self.output.answers.extend(answers);

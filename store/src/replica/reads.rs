@@ -1,10 +1,11 @@
-//! Reads: each waits for the index that the leader returns, and then until this replica has applied it.
+//! Reads: each waits for the leader's reply with an index, and then until this replica has applied the entry at that
+//! index.
 
 use super::{Answer, AskId, Replica};
 use crate::node::ReadId;
 
 impl Replica {
-    /// Answers the reads whose index is applied.
+    /// Answers the reads whose index has been applied.
     pub(super) fn answer_reads(&mut self) {
         let Some((&(first, _), _)) = self.reads.first_key_value() else { return };
         let state = self.applied.lock();
@@ -24,7 +25,7 @@ impl Replica {
         ReadId { replica: self.node.id(), incarnation, number }
     }
 
-    /// Repeats unanswered read requests, whose messages may be lost.
+    /// Repeats read requests without a reply, because messages may be lost.
     pub(super) fn retry_reads(&mut self) {
         if self.ticks.is_multiple_of(self.settings.node.heartbeat_ticks as u64) {
             let reads: Vec<ReadId> = self.asked.keys().map(|id| self.read_id(*id)).collect();

@@ -1,7 +1,7 @@
-//! Destinations of results: a waiting thread, or a callback.
+//! Destinations of replies: a waiting thread, or a callback.
 //!
-//! Requests may be sent together, and their caller gets all results at once, with the last one:
-//! waking a thread costs more than a result.
+//! Requests may be sent together. Their caller then gets all replies at once, when the last one is there, because
+//! waking a thread costs more than a reply.
 
 use super::ask::Answer;
 use parking_lot::{Condvar, Mutex};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Replies to requests that were sent together.
 pub(super) struct Awaited {
-    /// Replies so far.
+    /// The replies so far.
     given: Mutex<Given>,
     complete: Condvar,
 }
@@ -23,17 +23,16 @@ struct Given {
 
 type Then = Box<dyn FnOnce(Vec<Answer>) + Send>;
 
-/// Destination of the result of one of several requests. If it is dropped without a result, the
-/// outcome is unknown.
+/// Destination of the reply to one of several requests. If it is dropped without a reply, the outcome is unknown.
 pub(super) struct Reply(Option<(Arc<Awaited>, usize)>);
 
 impl Awaited {
-    /// Pending results of a number of requests. A thread waits for them.
+    /// Pending replies to a number of requests, for which a thread waits.
     pub(super) fn new(count: usize) -> Arc<Awaited> {
         Awaited::with(count, None)
     }
 
-    /// Pending results of a number of requests, at least one. The last result calls `then`.
+    /// Pending replies to a number of requests, at least one. The last reply calls `then`.
     pub(super) fn calling(
         count: usize,
         then: impl FnOnce(Vec<Answer>) + Send + 'static,
@@ -46,7 +45,7 @@ impl Awaited {
         Arc::new(Awaited { given: Mutex::new(given), complete: Condvar::new() })
     }
 
-    /// Destination of the result of a request. Called once for each number.
+    /// Destination of the reply to the request with this number. To be called once for each number.
     pub(super) fn reply(self: &Arc<Awaited>, number: usize) -> Reply {
         Reply(Some((Arc::clone(self), number)))
     }

@@ -26,7 +26,8 @@ impl Sender {
     }
 }
 
-/// Number of other replicas' starts remembered in a term: more than happen in one.
+/// Number of senders that are remembered in a term. A replica is another sender after each start, and there are fewer
+/// starts in a term.
 const SENDERS_MAX: usize = 256;
 
 /// The pending requests. See the module documentation.
@@ -37,12 +38,12 @@ pub(super) struct Requests {
     waiting: VecDeque<(Sender, Ask, u64)>,
     in_flight: VecDeque<Proposal>,
     forwarded: BTreeMap<AskId, (ReplicaId, u64)>,
-    /// The highest number of each sender (a replica and its start) in this term.
+    /// The highest request number of each sender (a replica and its start) in this term.
     seen: BTreeMap<(ReplicaId, u64), u64>,
     seen_in: Term,
 }
 
-/// An entry that was proposed here.
+/// An entry that this replica has proposed.
 #[derive(Debug)]
 struct Proposal {
     position: Position,
@@ -59,13 +60,13 @@ pub(super) struct Gathered {
     pub(super) commands: Vec<(Sender, Command)>,
 }
 
-/// Results of an applied entry for waiting requests.
+/// Requests that an applied entry resolves.
 #[derive(Debug, Default)]
 pub(super) struct Resolved {
     /// Senders of the entry's requests, with their commands.
     pub(super) committed: Vec<(Sender, Command)>,
     pub(super) change: Option<Sender>,
-    /// Requests whose entry was replaced by another.
+    /// Requests whose entries were replaced by other entries.
     pub(super) overwritten: Vec<Sender>,
 }
 
@@ -100,7 +101,7 @@ impl Requests {
         self.in_flight.len()
     }
 
-    /// Whether a request is accepted in a term: each sender's requests in order, each once.
+    /// Whether a request is accepted in a term. The requests of each sender are accepted in order, and each once.
     pub(super) fn admit(&mut self, replica: ReplicaId, id: AskId, term: Term) -> bool {
         if omega_cellstate::planted!(CopiesTaken) {
             return true;
@@ -123,7 +124,7 @@ impl Requests {
         self.waiting.push_back((sender, ask, now));
     }
 
-    /// Adds a command with the time of day before all waiting requests, without a reply.
+    /// Adds a command with the time before all waiting requests. Nothing waits for its reply.
     pub(super) fn push_time(&mut self, now_ms: u64, now: u64) {
         let sender = Sender::Here(self.next_id());
         self.waiting.push_front((sender, Ask::Command(Command::Expire { now_ms }), now));
@@ -160,7 +161,7 @@ impl Requests {
         }
     }
 
-    /// Encodes waiting commands into one entry, as many as fit. Commands that need no commit are answered.
+    /// Encodes waiting commands into one entry, as many as fit. Commands that need no commit are answered instead.
     pub(super) fn gather(
         &mut self,
         cell: &mut Cell,
@@ -196,7 +197,7 @@ impl Requests {
         (!commands.is_empty()).then_some(Gathered { data, commands })
     }
 
-    /// Records a proposed entry. Returns the requests of entries that it replaces.
+    /// Records a proposed entry. Returns the requests whose entries it replaces.
     pub(super) fn proposed(
         &mut self,
         position: Position,
@@ -232,14 +233,14 @@ impl Requests {
         resolved
     }
 
-    /// Expires requests that have waited since this tick or longer. Returns replies to local ones; other replicas time
-    /// out on their own.
+    /// Removes requests that have waited since the tick `late` or longer. Returns replies to those of this process;
+    /// other replicas time out on their own.
     pub(super) fn give_up(&mut self, late: u64) -> Vec<(AskId, Answer)> {
         let mut answers = Vec::new();
         while let Some((sender, _, _)) = self.waiting.pop_front_if(|(_, _, at)| *at <= late) {
             answers.extend(sender.here().map(|id| (id, Answer::Again(Again::Busy))));
         }
-        // Their entries may still be committed, and are then applied like those of other leaders.
+        // The entries of these requests may still be committed, and are then applied like those of other leaders.
         while let Some(proposal) = self.in_flight.pop_front_if(|one| one.began <= late) {
             let here = proposal.senders().filter_map(Sender::here);
             let unknown = match omega_cellstate::planted!(LateDenied) {
@@ -253,12 +254,12 @@ impl Requests {
         answers
     }
 
-    /// Drops requests that are not proposed. Returns their senders.
+    /// Drops requests that were not proposed. Returns their senders.
     pub(super) fn drop_waiting(&mut self) -> Vec<Sender> {
         self.waiting.drain(..).map(|(sender, _, _)| sender).collect()
     }
 
-    /// Drops waiting requests that were forwarded. Returns their ids.
+    /// Drops requests that were forwarded and are waiting for a reply. Returns their ids.
     pub(super) fn drop_forwarded(&mut self) -> Vec<AskId> {
         std::mem::take(&mut self.forwarded).into_keys().collect()
     }
@@ -271,7 +272,7 @@ impl Proposal {
     }
 }
 
-/// The reply to a command that needs no commit.
+/// The reply to a command that needs no commit; `None` if it needs one.
 fn early(cell: &mut Cell, command: &Command) -> Option<Answer> {
     let Command::Commit(txn) = command else { return None };
     let answer = cell.answer_early(txn)?;

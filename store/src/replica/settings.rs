@@ -1,4 +1,4 @@
-//! Settings of a replica: sizes and times. None of them changes the results of commands.
+//! Settings of a replica: sizes and times. No setting changes the results of commands.
 
 use crate::node;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 /// Treatment of a log end that was torn by a loss of power, or damaged later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TornTail {
-    /// Assume that missing entries were acknowledged: vote only for candidates that have them, and
-    /// do not start alone.
+    /// Assume that the missing entries were acknowledged: vote only for candidates that have them, and do not start as
+    /// the only voter.
     #[default]
     Doubt,
-    /// Continue without them: an operator has decided that they were not acknowledged, or may be
+    /// Continue without the missing entries, because an operator has decided that they were not acknowledged, or may be
     /// lost.
     Forgive,
 }
@@ -18,29 +18,28 @@ pub enum TornTail {
 /// Settings of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Settings of its Raft node.
+    /// Settings of the Raft node.
     pub node: node::Settings,
-    /// Number of this start of the replica, never used before.
+    /// Number of this start of the replica. No earlier start may have had it.
     pub incarnation: u64,
-    /// Maximum number of entries that a leader has in flight. Requests that arrive meanwhile are batched into the next
-    /// entry.
+    /// Maximum number of entries that a leader has in flight. Requests that arrive meanwhile go into the next entry.
     pub entries_in_flight: usize,
-    /// Maximum number of requests that wait at a leader. More are rejected.
+    /// Maximum number of requests that wait at a leader. Further requests are rejected.
     pub requests_waiting: usize,
     /// Bytes of applied entries after which a snapshot is taken.
     pub snapshot_bytes: u64,
-    /// Bytes of entries kept in memory after a snapshot, for replicas that are slightly behind.
+    /// Bytes of entries that are kept in memory after a snapshot, for replicas that are slightly behind.
     pub log_keep_bytes: u64,
-    /// Bytes of entries in memory above which none are accepted until a snapshot is saved. Far more than the two above
-    /// together, because commits continue while a snapshot is written.
+    /// Bytes of entries in memory above which no entries are accepted until a snapshot is saved. It must be far more
+    /// than `snapshot_bytes` and `log_keep_bytes` together, because commits continue while a snapshot is written.
     pub log_bytes_max: u64,
     /// Ticks after which a waiting caller gets an unknown outcome.
     pub answer_ticks: u64,
-    /// Duration from proposal to application of an entry above which a leader logs it.
+    /// Time from the proposal of an entry to its application above which a leader logs a warning.
     pub slow: Duration,
-    /// Treatment of a torn end of its log.
+    /// Treatment of a torn end of the log.
     pub torn_tail: TornTail,
-    /// Bytes of events that its cell keeps for people; 0: none.
+    /// Bytes of events that the cell keeps for people; 0 keeps none.
     pub history_bytes: usize,
 }
 
@@ -53,10 +52,11 @@ impl Default for Settings {
             requests_waiting: 16_384,
             snapshot_bytes: 64 << 20,
             log_keep_bytes: 16 << 20,
-            // Some ten seconds of commits at full speed, where saving a snapshot takes one.
+            // Enough for some ten seconds of commits at full speed, while saving a snapshot takes one second.
             log_bytes_max: 512 << 20,
             answer_ticks: 60,
-            // The shortest election timeout: a longer delay is not one slow disk, for which the others make up.
+            // The shortest election timeout. A longer delay has another cause than one slow disk, for which the others
+            // make up.
             slow: Duration::from_millis(500),
             torn_tail: TornTail::Doubt,
             history_bytes: 0,

@@ -9,7 +9,7 @@
 //!                                              all pieces checked and loaded: passed to raft
 //! ```
 //!
-//! Raft learns of a snapshot only when its state is loaded, so that installing it is one step.
+//! The Raft node gets a received snapshot only when its state is loaded, so that installing it is one step.
 
 use super::Replica;
 use super::ask::PeerMessage;
@@ -28,46 +28,46 @@ const PIECE_TICKS: u64 = 4;
 /// Ticks after which a snapshot is offered again to a replica that requests no piece.
 const SILENT_TICKS: u64 = 40;
 
-/// Pieces of a capture copied at each step and each tick of the replica; a piece takes 30 microseconds.
+/// Pieces of a capture that are copied at each step and each tick of the replica. A piece takes 30 microseconds.
 const PIECES_A_STEP: usize = 4;
 const PIECES_A_TICK: usize = 64;
 
 /// The transfers. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
-    /// Bytes of entries applied since the last snapshot began.
+    /// Bytes of entries that were applied since the last snapshot began.
     pub(super) since_last: u64,
-    /// The snapshot being captured.
+    /// Position and agreed state of the snapshot that is being captured.
     capturing: Option<(Position, Agreed)>,
     saving: bool,
-    /// The tick at which saving a snapshot failed, until another one is begun.
+    /// The tick at which saving a snapshot failed; `None` again when the next one begins.
     pub(super) failed_at: Option<u64>,
     receiving: Option<Receiving>,
-    /// A restored state not yet known to raft.
+    /// A restored state that was not passed to the Raft node yet.
     loaded: Option<(Position, Agreed, Box<Cell>)>,
-    /// Time of the last request of each replica that needs a snapshot.
+    /// Tick of the last request of each replica that needs a snapshot.
     asked: BTreeMap<ReplicaId, u64>,
 }
 
 #[derive(Debug)]
 struct Receiving {
     from: ReplicaId,
-    /// Message to be passed to raft when all pieces have arrived.
+    /// Message to be passed to the Raft node when all pieces have arrived.
     message: Message,
     position: Position,
     offer: Option<Offer>,
-    /// The requested piece.
+    /// Number of the requested piece.
     wanted: Option<u64>,
     asked_at: u64,
 }
 
 impl Replica {
-    /// Counts the bytes of applied entries.
+    /// Adds the bytes of applied entries.
     pub(super) fn note_applied(&mut self, bytes: u64) {
         self.transfers.since_last += bytes;
     }
 
-    /// Begins a snapshot if it is due, and continues one in progress.
+    /// Begins a snapshot if one should be taken now, and continues one in progress.
     pub(super) fn capture(&mut self) {
         if self.transfers.capturing.is_some() {
             self.capture_more(PIECES_A_STEP);
@@ -80,7 +80,7 @@ impl Replica {
     pub fn begin_capture(&mut self) {
         let transfers = &mut self.transfers;
         let mut state = self.applied.lock();
-        // A backup may be being captured: it is soon over, and the snapshot is then still due.
+        // A backup may be in the process of being captured. That ends soon, and the snapshot is taken afterwards.
         if state.cell.is_captured() || transfers.saving || self.full {
             return;
         }
@@ -122,7 +122,7 @@ impl Replica {
         }
     }
 
-    /// Handles the outcome of a snapshot operation.
+    /// Handles the result of a snapshot job.
     pub fn file_done(&mut self, done: FileDone) {
         match done {
             FileDone::Saved(position, membership, safe) => self.saved(position, membership, safe),
@@ -164,7 +164,7 @@ impl Replica {
         self.output.compact = Some(base);
     }
 
-    /// Handles a leader's message that this replica needs a snapshot.
+    /// Handles a leader's message that offers a snapshot, which this replica needs.
     pub(super) fn receive_offer(&mut self, message: Message, offer: &SnapshotOffer) {
         let position = offer.position;
         let loaded = self.transfers.loaded.as_ref().is_some_and(|(here, ..)| *here == position);
@@ -197,7 +197,7 @@ impl Replica {
         }
     }
 
-    /// Passes the offer to raft if the loaded snapshot is the offered one.
+    /// Passes the offer to the Raft node if the loaded snapshot is the offered one.
     fn hear_of_loaded(&mut self, message: &Message) {
         let offered = message.snapshot.as_ref();
         let same = self.transfers.loaded.as_ref().zip(offered).is_some_and(|(here, offer)| {
@@ -209,7 +209,7 @@ impl Replica {
         }
     }
 
-    /// Handles another replica's request about a snapshot of this one.
+    /// Handles another replica's request for a snapshot of this replica.
     pub(super) fn asked_for_snapshot(
         &mut self,
         to: ReplicaId,
@@ -243,7 +243,7 @@ impl Replica {
         self.output.files.push(FileJob::Accept(position, piece));
     }
 
-    /// A snapshot that was to be received is gone; the leader will offer another one.
+    /// Handles the reply that a requested snapshot no longer exists. The leader will offer another one.
     pub(super) fn snapshot_gone(&mut self, from: ReplicaId, position: Position) {
         let gone = |one: &mut Receiving| one.from == from && one.position == position;
         self.transfers.receiving.take_if(gone);
@@ -298,7 +298,7 @@ impl Replica {
         self.transfers.capturing = None;
         self.transfers.since_last = 0;
         self.fingerprint = super::Fingerprint::new(position.index, agreed.fingerprint);
-        // Whether this replica's proposals are included in the snapshot is unknown.
+        // The snapshot does not tell whether it includes this replica's proposals, so their outcomes are unknown.
         let last = Position { index: position.index, term: Term(u64::MAX) };
         for sender in self.requests.resolve(last).overwritten {
             self.reply(sender, super::Answer::Unknown);

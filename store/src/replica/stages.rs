@@ -5,8 +5,8 @@
 //!                                            └──log──▶ durable on this disk
 //! ```
 //!
-//! No decision of a replica depends on these times. They are measured only where the replica runs on threads, not in a
-//! simulation. An entry represents all its commands; in the queue its age is that of the oldest.
+//! No decision of a replica depends on these times. They are measured only if the replica runs on threads, not in a
+//! simulation. The times of an entry are those of all its commands. In the queue, they are those of its oldest command.
 
 use super::{Durations, Histogram, Replica};
 use crate::log::{LogIndex, Position};
@@ -20,15 +20,15 @@ use std::time::{Duration, Instant};
 /// A stage of a commit. See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Waiting for the replica.
+    /// The request waits for the replica.
     Queue,
-    /// The pre-check, and the encoding into an entry.
+    /// The leader pre-checks requests and encodes them into an entry.
     Judge,
-    /// Being written and synced by this replica, as leader or not.
+    /// The entry is written and synced by this replica, whether it is the leader or not.
     Log,
-    /// From the proposal until a majority has the entry.
+    /// The entry is proposed, and no majority has it yet.
     Replicate,
-    /// Changing the cell.
+    /// The entry is applied to the cell.
     Apply,
 }
 
@@ -37,7 +37,7 @@ impl Stage {
     pub const ALL: [Stage; 5] =
         [Stage::Queue, Stage::Judge, Stage::Log, Stage::Replicate, Stage::Apply];
 
-    /// Its name.
+    /// Name of the stage.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,35 +55,36 @@ impl Stage {
 pub struct Followed {
     /// Index of the entry.
     pub entry: LogIndex,
-    /// Number of its commands.
+    /// Number of commands in the entry.
     pub commands: usize,
-    /// The leader took up the waiting requests.
+    /// Time at which the leader took up the waiting requests.
     pub gathered: Instant,
-    /// The entry was proposed.
+    /// Time at which the entry was proposed.
     pub proposed: Instant,
-    /// Time at which the entry was synced to the leader's disk; `None` if a majority of others had it before.
+    /// Time at which the entry was synced to the leader's disk; `None` if a majority of other replicas had it before.
     pub logged: Option<Instant>,
-    /// A majority had it.
+    /// Time at which a majority had the entry.
     pub committed: Instant,
-    /// Time at which it was applied here.
+    /// Time at which this replica applied the entry.
     pub applied: Instant,
 }
 
-/// Maximum number of transactions followed at once. They are a sample, which more would not improve.
+/// Maximum number of transactions that are followed at once. They are a sample, which more transactions would not
+/// improve.
 const FOLLOWED_MAX: usize = 1024;
 
 /// Times of a replica's entries in each stage since its start, and those of followed transactions.
 #[derive(Debug, Default)]
 pub struct Stages {
     durations: [Durations; Stage::ALL.len()],
-    /// Number of followed transactions: a hint that saves taking the lock if it is 0. It orders nothing.
+    /// Number of followed transactions. If it is 0, the lock need not be taken. It orders no other memory accesses.
     following: AtomicUsize,
-    /// The followed transactions; the lock is held for single look-ups.
+    /// The followed transactions. Locked only for single look-ups.
     followed: Mutex<BTreeMap<TransactionId, Option<Followed>>>,
 }
 
 impl Stages {
-    /// Follows a transaction until its times are read. Does nothing if too many are followed.
+    /// Follows a transaction until its times are read. It has no effect if too many transactions are followed.
     pub fn follow(&self, id: TransactionId) {
         let mut followed = self.followed.lock();
         if followed.len() < FOLLOWED_MAX {
@@ -92,7 +93,7 @@ impl Stages {
         self.following.store(followed.len(), Ordering::Relaxed);
     }
 
-    /// Stops following a transaction. Returns its entry's times, if this replica led.
+    /// Stops following a transaction. Returns the times of its entry if this replica was the leader.
     #[must_use]
     pub fn followed(&self, id: TransactionId) -> Option<Followed> {
         let mut followed = self.followed.lock();
@@ -105,12 +106,12 @@ impl Stages {
         self.following.load(Ordering::Relaxed) > 0
     }
 
-    /// Adds a duration to a stage.
+    /// Adds a duration of a stage.
     pub fn note(&self, stage: Stage, took: Duration) {
         self.durations[stage as usize].note(took);
     }
 
-    /// Durations of a stage so far.
+    /// The durations of a stage so far.
     #[must_use]
     pub fn histogram(&self, stage: Stage) -> Histogram {
         self.durations[stage as usize].histogram()
@@ -128,7 +129,7 @@ struct Watched {
     slow: Duration,
     /// Time at which the oldest waiting request arrived.
     waiting: Option<Instant>,
-    /// Start of the pre-check, and the oldest request's wait before it.
+    /// Time at which the pre-check began, and the time that the oldest request had waited before it.
     gathering: Option<(Instant, Duration)>,
     proposed: VecDeque<Proposed>,
     /// The entry that is being applied.
@@ -143,7 +144,7 @@ struct Proposed {
     queue: Duration,
     judge: Duration,
     at: Instant,
-    /// Time at which it was synced to this disk, if measured.
+    /// Time at which the entry was synced to this disk, if that was measured.
     logged: Option<Instant>,
 }
 
@@ -177,7 +178,7 @@ impl Watch {
         }
     }
 
-    /// Ends the pre-check; `more` says whether other requests wait.
+    /// Ends the pre-check. `more` is set if other requests still wait.
     pub(super) fn gathered(&mut self, more: bool) {
         if let Some(watched) = &mut self.0 {
             watched.waiting = more.then(Instant::now);
@@ -205,7 +206,7 @@ impl Watch {
         watched.proposed.iter_mut().filter(is_new).for_each(|one| one.logged = Some(now));
     }
 
-    /// Followed transactions among these commands.
+    /// The followed transactions among these commands.
     pub(super) fn followed<'c>(
         &self,
         commands: impl Iterator<Item = &'c Command>,
@@ -221,7 +222,7 @@ impl Watch {
         commands.filter_map(id).collect()
     }
 
-    /// Records that an entry was committed and is about to be applied. Other leaders' entries are not measured.
+    /// Records that an entry was committed and is about to be applied. Entries of other leaders are not measured.
     pub(super) fn committed(&mut self, position: Position) {
         let Some(Watched { stages, proposed, applying, .. }) = &mut self.0 else { return };
         let is_due = |one: &mut Proposed| one.position.index <= position.index;
@@ -234,7 +235,7 @@ impl Watch {
         }
     }
 
-    /// Records that the entry was applied, with these followed transactions.
+    /// Records that the entry was applied. `ids` are the followed transactions in it.
     pub(super) fn applied(&mut self, ids: Vec<TransactionId>) {
         let Some(Watched { stages, slow, applying, .. }) = &mut self.0 else { return };
         let Some((entry, since)) = applying.take() else { return };
@@ -244,7 +245,7 @@ impl Watch {
             let times = entry.times((since, since + apply));
             let mut followed = stages.followed.lock();
             for id in ids {
-                // The caller may have stopped following it.
+                // The caller may have stopped following the transaction.
                 followed.entry(id).and_modify(|found| *found = Some(times));
             }
         }
@@ -265,7 +266,7 @@ impl Proposed {
         }
     }
 
-    /// Logs the times: at debug level, or as a warning if it was slow.
+    /// Logs the times, as a warning if the entry was slow, and otherwise at debug level.
     fn tell(&self, (replicate, apply): (Duration, Duration), slow: Duration) {
         let all = self.queue + self.judge + replicate + apply;
         let us = |took: Duration| took.as_micros() as u64;
@@ -344,7 +345,7 @@ mod tests {
             watch.gathered(index == 5);
             watch.proposed(at(index, 2), 1);
         }
-        // Another leader's entry took the place of the second.
+        // The second entry was replaced by one of another leader.
         for (position, own) in [(at(4, 1), 0), (at(5, 2), 1), (at(6, 3), 1), (at(7, 3), 1)] {
             watch.committed(position);
             watch.applied(Vec::new());

@@ -1,17 +1,17 @@
 //! Transfer of leadership by a leader whose disk hangs or is full.
 //!
 //! While the log's thread waits for a hanging disk, the replica's own thread still sends heartbeats. So no other
-//! replica stands for election, and no request is answered, because a leader applies only entries that are durable on
-//! its own disk, too. Therefore it watches its oldest write that is not durable. If the others have had its entries for
-//! the shortest election timeout and its own disk has not, only that disk is at fault, and the most advanced replica is
-//! asked to stand for election. If the others do not have them either, the whole cell is slow, and another leader would
-//! not be faster.
+//! replica starts an election, but no request is answered, because a leader applies only entries that are durable on
+//! its own disk, too. Therefore the leader watches its oldest write that is not durable. If a majority of the others
+//! has had the entries of that write for the shortest election timeout, only the leader's disk is at fault, and it asks
+//! the most advanced replica to start an election. If the others do not have the entries either, the whole cell is
+//! slow, and another leader would not be faster.
 //!
 //! A leader whose own thread hangs in a write sends no heartbeats, so another one is elected anyway.
 //!
 //! A full disk returns an error at once, but may stay full for hours. Then a leader asks the most advanced replica to
-//! stand, if a majority without this replica has all committed entries; until then it rejects requests with the reason.
-//! A replica with a full disk does not stand for election, not even when asked.
+//! start an election if a majority without the leader has all committed entries. Until then it rejects requests with
+//! the reason. A replica with a full disk starts no election, not even when it is asked to.
 
 use super::Replica;
 use crate::log::LogIndex;
@@ -21,9 +21,9 @@ use std::collections::VecDeque;
 /// Requested writes that are not known to be durable.
 #[derive(Debug, Default)]
 pub(super) struct Unsafe {
-    /// For each write its number, the tick of the request, and its last entry; in order.
+    /// The number, the tick of the request, and the last entry of each write, in order.
     writes: VecDeque<(u64, u64, LogIndex)>,
-    /// Tick of the last request to another replica to stand for election.
+    /// Tick of the last time that another replica was asked to start an election.
     asked: u64,
 }
 
@@ -35,19 +35,19 @@ impl Unsafe {
         }
     }
 
-    /// All writes up to this one are durable.
+    /// Records that all writes up to this one are durable.
     pub(super) fn persisted(&mut self, number: u64) {
         while self.writes.pop_front_if(|(write, ..)| *write <= number).is_some() {}
     }
 
-    /// Index up to which entries were written this many ticks ago and are not synced.
+    /// Index of the last entry in the oldest write, if that was requested at this tick or before and is not durable.
     fn late(&self, ticks: u64) -> Option<LogIndex> {
         self.writes.front().filter(|(_, given, _)| *given <= ticks).map(|(_, _, last)| *last)
     }
 }
 
 impl Replica {
-    /// Asks another replica to lead if this one's disk hangs or is full. Called at every tick.
+    /// Asks another replica to start an election if this one's disk hangs or is full. Called at every tick.
     pub(super) fn leave_a_bad_disk(&mut self) {
         let patience = self.settings.node.election_ticks as u64;
         let Some(before) = self.ticks.checked_sub(patience) else { return };

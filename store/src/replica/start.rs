@@ -6,8 +6,8 @@
 //!   continued     the newest snapshot, then the entries after it that are known to be committed
 //! ```
 //!
-//! The cell at entry 1 is an ordinary snapshot, so there is only one way to start. A replica without any entry cannot
-//! take part in a cell that has not added it.
+//! The empty cell at entry 1 is an ordinary snapshot, so there is only one way to start. A replica without any entry
+//! cannot take part in a cell that has not added it.
 
 use super::files::{self, Agreed, FileWorker};
 use super::{LogWorker, Replica, Settings, TornTail};
@@ -32,50 +32,50 @@ pub const FIRST: Position = Position { index: LogIndex(1), term: Term(1) };
 pub struct Started {
     /// The started replica.
     pub replica: Replica,
-    /// Log writer.
+    /// Writer of the log.
     pub log: LogWorker,
-    /// Snapshot files.
+    /// Worker for snapshot files.
     pub files: FileWorker,
-    /// Its directory, locked while this value exists.
+    /// Directory of the replica, locked while this value exists.
     pub directory: Directory,
 }
 
-/// Error of starting a replica. Nothing was changed.
+/// Error of starting a replica. No file was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The underlying error.
+    /// The log could not be opened, as the underlying error explains.
     #[error(transparent)]
     Log(#[from] OpenLogError),
-    /// The underlying error.
+    /// Entries could not be read, as the underlying error explains.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The underlying error.
+    /// The log could not be written, as the underlying error explains.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The underlying error.
+    /// The snapshot could not be loaded, as the underlying error explains.
     #[error(transparent)]
     Snapshot(#[from] LoadError),
-    /// The underlying error.
+    /// The first snapshot could not be saved, as the underlying error explains.
     #[error(transparent)]
     Save(#[from] SaveError),
-    /// The snapshot has no membership, so another program wrote it.
+    /// The membership in the snapshot cannot be read, so another program wrote the file.
     #[error("{}: the snapshot does not say who the replicas are; remove this replica and add a new one", path.display())]
     Agreed {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The entry's version is unknown: use the version of this program that wrote it, or a newer one.
+    /// The version of the entry's bytes is unknown. Use the version of this program that wrote them, or a newer one.
     #[error("{}: entry {at} cannot be read: {source}", path.display())]
     Unreadable {
         /// Path of the folder.
         path: PathBuf,
         /// Index of the entry.
         at: LogIndex,
-        /// The reason.
+        /// Underlying error.
         source: CodecError,
     },
-    /// A snapshot is missing: the log begins after the newest one ends.
+    /// A snapshot is missing, because the log begins after the newest one ends.
     #[error(
         "{}: the log begins after entry {base}, and the newest snapshot ends at entry {snapshot}: a snapshot \
          is missing; remove this replica and add a new one with another id", path.display()
@@ -83,13 +83,13 @@ pub enum StartError {
     Gap {
         /// Path of the folder.
         path: PathBuf,
-        /// Start of the log.
+        /// Index before the first entry of the log.
         base: LogIndex,
-        /// Index of the snapshot.
+        /// Index of the newest snapshot.
         snapshot: LogIndex,
     },
-    /// The last write was torn by a loss of power, or damaged later, and no other replica can tell which. To continue
-    /// without it, set [`TornTail::Forgive`].
+    /// The last write was torn by a loss of power, or damaged later, and there is no other voter that could tell which.
+    /// To continue without the write, set [`TornTail::Forgive`].
     #[error(
         "{}: the log ends at entry {last}, and entries up to {promised} may have been acknowledged: their \
          write was cut short by a loss of power, or damaged afterwards, and no other replica has a copy; start \
@@ -98,12 +98,12 @@ pub enum StartError {
     TornTail {
         /// Path of the folder.
         path: PathBuf,
-        /// Index that may have been acknowledged.
+        /// Index up to which entries may have been acknowledged.
         promised: LogIndex,
         /// Last entry of the log.
         last: LogIndex,
     },
-    /// Entries known to be committed are missing: the log lost its end.
+    /// Entries that are known to be committed are missing, so the log has lost its end.
     #[error(
         "{}: entries up to {committed} were committed and the log ends at {last}: it lost its end; \
          remove this replica and add a new one with another id", path.display()
@@ -121,15 +121,16 @@ pub enum StartError {
 /// Writes the initial state of a bootstrapped replica to a new directory.
 ///
 /// # Errors
-/// If it cannot be written.
+/// The state cannot be written.
 pub fn found(directory: &Directory, membership: &Membership) -> Result<(), StartError> {
     found_with(directory, membership, &Cell::new(directory.identity().origin.kinds.clone()))
 }
 
-/// Bootstraps with an existing cell: a copy that continues independently. All initial replicas must be given the same.
+/// Bootstraps a new cell with a copy of an existing cell's state, which continues independently. All initial replicas
+/// must be given equal states.
 ///
 /// # Errors
-/// If it cannot be written.
+/// The state cannot be written.
 pub fn found_with(
     directory: &Directory,
     membership: &Membership,
@@ -138,12 +139,12 @@ pub fn found_with(
     found_at(directory, membership, cell, 0)
 }
 
-/// Writes the state of a backup to a new folder, as a replica that bootstraps a new cell from it.
-/// All bootstrapping replicas need the same backup: the history of the new cell begins with the
-/// hash of the state, so others stop at the first entry.
+/// Writes the state of a backup to a new folder, as a replica that bootstraps a new cell from it. All bootstrapping
+/// replicas must be given copies of one backup: the history of the new cell begins with the hash of the state, so a
+/// replica with another state stops at the first entry.
 ///
 /// # Errors
-/// If it cannot be written.
+/// The state cannot be written.
 pub fn restore(
     directory: &Directory,
     membership: &Membership,
@@ -169,7 +170,7 @@ fn found_at(
 /// Starts the replica of a directory.
 ///
 /// # Errors
-/// If anything that it has promised to keep is missing; nothing is changed then.
+/// Something that the replica has promised to keep is missing, or cannot be read. No file is changed then.
 pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartError> {
     let snapshots = snapshots_of(&directory)?;
     let mut log = directory.open_log()?;
@@ -213,11 +214,12 @@ pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartE
 }
 
 /// Records the term and vote of a log that may have lost its end, and returns the position up to which entries may be
-/// missing, if any are. A term and a vote are remembered without harm, whether they were safe or not.
+/// missing, if any are. It does no harm to record a term and vote that were never synced.
 ///
 /// # Errors
-/// If no other voter can have what is missing. A term and a vote alone count, too: with them the commit index was lost, and
-/// so, it may be, the change that added another voter.
+/// The replica seems to be the only voter, so no other voter can have the missing entries. This is also an error if
+/// only a term and a vote are missing: the commit index was lost with them, so a change that added another voter may be
+/// committed.
 fn begin_in_doubt(
     log: &mut dyn LogEngine,
     node: &node::Start,
@@ -241,8 +243,8 @@ fn begin_in_doubt(
     Ok(doubt)
 }
 
-/// Whether a replica is the only voter once it has applied all entries that it knows to be committed. The membership of
-/// the snapshot does not tell: voters may have come and gone since.
+/// Whether a replica is the only voter once it has applied all entries that it knows to be committed. The membership in
+/// the snapshot does not suffice for this, because voters may have been added or removed since.
 fn becomes_alone(start: &node::Start, settings: node::Settings) -> bool {
     let mut node = Node::new(start.clone(), settings);
     while let Some(effects) = node.effects() {
@@ -263,8 +265,8 @@ fn snapshots_of(directory: &Directory) -> Result<Arc<Snapshots>, StartError> {
     Ok(Snapshots::open(disk, folder, directory.identity().origin.cell)?)
 }
 
-/// The entries after a snapshot. If the log ends before the snapshot, it is restarted after it: the snapshot came from
-/// another replica, and the power failed before the log was restarted.
+/// The entries after a snapshot. If the log does not contain the snapshot's position, it is restarted after the
+/// snapshot, which then came from another replica, and the power failed before the log was restarted.
 fn entries_after(
     log: &mut dyn LogEngine,
     base: Position,
@@ -307,8 +309,8 @@ fn entries_after(
     }
 }
 
-/// The reason why this program can never apply an entry, if there is one: such an entry would stop the replica after it
-/// has voted and written. Of commands only the version is checked.
+/// The reason for which this program can never apply an entry, if there is one. Such an entry would stop the replica
+/// after it has voted and written. The content of commands is not checked, only the version of their bytes.
 fn unreadable(entry: &Entry) -> Option<CodecError> {
     match entry.kind {
         EntryKind::Commands => codec::entry_head(&entry.data).err(),

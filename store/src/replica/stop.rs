@@ -5,32 +5,32 @@ use crate::codec::CodecError;
 use crate::log::{LogIndex, ReplicaId};
 use crate::node::MessageError;
 
-/// Reason why a replica has stopped. It answers no requests and takes part in nothing.
+/// Reason for which a replica has stopped. A stopped replica answers no requests and takes part in nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stop {
-    /// A message proved that a replica lost entries that it had acknowledged.
+    /// A message proved that a replica has lost entries that it had acknowledged.
     #[error(transparent)]
     Lost(#[from] MessageError),
-    /// Its state differs from the leader's at the same entry: one of the two is wrong. Find out which (`omega log
-    /// replay` on each), remove that replica, and add a new one with another id.
+    /// The replica's state differs from the leader's after the same entry, so one of the two is wrong. Find out which
+    /// (`omega log replay` on each), remove that replica, and add a new one with another id.
     #[error(
         "after entry {at} the state of this replica is not that of its leader: compare the replicas \
          with `omega log replay`, remove the one that is wrong and add a new one with another id"
     )]
     Diverged {
-        /// Index of the compared entry.
+        /// Index of the entry after which the states were compared.
         at: LogIndex,
     },
-    /// This program cannot read a committed entry: use the version that wrote it.
+    /// This program cannot read a committed entry. Use the version that wrote it.
     #[error("entry {at} cannot be read: {source}")]
     Unreadable {
         /// Index of the entry.
         at: LogIndex,
-        /// The reason.
+        /// Underlying error.
         source: CodecError,
     },
-    /// The log failed. Its content is unknown until it is opened again.
+    /// The log failed. Its content is unknown until the log is opened again.
     #[error(transparent)]
     Log(#[from] crate::log::WriteError),
 }
@@ -38,14 +38,14 @@ pub enum Stop {
 /// The remedy for a replica that has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// A restart, on a disk that works.
+    /// A restart, once the disk works.
     StartAgain,
-    /// An operator's action: a restart would stop again for the same reason.
+    /// An action of an operator, because after a restart the replica would stop again for the same reason.
     Operator,
 }
 
 impl Stop {
-    /// Returns the remedy.
+    /// The remedy for this reason.
     #[must_use]
     pub fn remedy(&self) -> Remedy {
         match self {
@@ -56,15 +56,15 @@ impl Stop {
 }
 
 impl Replica {
-    /// Records another replica's report that this one was removed.
+    /// Handles another replica's report that this one was removed.
     pub(super) fn hear_of_removal(&mut self, by: ReplicaId) {
         if by != self.node.id() {
             self.note_removed(by);
         }
     }
 
-    /// Records a removal that this replica has applied itself. Without a vote it sends no vote requests, so no other
-    /// replica would report it.
+    /// Handles a removal that this replica has applied itself. It has no vote, so it sends no vote requests to which
+    /// another replica could reply that it was removed.
     pub(super) fn look_for_removal(&mut self) {
         let id = self.node.id();
         if self.node.membership().has_removed(id) {
@@ -72,8 +72,8 @@ impl Replica {
         }
     }
 
-    /// Asks the voters, at intervals of silence, whether this replica was removed. A learner asks for no votes, so that it
-    /// sends nothing else that they could answer.
+    /// Asks the voters whether this replica was removed, at intervals while no leader sends anything. A learner
+    /// requests no votes, so it sends nothing else to which they could reply.
     pub(super) fn ask_whether_removed(&mut self) {
         let patience = 2 * self.settings.node.election_ticks as u64;
         let silence = self.ticks.saturating_sub(self.heard);
@@ -86,7 +86,7 @@ impl Replica {
         self.output.messages.extend(probes);
     }
 
-    /// Accepts no more requests: the state of a removed replica gets ever staler.
+    /// Accepts no further requests, because the state of a removed replica becomes ever staler.
     fn note_removed(&mut self, by: ReplicaId) {
         if self.removed {
             return;

@@ -9,9 +9,10 @@
 //!                                                             └───────────┘
 //! ```
 //!
-//! The replica's thread takes all collected events before it works, so requests that arrive while it is busy share an
-//! entry. It writes the log itself while the disk is fast (`writer.rs`). Otherwise the log's thread writes, and also
-//! takes all collected writes, so that writes which arrive during a sync share the next one.
+//! The replica's thread takes all events that have collected before it works, so that requests that arrive while it is
+//! busy share an entry. It writes the log itself while the disk is fast (`writer.rs`). If the disk is slow, the log's
+//! thread writes. It takes all writes that have collected, so that writes that arrive during a sync share the next
+//! sync.
 
 use super::ask::{Ask, AskId, PeerMessage};
 use super::files::{FileDone, FileJob, FileWorker};
@@ -31,19 +32,19 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Maximum number of waiting messages of other replicas. More are dropped, and raft sends them again.
+/// Maximum number of messages of other replicas that wait. Further messages are dropped, and Raft sends them again.
 const MESSAGES_MAX: usize = 4096;
 
-/// Transport of messages to other replicas. They may be lost, late, duplicated and reordered.
+/// Transport of messages to other replicas. Messages may be lost, delayed, duplicated and reordered.
 pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Sends a message without waiting.
     fn send(&self, to: ReplicaId, message: PeerMessage);
 
-    /// Applies the membership with the replicas' addresses: at the start, and after each change.
+    /// Applies the membership, which has the replicas' addresses. Called at the start, and after each change.
     fn follow(&self, _membership: &Membership) {}
 }
 
-/// Event for a replica's thread.
+/// An event for a replica's thread.
 #[derive(Debug)]
 pub(super) enum Event {
     Message(ReplicaId, PeerMessage),
@@ -70,7 +71,7 @@ pub struct Running {
     status: Arc<Mutex<Status>>,
     stages: Arc<Stages>,
     threads: Vec<JoinHandle<()>>,
-    /// Held for its lock.
+    /// Never read; it keeps the directory locked.
     _directory: Directory,
 }
 
@@ -79,28 +80,28 @@ pub struct Running {
 pub struct Status {
     /// Role and leader.
     pub leadership: Leadership,
-    /// Membership.
+    /// Membership of the cell.
     pub membership: Membership,
-    /// Reason why it has stopped, if it has.
+    /// Reason for which the replica has stopped, if it has.
     pub stopped: Option<String>,
-    /// Remedy for the failure.
+    /// Remedy for that reason.
     pub remedy: Option<Remedy>,
-    /// Bytes that its log has written.
+    /// Bytes that were written to the log.
     pub log_bytes: u64,
-    /// Number of times its log was synced.
+    /// Number of times that the log was synced.
     pub log_syncs: u64,
-    /// Number of snapshots taken since its start.
+    /// Number of snapshots taken since the replica's start.
     pub snapshots: u64,
-    /// Index of its log's end; updated at every tick.
+    /// Index of the log's end, updated at every tick.
     pub log_end: LogIndex,
-    /// Index of the last applied entry; updated at every tick.
+    /// Index of the last applied entry, updated at every tick.
     pub applied: LogIndex,
-    /// For a leader, the index up to which each replica's log matches and is synced; empty otherwise.
+    /// If the replica is the leader, the index up to which each replica's log matches and is synced; otherwise empty.
     pub progress: Vec<(ReplicaId, LogIndex)>,
 }
 
 impl Running {
-    /// Starts the threads of a replica; `tick` is the duration of a tick in its settings.
+    /// Starts the threads of a replica. `tick` is the duration of the ticks in its settings.
     #[must_use]
     pub fn start(started: Started, transport: Arc<dyn Transport>, tick: Duration) -> Running {
         let Started { mut replica, log, files, directory } = started;
@@ -151,30 +152,30 @@ impl Running {
         &self.applied
     }
 
-    /// Calls `look` with its state, under the lock of the state.
+    /// Calls `look` with the replica's state, which is locked meanwhile.
     pub fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.applied.lock())
     }
 
-    /// The published state.
+    /// The state that the replica publishes.
     #[must_use]
     pub fn status(&self) -> Status {
         self.status.lock().clone()
     }
 
-    /// Durations of its entries in each stage.
+    /// Durations of the replica's entries in each stage.
     #[must_use]
     pub fn stages(&self) -> &Stages {
         &self.stages
     }
 
-    /// Stops the replica after the writes that are under way.
+    /// Stops the replica after the writes that are in progress.
     pub fn end(mut self) {
         self.join();
     }
 
     fn join(&mut self) {
-        // It fails if the thread has ended already.
+        // The only possible error is that the thread has ended already.
         let _ = self.mailbox.send(Event::End);
         for thread in self.threads.drain(..) {
             if let Err(panic) = thread.join() {
@@ -194,7 +195,7 @@ impl Drop for Running {
 
 fn deliver(mailbox: &Mailbox, from: ReplicaId, message: PeerMessage) {
     if mailbox.waiting() < MESSAGES_MAX {
-        // It fails if the replica has ended.
+        // The only possible error is that the replica has ended.
         let _ = mailbox.send(Event::Message(from, message));
     }
 }
@@ -213,7 +214,7 @@ struct Driver {
 
 impl Driver {
     fn run(mut self) {
-        // Effects of the start.
+        // Carries out the effects of the start.
         self.follow();
         let mut events = Vec::new();
         let mut next_tick = Instant::now() + self.tick;
@@ -229,7 +230,8 @@ impl Driver {
             if now >= next_tick {
                 self.replica.tick();
                 self.tell_progress();
-                // A delayed thread skips the missed ticks, like the callers that wait for it.
+                // If the thread was delayed, missed ticks are skipped, as they are for callers that wait for the
+                // replica.
                 next_tick = now + self.tick;
             }
             self.replica.tell_time(unix_ms());
@@ -237,7 +239,7 @@ impl Driver {
         }
     }
 
-    /// Publishes the progress of the logs, at every tick.
+    /// Publishes the ends of the logs and the last applied entry, at every tick.
     fn tell_progress(&self) {
         let node = self.replica.node();
         let progress = if node.leadership().is_leader { node.progress() } else { Vec::new() };
@@ -272,7 +274,7 @@ impl Driver {
         true
     }
 
-    /// Handles the outcome of writes.
+    /// Handles the result of writes.
     fn written(&mut self, written: Written) {
         match written.safe {
             Ok(number) => {
@@ -283,14 +285,14 @@ impl Driver {
         }
     }
 
-    /// Works until only waiting is left.
+    /// Does all pending work, until the replica can only wait.
     fn follow(&mut self) {
         let mut wrote = false;
         while let Some(written) = self.follow_once() {
             self.written(written);
             wrote = true;
         }
-        // Waiting requests were answered.
+        // Prepared now, because the requests that waited for the write have been answered.
         let failed = if wrote { self.to_writer.prepare() } else { None };
         if let Some(failed) = failed {
             self.written(failed);
@@ -298,11 +300,11 @@ impl Driver {
         }
     }
 
-    /// Does the pending work. Returns writes that were completed at once.
+    /// Does pending work once. Returns the result of writes that were completed at once.
     fn follow_once(&mut self) -> Option<Written> {
         let output = self.replica.proceed();
         for job in output.files {
-            // It fails only if the thread has panicked, which `join` reports.
+            // The only possible error is that the thread has panicked, which `join` reports.
             let _ = self.to_files.send(job);
         }
         for (to, message) in output.messages {
@@ -338,7 +340,7 @@ impl Drop for Driver {
     }
 }
 
-/// The snapshots' thread.
+/// The thread for snapshots.
 struct Keeper {
     files: FileWorker,
     inbox: Receiver<FileJob>,
@@ -359,7 +361,7 @@ impl Keeper {
 /// A network within one process.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// Connected replicas; the lock is held for single look-ups and while a replica connects.
+    /// Connected replicas. Locked for single look-ups, and while a replica connects.
     replicas: Arc<Mutex<BTreeMap<ReplicaId, Arc<Mailbox>>>>,
 }
 
@@ -396,7 +398,7 @@ impl Transport for Port {
     }
 }
 
-/// A clock before 1970 counts as 1970; the cell never moves its time back.
+/// A clock before 1970 is taken as 1970, and the cell never sets its time back.
 fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -1,4 +1,4 @@
-//! Log writer of a replica: appends all collected writes, then syncs once.
+//! Log writer of a replica: appends all writes that have collected, then syncs once.
 //!
 //! ```text
 //!   write 7 ─┐
@@ -6,7 +6,7 @@
 //!   write 9 ─┘
 //! ```
 //!
-//! The same code runs on a thread in production and on the simulation's disk.
+//! This code runs on a thread in production, and on a simulated disk in simulations.
 
 use crate::failpoint::failpoint;
 use crate::log::{LogEngine, Position, WriteError};
@@ -34,13 +34,13 @@ impl LogWorker {
         LogWorker { engine, waiting: VecDeque::new(), full: false }
     }
 
-    /// The log.
+    /// The log that is written.
     #[must_use]
     pub fn engine(&self) -> &dyn LogEngine {
         &*self.engine
     }
 
-    /// Adds a write after those before it.
+    /// Adds a write, to be made after those before it.
     pub fn push(&mut self, write: Write) {
         self.waiting.push_back(Job::Write(write));
     }
@@ -56,11 +56,11 @@ impl LogWorker {
         self.full
     }
 
-    /// Makes all waiting writes, as far as the disk has space. Returns the number of the last one that became durable,
+    /// Makes all waiting writes for which the disk has space. Returns the number of the last write that became durable,
     /// if any.
     ///
     /// # Errors
-    /// If the disk fails: then its content is unknown, and the replica must end.
+    /// The disk fails. Its content is unknown then, and the replica must stop.
     pub fn work(&mut self) -> Result<Option<u64>, WriteError> {
         let mut last = None;
         self.full = false;
@@ -93,7 +93,7 @@ impl LogWorker {
     /// Prepares later writes. Called when waiting requests have been answered.
     ///
     /// # Errors
-    /// If the disk fails: see [`LogWorker::work`].
+    /// The disk fails (see [`LogWorker::work`]).
     pub fn prepare(&mut self) -> Result<(), WriteError> {
         if self.full { Ok(()) } else { self.engine.prepare() }
     }

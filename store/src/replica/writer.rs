@@ -1,11 +1,12 @@
-//! The writes of a replica's thread: made at once, or by the log's thread.
+//! The writes of a replica's thread, which it makes itself at once, or leaves to the log's thread.
 //!
-//! The replica's thread waits for a disk that syncs within microseconds, because handing a write over costs as much.
-//! But it must process its peers' messages in time, so after a slow write the log's thread makes those of the next
-//! second. A replica without peers always waits. Requests and messages collect meanwhile, and the next sync covers all
-//! of them.
+//! If the disk syncs within microseconds, the replica's thread makes writes itself and waits for them, because passing
+//! them to another thread costs as much. But it must process its peers' messages in time, so after a slow write the
+//! log's thread makes the writes of the next second. A replica without peers always waits itself. Requests and messages
+//! collect meanwhile, and the next sync covers all of them.
 //!
-//! Writes are made in order: the replica's thread writes only when the log's thread has completed all of its jobs.
+//! Writes are made in order, because the replica's thread writes only when the log's thread has completed all of its
+//! jobs.
 
 use super::mailbox::Mailbox;
 use super::threads::{Event, Status};
@@ -17,25 +18,25 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Work on the log, in order.
+/// A job for the log: writes and compactions, in order.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ToLog {
     pub(super) writes: Vec<Write>,
     pub(super) compact: Option<Position>,
 }
 
-/// Outcome of a job.
+/// Result of a job.
 #[derive(Debug)]
 pub(super) struct Written {
-    /// The last write that became durable, if any.
+    /// Number of the last write that became durable, if any.
     pub(super) safe: Result<Option<u64>, WriteError>,
     /// Whether the disk is full. Waiting writes are tried again periodically.
     pub(super) full: bool,
-    /// Number of jobs that the log's thread has taken.
+    /// Number of jobs that the log's thread has completed with this result.
     taken: usize,
 }
 
-/// A log with its pending work.
+/// The log, with its pending work.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) worker: LogWorker,
@@ -72,33 +73,33 @@ impl Log {
     }
 }
 
-/// The replica's side. See the module documentation.
+/// The part that the replica's thread uses. See the module documentation.
 #[derive(Debug)]
 pub(super) struct ToWriter {
     /// Locked by the thread that writes.
     log: Arc<Mutex<Log>>,
     thread: Sender<ToLog>,
-    /// Number of jobs that the log's thread has not completed.
+    /// Number of jobs that the log's thread has not completed yet.
     given: usize,
     full: bool,
     /// Time until which the log's thread makes all writes.
     slow_until: Option<Instant>,
 }
 
-/// Disks for which the replica's thread waits.
+/// Choice of the writes for which the replica's thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// All.
+    /// It waits for all writes.
     Always,
-    /// Those without a slow write within the last second.
+    /// It waits for a write if there was no slow one within the last second.
     WhileQuick,
 }
 
-/// Threshold of a slow write: a twentieth of the heartbeat interval.
+/// Duration above which a write is slow: a twentieth of the heartbeat interval.
 const SLOW: Duration = Duration::from_millis(5);
 
-/// Duration for which the log's thread makes all writes then. So at most one write per second is slow, and delays a
-/// heartbeat by less than peers tolerate.
+/// Time after a slow write in which the log's thread makes all writes. So the replica's thread makes at most one slow
+/// write per second, which delays a heartbeat by less than peers tolerate.
 const SLOW_FOR: Duration = Duration::from_secs(1);
 
 impl ToWriter {
@@ -106,7 +107,7 @@ impl ToWriter {
         ToWriter { log, thread, given: 0, full: false, slow_until: None }
     }
 
-    /// Writes. Returns the outcome if it was done at once.
+    /// Writes, or passes the job to the log's thread. Returns the result if the write was made at once.
     pub(super) fn write(&mut self, job: ToLog, waits: Waits) -> Option<Written> {
         let began = Instant::now();
         let slow = self.slow_until.is_some_and(|until| began < until);
@@ -117,7 +118,7 @@ impl ToWriter {
         let written = self.log.lock().work([job]);
         self.slow_until = (began.elapsed() > SLOW).then(|| began + SLOW_FOR);
         if written.full {
-            // It retries on its own.
+            // An empty job, after which the log's thread tries the waiting writes again on its own.
             self.give(ToLog::default());
         }
         self.full = written.full;
@@ -126,16 +127,16 @@ impl ToWriter {
 
     fn give(&mut self, job: ToLog) {
         self.given += 1;
-        // It fails if the log has failed, and reported that.
+        // The only possible error is that the log has failed, which was reported.
         let _ = self.thread.send(job);
     }
 
-    /// Prepares the next write, if this thread would make it. Returns the failure of the log, if it failed.
+    /// Prepares the next write, if this thread would make it. Returns the result if the log failed.
     pub(super) fn prepare(&mut self) -> Option<Written> {
         if self.given > 0 || self.full { None } else { self.log.lock().prepare() }
     }
 
-    /// Handles a completion of the log's thread.
+    /// Handles a result of the log's thread.
     pub(super) fn told(&mut self, written: &Written) {
         self.given -= written.taken;
         self.full = written.full;
@@ -172,7 +173,7 @@ impl Writer {
                 return;
             }
             if let Some(failed) = log.prepare() {
-                // It fails if the replica has ended.
+                // The only possible error is that the replica has ended.
                 let _ = self.mailbox.send(Event::Written(failed));
                 return;
             }

@@ -1,8 +1,8 @@
 //! A backup: a snapshot that belongs to no replica, and from which a new cell can be bootstrapped.
 //!
-//! It has the format of a snapshot, but no members: a restore bootstraps a new cell, which contains no replica of the
-//! old one. So no replica starts from a backup among its snapshots. The reply cache is part of the state, so earlier
-//! results stay valid.
+//! It has the format of a snapshot, but its membership is empty, because a restore bootstraps a new cell without any
+//! replica of the old one. So no replica starts from a backup that is put among its snapshots. The reply cache is part
+//! of the state, so earlier results stay valid.
 
 use super::Meta;
 use super::error::{LoadError, SaveError, SnapshotDamage, is_full};
@@ -17,22 +17,22 @@ use omega_cellstate::{Cell, Image};
 use std::io;
 use std::path::Path;
 
-/// Contents of a backup, fully checked.
+/// Content of a backup, after all of it was checked.
 #[derive(Debug)]
 pub struct BackupContent {
     /// Id of the cell that was backed up.
     pub from: CellId,
     /// Bytes of the file.
     pub bytes: u64,
-    /// The state, at its version.
+    /// The cell, at the version of the backup.
     pub cell: Cell,
 }
 
-/// Writes a backup. `put` gets bytes and their offset in the file, at most a little over a mebibyte at once; the
-/// beginning of the file comes last. Returns the length of the file.
+/// Writes a backup. `put` is called with bytes and their offset in the file, at most a little over a mebibyte at once.
+/// The beginning of the file is written last. Returns the length of the file.
 ///
 /// # Errors
-/// Those of `put`, or if a part of the state is too large.
+/// Those of `put`, or a part of the state is too large.
 pub fn write_backup(
     from: CellId,
     image: &Image,
@@ -51,7 +51,7 @@ fn io_error(source: io::Error) -> SaveError {
     if is_full(&source) { SaveError::Full(path) } else { SaveError::Io { path, source } }
 }
 
-/// The checksum of a piece of a backup in transit: of its bytes and its offset.
+/// The checksum of a piece of a backup in transit, over its bytes and its offset.
 #[must_use]
 pub fn piece_checksum(offset: u64, bytes: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
@@ -64,7 +64,7 @@ pub fn piece_checksum(offset: u64, bytes: &[u8]) -> u32 {
 /// hash.
 ///
 /// # Errors
-/// If it is damaged, no snapshot, or of another version; or if the disk fails.
+/// The file is damaged, is no snapshot, or has another version, or the disk fails.
 pub fn read_backup(disk: &dyn Disk, path: &Path) -> Result<BackupContent, LoadError> {
     let mut file = disk.open(path).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => LoadError::Missing(path.to_owned()),

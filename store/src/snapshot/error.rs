@@ -1,4 +1,4 @@
-//! Errors of a snapshot, one enum per operation, each with its remedy.
+//! Errors of snapshots, with one enum per operation.
 
 use super::{FORMAT, MEMBERSHIP_BYTES_MAX};
 use crate::CellId;
@@ -8,23 +8,23 @@ use omega_cellstate::ImageError;
 use std::io;
 use std::path::PathBuf;
 
-/// Error of writing a snapshot. No file gets the final name; the older snapshots are intact.
+/// Error of writing a snapshot. No file gets the final name, and the older snapshots are intact.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// The disk is full: make room and try again. The log is not compacted until a snapshot is durable.
+    /// The disk is full. Make space on it, and try again. The log is not compacted until a snapshot is durable.
     #[error("{}: the disk is full: make room, the snapshot is then tried again", .0.display())]
     Full(PathBuf),
-    /// The membership is too large: give the replicas shorter addresses.
+    /// The membership is too large. Give the replicas shorter addresses.
     #[error("the membership has {0} bytes, at most {MEMBERSHIP_BYTES_MAX} are allowed")]
     Membership(usize),
-    /// A machine or job is larger than any command may be: remove it.
+    /// A machine or job is larger than any command may be. Remove it.
     #[error("a part of the state has {bytes} bytes, which is more than any command can bring")]
     TooLarge {
-        /// Its size in bytes.
+        /// Size of the machine or job in bytes.
         bytes: usize,
     },
-    /// The cell differs from that of the folder, a defect of the program.
+    /// The state belongs to another cell than the folder, which is a defect of the program.
     #[error("the snapshot is of cell {found}, the folder is for {wanted}")]
     OtherCell {
         /// Cell of the state.
@@ -32,7 +32,7 @@ pub enum SaveError {
         /// Cell of the folder.
         wanted: CellId,
     },
-    /// A disk error: repair the disk; the snapshot is retried.
+    /// The disk failed. Repair it; the snapshot is tried again.
     #[error("{}: {source}; mend the disk, the snapshot is then tried again", path.display())]
     Io {
         /// Path of the file or folder.
@@ -46,12 +46,12 @@ pub enum SaveError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotDamage {
-    /// The file's length differs from its header's, or is too short for a header.
+    /// The length of the file differs from that in its header, or is too short for a header.
     #[error("the file has {found} bytes, it should have {wanted}")]
     Length {
         /// Actual number of bytes.
         found: u64,
-        /// Expected minimum.
+        /// Expected number of bytes, or the minimum.
         wanted: u64,
     },
     /// The header does not match its checksum, or has an impossible size.
@@ -85,12 +85,12 @@ pub enum SnapshotDamage {
     /// The image is not a valid cell.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// The state hash differs from the header's.
+    /// The state hash differs from that in the header.
     #[error("the state hashes to {found:016x}, the header says {wanted:016x}")]
     State {
-        /// Hash of the state.
+        /// Hash of the restored state.
         found: u64,
-        /// Expected hash.
+        /// Hash in the header.
         wanted: u64,
     },
 }
@@ -99,13 +99,13 @@ pub enum SnapshotDamage {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// There is no snapshot at this position: list the snapshots.
+    /// There is no snapshot at this position. Choose one from the list of snapshots.
     #[error("there is no {}: ask for the newest", .0.display())]
     Missing(PathBuf),
-    /// The file is no snapshot: move it away, or restore the right one.
+    /// The file is no snapshot. Move it away, or restore the right one.
     #[error("{} is not a snapshot: take it away, or restore the right file", .0.display())]
     NotASnapshot(PathBuf),
-    /// The format is unknown: use a version of this program that supports it.
+    /// The format of the snapshot is unknown. Use a version of this program that supports it.
     #[error(
         "{} has format {found}, this program reads {FORMAT}: use one that reads {found}",
         path.display()
@@ -113,10 +113,10 @@ pub enum LoadError {
     UnknownFormat {
         /// Path of the file.
         path: PathBuf,
-        /// The format of the file.
+        /// Format of the file.
         found: u32,
     },
-    /// The snapshot belongs to another cell: name the right folder, or remove the file.
+    /// The snapshot belongs to another cell. Name the right folder, or remove the file.
     #[error("{} is of cell {found}, not of {wanted}: take it away", path.display())]
     OtherCell {
         /// Path of the file.
@@ -126,7 +126,7 @@ pub enum LoadError {
         /// Requested cell.
         wanted: CellId,
     },
-    /// The file's name and its header have different positions.
+    /// The file's name and its header contain different positions.
     #[error("{} contains entry {} of term {}: give the file its original name", path.display(), found.index, found.term)]
     OtherPosition {
         /// Path of the file.
@@ -134,7 +134,7 @@ pub enum LoadError {
         /// Position in the header.
         found: Position,
     },
-    /// The file is damaged: restore it from a copy, or move it away and let the replica get a snapshot from its peers.
+    /// The file is damaged. Restore it from a copy, or move it away and let the replica get a snapshot from its peers.
     /// An older snapshot suffices only if the log still has the entries after it.
     #[error(
         "{} is corrupt at byte {offset}: {damage}; restore it from a copy, or take it away and let \
@@ -146,13 +146,13 @@ pub enum LoadError {
         path: PathBuf,
         /// Offset of the damage.
         offset: u64,
-        /// The damage.
+        /// Description of the damage.
         damage: Box<SnapshotDamage>,
     },
-    /// Another process has the file open: stop that process.
+    /// Another process has the file open. Stop that process.
     #[error("{} is in use by another process: stop that one first", .0.display())]
     Locked(PathBuf),
-    /// A disk error: repair the disk and try again.
+    /// The disk failed. Repair it, and try again.
     #[error("{}: {source}; mend the disk and try again", path.display())]
     Io {
         /// Path of the file or folder.
@@ -166,13 +166,13 @@ pub enum LoadError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// The disk is full: make room, and send the same piece again.
+    /// The disk is full. Make space on it, and send the piece again.
     #[error("{}: the disk is full: make room, the piece is then sent again", .0.display())]
     Full(PathBuf),
-    /// No snapshot has such a length, so the offer is invalid.
+    /// No snapshot has this length, so the offer is invalid.
     #[error("a snapshot of {0} bytes was offered, which is impossible")]
     Offer(u64),
-    /// The piece is out of order: send the expected one.
+    /// The piece is out of order. Send the expected one.
     #[error("piece {given} arrived, piece {wanted} was expected")]
     Order {
         /// Number of the received piece.
@@ -180,29 +180,29 @@ pub enum ReceiveError {
         /// Number of the expected piece.
         wanted: u64,
     },
-    /// The piece was damaged in transit: send it again.
+    /// The piece was damaged in transit. Send it again.
     #[error("piece {0} does not match its checksum: send it again")]
     Piece(u64),
-    /// Pieces are missing: send them first.
+    /// Pieces are missing. Send them first.
     #[error("piece {wanted} of {pieces} is still missing")]
     Incomplete {
         /// Number of the next expected piece.
         wanted: u64,
-        /// Number of all pieces.
+        /// Number of pieces in the snapshot.
         pieces: u64,
     },
-    /// All pieces arrived, but differ from the offered snapshot. They were deleted: begin again,
-    /// with another peer if it happens again.
+    /// All pieces arrived, but they differ from the offered snapshot, and were deleted. Begin again, with another peer
+    /// if the error recurs.
     #[error("the received file is not the offered snapshot: begin again")]
     OtherSnapshot,
-    /// All pieces arrived, but are no valid snapshot. They were deleted: the peer's file is
-    /// damaged, begin again with another peer.
+    /// All pieces arrived, but they are no valid snapshot, because the peer's file is damaged. They were deleted. Begin
+    /// again with another peer.
     #[error("the received snapshot is invalid, begin again with another peer: {0}")]
     Bad(#[source] LoadError),
     /// This snapshot is being received already.
     #[error("{} is being received already", .0.display())]
     Busy(PathBuf),
-    /// A disk error: repair the disk, and start again. Durable pieces are not requested again.
+    /// The disk failed. Repair it, and start again. Durable pieces are not requested again.
     #[error("{}: {source}; repair the disk and begin again", path.display())]
     Io {
         /// Path of the file or folder.

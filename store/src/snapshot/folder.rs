@@ -19,13 +19,13 @@ use std::sync::{Arc, Weak};
 /// Suffix of the name of a complete snapshot.
 const WHOLE: &str = ".snapshot";
 
-/// Suffix of the name of an incomplete one.
+/// Suffix of the name of an incomplete snapshot.
 pub(super) const PARTIAL: &str = ".partial";
 
-/// A file with several readers, since a disk allows each file to be opened once.
+/// A file with several readers, which share it because a disk allows each file to be opened only once.
 pub(super) type SharedFile = Arc<Mutex<Box<dyn DiskFile>>>;
 
-/// Open files by position, while they have readers.
+/// Open files by position, as long as they have readers.
 type OpenFiles = BTreeMap<Position, Weak<Mutex<Box<dyn DiskFile>>>>;
 
 /// A complete snapshot.
@@ -45,13 +45,13 @@ pub struct Snapshots {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) folder: PathBuf,
     pub(super) cell: CellId,
-    /// Files being read in this process. Locked while one is opened, not while one is read.
+    /// Files that are being read in this process. Locked while a file is opened, but not while it is read.
     open: Mutex<OpenFiles>,
 }
 
 impl Snapshots {
     /// Opens a folder, or creates it. Incomplete files are removed, except those of a transfer, which
-    /// [`Snapshots::receive`] continues.
+    /// [`Snapshots::receive`] can continue.
     ///
     /// # Errors
     /// Those of the disk.
@@ -78,7 +78,7 @@ impl Snapshots {
         self.cell
     }
 
-    /// The position of every snapshot, in ascending order, without opening any.
+    /// The positions of all snapshots, in ascending order. No file is opened.
     ///
     /// # Errors
     /// Those of the disk.
@@ -90,11 +90,11 @@ impl Snapshots {
         Ok(positions)
     }
 
-    /// Writes a snapshot durably; then removes older ones except the last [`KEPT`].
+    /// Writes a snapshot durably, and then removes older ones except the last [`KEPT`].
     ///
     /// # Errors
-    /// If it is not durable. Then no file has the final name, unless the disk failed after all was written; a file with
-    /// the final name is always complete.
+    /// The snapshot is not durable. No file has the final name then, unless the disk failed after everything was
+    /// written. A file with the final name is always complete.
     pub fn save(&self, meta: &Meta, image: &Image) -> Result<(), SaveError> {
         if meta.cell != self.cell {
             return Err(SaveError::OtherCell { found: meta.cell, wanted: self.cell });
@@ -105,7 +105,7 @@ impl Snapshots {
         let partial = self.folder.join(format!("{}{PARTIAL}", name(meta.position)));
         let written = self.write(&partial, meta, image);
         if written.is_err() {
-            // Otherwise it is removed when the folder is opened next.
+            // If this fails, the file is removed when the folder is opened next.
             let _ = self.disk.remove(&partial);
         }
         written.map_err(|error| match error {
@@ -153,11 +153,11 @@ impl Snapshots {
         Ok(())
     }
 
-    /// The newest snapshot, fully checked; `None` if there is none.
+    /// The newest snapshot, all of which is checked; `None` if there is none.
     ///
     /// # Errors
-    /// If it is damaged. An older one is no substitute, unless the log still has the entries after it; then call
-    /// [`Snapshots::newest_before`].
+    /// The snapshot is damaged. An older one can replace it only if the log still has the entries after the older one;
+    /// in this case call [`Snapshots::newest_before`].
     pub fn newest(&self) -> Result<Option<Found>, LoadError> {
         self.found(self.list()?.last().copied())
     }
@@ -165,7 +165,7 @@ impl Snapshots {
     /// The newest snapshot before a position, for callers to which an older one suffices.
     ///
     /// # Errors
-    /// As [`Snapshots::newest`].
+    /// Those of [`Snapshots::newest`].
     pub fn newest_before(&self, position: Position) -> Result<Option<Found>, LoadError> {
         self.found(self.list()?.into_iter().rfind(|other| *other < position))
     }
@@ -174,10 +174,10 @@ impl Snapshots {
         position.map(|position| self.check(position)).transpose()
     }
 
-    /// The snapshot at a position, fully checked.
+    /// The snapshot at a position, all of which is checked.
     ///
     /// # Errors
-    /// If there is none, it is damaged, or it belongs to another cell or position.
+    /// There is no snapshot at this position, it is damaged, or it belongs to another cell or position.
     pub fn check(&self, position: Position) -> Result<Found, LoadError> {
         self.with_file(position, |file, path| {
             let (header, _) = read::verify(file, path)?;
@@ -189,7 +189,7 @@ impl Snapshots {
     /// Reads a snapshot's image, and checks every byte and the state hash.
     ///
     /// # Errors
-    /// If there is none, it is damaged, or it belongs to another cell or position.
+    /// There is no snapshot at this position, it is damaged, or it belongs to another cell or position.
     pub fn load(&self, position: Position) -> Result<(Meta, Image), LoadError> {
         self.with_file(position, |file, path| {
             let (header, image) = read::image(file, path)?;
@@ -202,7 +202,7 @@ impl Snapshots {
     /// Restores the cell of a snapshot, and checks the state hash.
     ///
     /// # Errors
-    /// As [`Snapshots::load`], or if the image is not a valid cell.
+    /// Those of [`Snapshots::load`], or the image is not a valid cell.
     pub fn restore(&self, position: Position) -> Result<(Meta, Cell), LoadError> {
         self.with_file(position, |file, path| {
             let (header, image) = read::image(file, path)?;
@@ -239,7 +239,7 @@ impl Snapshots {
         read(&mut **file, &self.path(position))
     }
 
-    /// The open file of a snapshot. Readers share it, because the disk locks it.
+    /// The open file of a snapshot. Readers share it, because the disk locks an open file.
     pub(super) fn file(&self, position: Position) -> Result<SharedFile, LoadError> {
         let mut files = self.open_files();
         if let Some(file) = files.get(&position).and_then(Weak::upgrade) {
@@ -275,7 +275,7 @@ fn check_state(found: u64, wanted: u64, path: &Path) -> Result<(), LoadError> {
     }
 }
 
-/// The file name of a position. Names are in the order of positions, as long as terms have eight digits.
+/// The file name for a position. Names are in the order of positions as long as terms have at most eight digits.
 pub(super) fn name(position: Position) -> String {
     format!("{:020}-{:08}", position.index.0, position.term.0)
 }
@@ -285,6 +285,6 @@ fn position(file: &str) -> Option<Position> {
     let (index, term) = file.strip_suffix(WHOLE)?.split_once('-')?;
     let position =
         Position { index: LogIndex(index.parse().ok()?), term: Term(term.parse().ok()?) };
-    // Only canonical names: `+1-2.snapshot` would parse, too.
+    // Other names for the position are rejected, such as `+1-2.snapshot`, which would parse, too.
     (format!("{}{WHOLE}", name(position)) == file).then_some(position)
 }

@@ -16,7 +16,7 @@ pub(super) const FIXED: usize = 124;
 /// Offset of the checksum in the fixed part.
 const CRC: usize = FIXED - 4;
 
-/// Bytes of the body in a chunk: large enough to keep a disk busy, small enough to send.
+/// Bytes of the body in a chunk: enough to keep a disk busy, and few enough to send as one piece.
 pub(super) const CHUNK: usize = 1 << 20;
 
 /// Bytes before the body in a chunk.
@@ -25,7 +25,7 @@ pub(super) const FRAME: usize = 8;
 /// Bytes of the hash at the end.
 pub(super) const TRAILER: usize = 16;
 
-/// Number of parts of each sort in an image.
+/// Number of parts of each kind in an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) rows: u64,
@@ -80,7 +80,7 @@ pub(super) enum HeaderError {
     Magic,
     /// The format is unknown.
     Format(u32),
-    /// There are too few bytes; this many are needed.
+    /// There are too few bytes for a header, which needs this many.
     Short(u64),
     /// The bytes are damaged.
     Corrupt,
@@ -92,7 +92,7 @@ impl Header {
         (FIXED + self.meta.membership.len()) as u64
     }
 
-    /// Number of bytes of all chunks in a file of this length.
+    /// Number of bytes of all chunks together, including their frames.
     fn chunk_bytes(&self) -> u64 {
         self.length - self.bytes() - TRAILER as u64
     }
@@ -130,7 +130,7 @@ impl Header {
         out
     }
 
-    /// Length of the header that begins with these bytes.
+    /// Length in bytes of the header that begins with these bytes.
     pub(super) fn bytes_of(fixed: &[u8]) -> Result<usize, HeaderError> {
         if fixed.get(..8).ok_or(HeaderError::Short(FIXED as u64))? != MAGIC {
             return Err(HeaderError::Magic);
@@ -146,7 +146,7 @@ impl Header {
         Ok(FIXED + membership)
     }
 
-    /// Decodes a header of exactly these bytes.
+    /// Decodes a header, which must have exactly these bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
         let count = Header::bytes_of(bytes)?;
         let fixed = bytes.get(..CRC).ok_or(HeaderError::Short(count as u64))?;
@@ -170,7 +170,7 @@ impl Header {
             length: word(3)?,
             counts: Counts::from_words(counts),
         };
-        // Every length derived from this one must be valid.
+        // The file must be long enough for all parts whose lengths are derived from it.
         let least = header.bytes() + TRAILER as u64;
         let good = header.length >= least && {
             let last = header.chunk_bytes() % (CHUNK + FRAME) as u64;
@@ -192,7 +192,7 @@ fn checksum(fixed: &[u8], membership: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Salt of the checksum of each chunk, so that chunks of two snapshots are never confused.
+/// Salt of the checksums of chunks, which makes sure that chunks of different snapshots are never confused.
 pub(super) fn salt(cell: CellId, position: Position) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(&cell.0.to_le_bytes());

@@ -1,5 +1,4 @@
-//! The state of a cell in a file, so that a replica that starts, or one that fell behind, does not
-//! need the whole log.
+//! The state of a cell in a file, so that a replica that starts, or has fallen behind, does not need the whole log.
 //!
 //! ```text
 //!  ┌────────┬──────────────────────┬─────┬──────────────────────┬─────────┐
@@ -27,11 +26,11 @@
 //!
 //!  trailer   16: xxh3-128 of all chunks, then of the header (which is written last)
 //! ```
+//!
 //! Integers are little-endian. A file is written under another name, synced and renamed, so a file with its final name
-//! is complete. Reading trusts nothing: each byte is covered by two checksums, each length is compared with the bytes
-//! that are there before memory is reserved, [`Cell::from_image`](omega_cellstate::Cell::from_image) checks the image,
-//! and the state hash of the cell must equal that in the header.
-//! hash to what the header says.
+//! is complete. Reading trusts no content: each byte is covered by two checksums, each length is compared with the
+//! number of bytes in the file before memory is reserved, [`Cell::from_image`](omega_cellstate::Cell::from_image)
+//! checks the image, and the state hash of the restored cell must equal that in the header.
 //!
 //! In reading order: `header`, `parts`, `write`, `read`, `folder`, `transfer`, `backup`, `error`.
 
@@ -53,13 +52,13 @@ use crate::CellId;
 use crate::log::Position;
 use bytes::Bytes;
 
-/// The format of files that are written.
+/// The format that this program writes.
 pub const FORMAT: u32 = 1;
 
-/// Maximum bytes of a membership: a thousand replicas with long addresses.
+/// Maximum bytes of a membership, enough for more replicas than a cell may have.
 pub const MEMBERSHIP_BYTES_MAX: usize = 64 << 10;
 
-/// Number of snapshots that are kept: the newest, and one as a fallback if it is damaged.
+/// Number of snapshots that are kept: the newest one, and another in case the newest is damaged.
 pub const KEPT: usize = 2;
 
 /// Description of a snapshot.

@@ -1,7 +1,8 @@
 //! Encoding of an image as a sequence of parts.
 //!
-//! A part is a row, a job, a task or a result. Parts are small, so that neither side needs a second copy of the state
-//! in memory. The number of parts of each sort precedes them, in the header or in the enclosing part.
+//! A part is a row, a job, a task or a result. Parts are small, so that neither writing nor reading needs a second copy
+//! of the state in memory. The number of parts of each kind is written before them, in the header or in the enclosing
+//! part.
 
 use super::error::LoadError;
 use super::header::Counts;
@@ -12,7 +13,7 @@ use omega_cellstate::{
 };
 use omega_core::{Kinds, ResourceKind};
 
-/// Minimum bytes of a part in long lists, so that a list reserves at most as much memory as the file's length.
+/// Minimum bytes of a part in long lists. With it, a list reserves no more memory than the length of the file.
 const PART_BYTES_MIN: u64 = 16;
 
 /// Writes an image.

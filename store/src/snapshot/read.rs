@@ -1,4 +1,4 @@
-//! Reading a snapshot, without trusting any of it.
+//! Reading a snapshot, whose content is not trusted.
 
 use super::error::{LoadError, SnapshotDamage};
 use super::header::{CHUNK, FIXED, FRAME, Header, HeaderError, TRAILER, chunk_checksum, salt};
@@ -19,7 +19,7 @@ pub(super) struct Chunks<'f> {
     pub(super) header: Header,
     header_bytes: Vec<u8>,
     salt: u32,
-    /// The number of the next chunk; its offset follows.
+    /// Number and offset of the next chunk.
     number: u64,
     pub(super) offset: u64,
     hash: Xxh3,
@@ -62,7 +62,7 @@ impl<'f> Chunks<'f> {
         self.file.length().map_err(|source| self.io(source))
     }
 
-    /// Appends the body of the next chunk to `body`; returns `false` after the last one.
+    /// Appends the body of the next chunk to `body`. Returns `false` if there are no more chunks.
     pub(super) fn next(&mut self, body: &mut Vec<u8>) -> Result<bool, LoadError> {
         if self.number == self.header.chunks() {
             return Ok(false);
@@ -70,7 +70,7 @@ impl<'f> Chunks<'f> {
         let (number, offset) = (self.number, self.offset);
         let wanted = self.header.chunk_length(number);
         let start = body.len();
-        // The frame is read in front of the body, and then removed.
+        // The frame is read in front of the body, and removed afterwards.
         body.resize(start + FRAME + wanted as usize, 0);
         let filled = self.file.read_at(offset, &mut body[start..]);
         let filled = filled.map_err(|source| self.io(source))?;
@@ -139,7 +139,7 @@ pub(super) struct Body<'f> {
     chunks: Chunks<'f>,
     /// Bytes that were read and not yet fully consumed.
     bytes: Vec<u8>,
-    /// The offset of the next part; the end of its block follows.
+    /// Offset in `bytes` of the next part, and of the end of its block.
     at: usize,
     block_end: usize,
     /// Number of body bytes removed from `bytes`.
@@ -152,7 +152,7 @@ impl Body<'_> {
         self.chunks.header.body() - self.taken - self.at as u64
     }
 
-    /// An error at the place of the next part.
+    /// An error at the offset of the next part.
     pub(super) fn damage(&self, damage: SnapshotDamage) -> LoadError {
         corrupt(self.chunks.path, self.chunks.offset, damage)
     }
@@ -202,7 +202,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Checks that nothing is left, and the hash of the file.
+    /// Checks that no bytes are left, and checks the hash of the file.
     fn finish(&mut self) -> Result<(), LoadError> {
         if self.left() > 0 || self.at < self.block_end {
             return Err(self.damage(SnapshotDamage::Counts));

@@ -9,10 +9,10 @@
 //!                                         finish: every byte checked, renamed
 //! ```
 //!
-//! Pieces are parts of the file, independent of its chunks: the receiver copies bytes without interpreting them until
-//! all have arrived. It requests one piece after the other, so it is never flooded, and duplicates do no harm. The
-//! partial file is named after the offer, whose hash covers every byte: after a crash the receiver continues only with
-//! pieces of the same snapshot that pass their checksums.
+//! Pieces are parts of the file and do not depend on its chunks, because the receiver copies bytes without interpreting
+//! them until all have arrived. It requests one piece after the other, so it never gets more than it can process, and
+//! duplicates do no harm. The name of the partial file contains the hash of the offer, which covers every byte. So
+//! after a crash, the receiver continues only with pieces of the offered snapshot that pass their checksums.
 
 use super::error::{LoadError, ReceiveError, is_full};
 use super::folder::{PARTIAL, SharedFile, Snapshots, name};
@@ -39,7 +39,7 @@ pub struct Offer {
     pub position: Position,
     /// Bytes of the whole file.
     pub bytes: u64,
-    /// The hash at the file's end.
+    /// The hash at the end of the file.
     pub hash: u128,
 }
 
@@ -50,7 +50,7 @@ impl Offer {
         self.bytes.div_ceil(PIECE)
     }
 
-    /// Length of a piece in bytes; 0 after the last.
+    /// Length of a piece in bytes; 0 for pieces after the last one.
     fn length_of(&self, piece: u64) -> u64 {
         self.bytes.saturating_sub(piece.saturating_mul(PIECE)).min(PIECE)
     }
@@ -65,13 +65,13 @@ impl Offer {
 pub struct Piece {
     /// Number of the piece, from 0.
     pub number: u64,
-    /// Content.
+    /// Content of the piece.
     pub bytes: Bytes,
     /// The checksum of the number and the bytes.
     pub crc: u32,
 }
 
-/// A snapshot being sent. Its file stays readable even after newer ones replace it.
+/// A snapshot that is being sent. Its file stays readable even after newer snapshots have replaced it.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     file: SharedFile,
@@ -83,7 +83,7 @@ impl Snapshots {
     /// Prepares a snapshot for sending, and checks every byte.
     ///
     /// # Errors
-    /// If there is none, or it is damaged.
+    /// There is no snapshot at this position, or it is damaged.
     pub fn outgoing(&self, position: Position) -> Result<Outgoing, LoadError> {
         let (file, path) = (self.file(position)?, self.path(position));
         let offer = {
@@ -95,10 +95,11 @@ impl Snapshots {
         Ok(Outgoing { file, path, offer })
     }
 
-    /// Prepares to receive a snapshot. Existing pieces of the same snapshot are kept; those of another are removed.
+    /// Prepares to receive a snapshot. Pieces that an earlier attempt has received are kept; those of other snapshots
+    /// are removed.
     ///
     /// # Errors
-    /// Those of the disk, or if it is being received already.
+    /// Those of the disk, or the snapshot is being received already.
     pub fn receive(self: &Arc<Self>, offer: Offer) -> Result<Incoming, ReceiveError> {
         if offer.bytes < (FIXED + TRAILER) as u64 {
             return Err(ReceiveError::Offer(offer.bytes));
@@ -150,10 +151,10 @@ impl Outgoing {
         self.offer
     }
 
-    /// Reads a piece; empty after the last one.
+    /// Reads a piece, which is empty after the last one.
     ///
     /// # Errors
-    /// Those of the disk, or if the file became shorter.
+    /// Those of the disk, or the file has become shorter.
     pub fn piece(&self, number: u64) -> Result<Piece, LoadError> {
         let mut bytes = vec![0; self.offer.length_of(number) as usize];
         let mut file = self.file.lock();
@@ -171,16 +172,16 @@ impl Outgoing {
     }
 }
 
-/// Outcome of a piece.
+/// Result of passing a piece to [`Incoming::accept`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The piece was written.
     Written,
-    /// The piece was present already.
+    /// The piece was there already.
     Known,
 }
 
-/// A snapshot being received.
+/// A snapshot that is being received.
 #[derive(Debug)]
 pub struct Incoming {
     snapshots: Arc<Snapshots>,
@@ -197,7 +198,7 @@ impl Incoming {
         self.offer
     }
 
-    /// Number of the next missing piece; `None` if all are present, so that `finish` can be called.
+    /// Number of the next missing piece; `None` if no piece is missing, so that `finish` can be called.
     #[must_use]
     pub fn wanted(&self) -> Option<u64> {
         (self.next < self.offer.pieces()).then_some(self.next)
@@ -206,7 +207,8 @@ impl Incoming {
     /// Writes a piece.
     ///
     /// # Errors
-    /// If it is damaged or out of order, or the disk fails. The same piece is then still wanted.
+    /// The piece is damaged or out of order, or the disk fails. The piece that was missing before is still missing
+    /// then.
     pub fn accept(&mut self, piece: &Piece) -> Result<Taken, ReceiveError> {
         if piece.number < self.next {
             return Ok(Taken::Known);
@@ -228,7 +230,7 @@ impl Incoming {
     /// Checks the whole file, and makes it one of the replica's snapshots.
     ///
     /// # Errors
-    /// If pieces are missing, or the file differs from the offer; then it is deleted.
+    /// Pieces are missing, or the file differs from the offer and was deleted.
     pub fn finish(mut self) -> Result<(), ReceiveError> {
         if let Some(wanted) = self.wanted() {
             return Err(ReceiveError::Incomplete { wanted, pieces: self.offer.pieces() });

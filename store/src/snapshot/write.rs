@@ -9,7 +9,7 @@ use omega_core::limits::COMMAND_BYTES_MAX;
 use std::io;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Size at which a block ends: so large that its frame is negligible.
+/// Size at which a block ends. It is so large that the size of its frame does not matter.
 const BLOCK: usize = 64 << 10;
 
 /// Maximum bytes of a part. A command has far less, even with the data that the cell adds.
@@ -21,9 +21,9 @@ pub(super) const BLOCK_BYTES_MAX: usize = BLOCK + PART_BYTES_MAX;
 /// Error of writing a file.
 #[derive(Debug)]
 pub(super) enum WriteError {
-    /// There is no room.
+    /// The disk is full.
     Full,
-    /// A part is too large to be read again; its size.
+    /// A part is larger than can be read again. It has this many bytes.
     TooLarge(usize),
     /// The disk failed.
     Io(io::Error),
@@ -35,7 +35,8 @@ impl From<io::Error> for WriteError {
     }
 }
 
-/// Destination of a snapshot's bytes: a function of bytes and their offset in the file. The header comes last.
+/// Destination of a snapshot's bytes: a function that gets bytes and their offset in the file. The header is written
+/// last.
 pub(super) type Put<'p> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 'p;
 
 /// Writes a whole snapshot, and returns its length.

@@ -1,4 +1,4 @@
-//! Detection of damaged RocksDB files on which RocksDB would loop forever.
+//! Detection of damaged RocksDB files that RocksDB would read forever.
 //!
 //! ```text
 //!      4       2       1
@@ -7,9 +7,9 @@
 //! └───────┴────────┴──────┴─────────┘        blocks of 32 KiB
 //! ```
 //!
-//! Some record kinds occur only in recycled files. RocksDB 11.8 treats such a record in any other file as bad, does not
-//! advance past it, and reads it again forever. This log recycles no files (see the options in `open.rs`), so such a
-//! kind is damage, and one flipped bit can cause it.
+//! Some kinds of records occur only in recycled files. RocksDB 11.8 considers such a record in any other file bad, does
+//! not advance past it, and reads it again forever. This log recycles no files (see the options in `open.rs`). So a
+//! record of such a kind is damaged, which one flipped bit can cause.
 
 use std::io;
 use std::path::Path;
@@ -29,13 +29,13 @@ pub(super) fn find(folder: &Path) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Follows the lengths and leaves checksums to RocksDB: after any other damage RocksDB continues with the next block,
-/// and so does this function.
+/// Follows the lengths of records, and leaves checksums to RocksDB. After any other damage RocksDB continues with the
+/// next block, and so does this function.
 fn is_endless(bytes: &[u8]) -> bool {
     bytes.chunks(BLOCK).any(|block| {
         let mut rest = block;
         while let Some(([_, _, _, _, low, high, kind], content)) = rest.split_first_chunk() {
-            // Kinds of recycled files: parts of a record, timestamps, and the previous file.
+            // Kinds of records that occur only in recycled files: parts of a record, timestamps, and the previous file.
             if matches!(kind, 5..=8 | 11 | 131) {
                 return true;
             }

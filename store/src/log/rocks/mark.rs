@@ -1,13 +1,13 @@
-//! The file `SYNCED`: the number of synced batches of a log in RocksDB; see the head of `mod.rs`.
+//! The file `SYNCED`: the number of synced batches of a log in RocksDB. The documentation of `mod.rs` has its purpose.
 //!
 //! ```text
 //!      8        4
 //! ┌────────┬───────┐
-//! │ number │ crc32 │    written in place: so few bytes are written completely or not at all
+//! │ number │ crc32 │    written in place, because so few bytes are written completely or not at all
 //! └────────┴───────┘
 //! ```
 //!
-//! The number is never too high. A missing or damaged file proves nothing: the log itself may be intact.
+//! The number is never too high. A missing or damaged file proves nothing, because the log itself may be intact.
 
 use crate::disk::{Disk, DiskFile, RealDisk};
 use std::io;
@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 const NAME: &str = "SYNCED";
 const BYTES: usize = 12;
 
-/// The record of the number of synced batches.
+/// The file with the number of synced batches.
 #[derive(Debug)]
 pub(super) struct Mark {
     file: Box<dyn DiskFile>,
 }
 
 impl Mark {
-    /// Opens the file for writing, and creates it if there is none.
+    /// Opens the file for writing. If there is none, it is created.
     pub(super) fn open(folder: &Path) -> io::Result<Mark> {
         let path = path(folder);
         let file = match RealDisk.open(&path) {
@@ -43,7 +43,7 @@ impl Mark {
     }
 }
 
-/// Reads the recorded number of synced batches without changing anything.
+/// Reads the recorded number of synced batches, without changing the file.
 pub(super) fn read(folder: &Path) -> io::Result<u64> {
     match std::fs::read(path(folder)) {
         Ok(bytes) => Ok(number(&bytes).unwrap_or(0)),

@@ -8,23 +8,25 @@
 //!   SYNCED, a file of this module beside RocksDB's: the number of the last synced batch
 //! ```
 //!
-//! A batch is one write to RocksDB's write-ahead log (WAL), with all that it replaces and the state after it, so it is
-//! atomic; [`LogEngine::sync`] syncs the WAL.
+//! A batch is one write to RocksDB's write-ahead log (WAL), with all entries that it replaces and the state after it,
+//! so it is atomic. [`LogEngine::sync`] syncs the WAL.
 //!
 //! RocksDB's defaults do not suffice: its usual recovery silently drops synced writes behind a damaged one, and a voter
-//! with a shorter log breaks Raft. Here only the tail may be torn, and all checks are on. That is still not enough: if
-//! the length of a record is damaged in the last 32 KiB of the WAL or of the list of files (the MANIFEST), RocksDB
-//! treats everything from there on as a torn tail. So this module checks before RocksDB may change anything:
+//! with a shorter log breaks Raft. With the options used here only the tail may be torn, and all checks are on. That is
+//! still not enough: if the length of a record is damaged in the last 32 KiB of the WAL or of the list of files (the
+//! MANIFEST), RocksDB considers everything from there on a torn tail. So this module checks the files before RocksDB
+//! may change any of them:
 //!
-//! - The state has the number of batches, and `SYNCED` the number that must be there: a log that lost its end is
-//!   rejected. `SYNCED` is written after each sync and not synced itself, so at worst its number is too low, and then
-//!   RocksDB's recovery decides alone.
-//! - No file is one that RocksDB would read forever: see `endless.rs`.
-//! - Every entry from the base to the last one is read and checked, and has the checksum of the one before it, so no
+//! - The state contains the number of batches written, and `SYNCED` the number of synced ones. If the state has fewer
+//!   than `SYNCED`, the log lost its end and is rejected. `SYNCED` is written after each sync and is not synced itself.
+//!   So at worst its number is too low, and then RocksDB's recovery decides alone.
+//! - RocksDB would not read any file forever: see `endless.rs`.
+//! - Every entry from the base to the last one is read and checked. Each has the checksum of the entry before it, so no
 //!   entry in between can be missing or outdated.
 //!
-//! RocksDB starts a new WAL when a table in memory is full, and syncs the old one later: a loss of power could keep the
-//! new one and tear the old one. So this module has the table written right after a sync, before RocksDB would.
+//! RocksDB starts a new WAL when its table in memory is full, and syncs the old WAL later, so a loss of power could
+//! keep the new one and tear the old one. That is why this module has RocksDB write the table right after a sync,
+//! before RocksDB would do so itself.
 //!
 //! RocksDB writes data at least twice, and takes longer for it: see BENCHMARKS.md.
 
@@ -44,8 +46,8 @@ use rocksdb::{DB, Direction, FlushOptions, IteratorMode, ReadOptions, WriteBatch
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Bytes after which a table in memory is written: so many that most entries are compacted before they are written a
-/// second time, but little enough for the memory of a replica.
+/// Bytes after which the table in memory is written: enough for most entries to be compacted before they are written a
+/// second time, and little for the memory of a replica.
 const TABLE_BYTES: u64 = 32 << 20;
 
 /// A log in RocksDB.
@@ -54,7 +56,7 @@ pub struct RocksLog {
     path: PathBuf,
     state: State,
     access: Access,
-    /// The record of synced batches; `None` if the log is read-only.
+    /// The file with the number of synced batches; `None` if the log is read-only.
     mark: Option<Mark>,
     written: u64,
     /// Bytes in the table in memory.
@@ -68,7 +70,7 @@ impl std::fmt::Debug for RocksLog {
     }
 }
 
-/// Permitted operations.
+/// Operations that the log permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     All,
@@ -79,10 +81,10 @@ enum Access {
 }
 
 impl RocksLog {
-    /// Creates an empty log in a folder without one. An interrupted creation is completed.
+    /// Creates an empty log in a folder that has none. An interrupted creation is completed.
     ///
     /// # Errors
-    /// If there is a log, or the disk fails.
+    /// There is a log already, or the disk fails.
     pub fn create(folder: &Path, owner: LogOwner) -> Result<RocksLog, CreateError> {
         let (db, mark) = open::create(folder, owner)?;
         Ok(RocksLog::new(db, folder, State::default(), Some(mark)))
@@ -91,17 +93,17 @@ impl RocksLog {
     /// Opens a log, after reading and checking all of it.
     ///
     /// # Errors
-    /// If there is none, it belongs to another replica, is in use or is damaged, or the disk fails.
+    /// There is no log, it belongs to another replica, is in use or is damaged, or the disk fails.
     pub fn open(folder: &Path, owner: LogOwner) -> Result<RocksLog, OpenError> {
         let (db, state, mark) = open::open(folder, owner)?;
         Ok(RocksLog::new(db, folder, state, Some(mark)))
     }
 
-    /// Opens a log read-only: no file is changed, and writes are rejected. The caller ensures that no process has the
-    /// log open, as [`crate::directory`] does.
+    /// Opens a log read-only: no file is changed, and writes are rejected. The caller must make sure that no process
+    /// has the log open, as [`crate::directory`] does.
     ///
     /// # Errors
-    /// As [`RocksLog::open`].
+    /// Those of [`RocksLog::open`].
     pub fn look(folder: &Path, owner: LogOwner) -> Result<RocksLog, OpenError> {
         let (db, state) = open::look(folder, owner)?;
         Ok(RocksLog::new(db, folder, state, None))
@@ -117,8 +119,8 @@ impl RocksLog {
         if self.access == Access::All { Ok(()) } else { Err(WriteError::Refused) }
     }
 
-    /// RocksDB does not report whether a failed write changed anything, even on a full disk, so the
-    /// outcome is unknown.
+    /// The error of a failed write. Its outcome is unknown, because RocksDB does not report whether the write changed
+    /// anything, even on a full disk.
     fn unknown(&mut self, source: io::Error) -> WriteError {
         self.access = Access::Failed;
         WriteError::Unknown { path: self.path.clone(), source }
@@ -261,13 +263,13 @@ impl LogEngine for RocksLog {
         files.flatten().filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum()
     }
 
-    /// Excludes RocksDB's background writes.
+    /// Does not include RocksDB's background writes.
     fn bytes_written(&self) -> u64 {
         self.written
     }
 }
 
-/// An error for a damaged entry, whose place in RocksDB's files is unknown.
+/// The error for a damaged entry. RocksDB does not report the entry's offset in its files.
 fn corrupt(path: &Path, index: LogIndex) -> ReadError {
     ReadError::Corrupt { path: path.to_owned(), offset: 0, index }
 }

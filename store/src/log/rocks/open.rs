@@ -1,4 +1,4 @@
-//! Creation, inspection and opening of a log in RocksDB. The head of `mod.rs` lists the checks.
+//! Creation, inspection and opening of a log in RocksDB. The documentation of `mod.rs` lists the checks.
 
 use super::endless;
 use super::mark::{self, Mark};
@@ -11,8 +11,9 @@ use rocksdb::{
 use std::io;
 use std::path::Path;
 
-/// Options of RocksDB. By default it writes its WAL with each batch and recycles no WAL files; manual flushes would
-/// keep batches in memory, and old content at the end of a recycled file could not be distinguished from damage.
+/// Options of RocksDB. Two defaults are needed. RocksDB writes its WAL with each batch; with manual flushes it would
+/// keep batches in memory. It recycles no WAL files; old content at the end of a recycled file could not be
+/// distinguished from damage.
 fn options() -> Options {
     let mut options = Options::default();
     options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
@@ -20,7 +21,7 @@ fn options() -> Options {
     options.set_track_and_verify_wals_in_manifest(true);
     options.set_manual_wal_flush(false);
     options.set_compression_type(DBCompressionType::None);
-    // Large, so that only this module has tables written; see the head of `mod.rs`.
+    // So large that only this module has tables written (see the documentation of `mod.rs`).
     options.set_write_buffer_size(4 * TABLE_BYTES as usize);
     options.set_max_write_buffer_number(3);
     options.set_max_background_jobs(2);
@@ -91,7 +92,7 @@ pub(super) fn open(folder: &Path, owner: LogOwner) -> Result<(DB, State, Mark), 
     drop(looked_at);
     let failed = |error| open_error(folder, &error);
     let db = DB::open(&options(), folder).map_err(failed)?;
-    // Writes of the last process may be here unsynced, and RocksDB does not sync them. Writing the table does, before
+    // The last process may have left unsynced writes, which RocksDB does not sync. Writing the table syncs them, before
     // anything depends on them.
     db.flush().map_err(failed)?;
     let found = db.get(STATE).map_err(failed)?;
@@ -142,7 +143,7 @@ fn open_error(folder: &Path, error: &rocksdb::Error) -> OpenError {
     }
     let detail = error.to_string();
     match error.kind() {
-        // A missing file is not a disk error.
+        // RocksDB reports a missing file as an I/O error, but the disk works.
         ErrorKind::IOError if !detail.starts_with("IO error: No such file") => {
             OpenError::Io { path, source: io::Error::other(detail) }
         }
@@ -150,7 +151,7 @@ fn open_error(folder: &Path, error: &rocksdb::Error) -> OpenError {
     }
 }
 
-/// Whether it is open already, in this or another process.
+/// Whether the log is already open, in this or another process.
 fn is_lock(error: &rocksdb::Error) -> bool {
     let text = error.to_string();
     ["IO error: While lock file", "IO error: lock hold by"]
@@ -167,7 +168,7 @@ mod tests {
 
     const OWNER: LogOwner = LogOwner { cell: CellId(7), replica: ReplicaId(3) };
 
-    /// A process that ended after RocksDB had created its files, and before they had content.
+    /// Simulates a process that ended after RocksDB had created its files, and before they had content.
     #[test]
     fn a_creation_that_was_cut_short_is_finished() {
         let folder = tempfile::tempdir().unwrap();

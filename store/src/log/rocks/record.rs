@@ -1,4 +1,5 @@
-//! Encoding of a log in RocksDB. RocksDB has checksums of its own; those here detect missing and outdated entries.
+//! Encoding of a log in RocksDB. RocksDB has checksums of its own; the ones in this encoding detect missing and
+//! outdated entries.
 
 use super::super::{Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
 use super::LogOwner;
@@ -37,14 +38,14 @@ pub(super) struct Checks {
     pub(super) before: u32,
 }
 
-/// The key of an entry; keys are in the order of indices.
+/// The key of an entry. The order of keys is that of indices.
 pub(super) fn key(index: LogIndex) -> [u8; 9] {
     let mut key = [ENTRY; 9];
     key[1..].copy_from_slice(&index.0.to_be_bytes());
     key
 }
 
-/// Encodes an entry that follows one with checksum `before`, and returns its own checksum.
+/// Encodes an entry that follows one with the checksum `before`, and returns the entry's own checksum.
 pub(super) fn put_entry(out: &mut Vec<u8>, entry: &Entry, before: u32) -> u32 {
     out.clear();
     out.extend([0; 4]);
@@ -60,7 +61,7 @@ pub(super) fn put_entry(out: &mut Vec<u8>, entry: &Entry, before: u32) -> u32 {
     own
 }
 
-/// Decodes the entry with an index.
+/// Decodes the entry with this index.
 pub(super) fn read_entry(found: &[u8], value: &[u8], index: LogIndex) -> Option<(Entry, Checks)> {
     let (head, data) = value.split_at_checked(HEAD)?;
     let word = |at: usize| Some(u32::from_le_bytes(*head[at..].first_chunk()?));

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Integers are little-endian. The header fills a block of the disk, so that no later write touches it. Its checksum is
-//! the *salt* of every record's checksum, so that records of another log, or of the segment that this file was before
-//! its reuse, are never accepted.
+//! the *salt* of every record's checksum. So records of another log, or of the segment that the file was before it was
+//! reused, are never accepted.
 
 use super::record::HIGHEST;
 use crate::log::ReplicaId;
@@ -22,10 +22,10 @@ const MAGIC: [u8; 8] = *b"OMEGALOG";
 /// The version of the layout of segments and records.
 pub const FORMAT: u32 = 1;
 
-/// Bytes of a header: a disk block, the most that one bad block destroys.
+/// Bytes of a header. It fills a disk block, because one bad block destroys that much.
 pub(super) const BYTES: usize = 4096;
 
-/// Used bytes of a header.
+/// Bytes of a header that are used.
 const USED: usize = 56;
 
 /// A header.
@@ -33,7 +33,7 @@ const USED: usize = 56;
 pub(super) struct Header {
     pub(super) cell: CellId,
     pub(super) replica: ReplicaId,
-    /// Sequence number of the segment. No two segments of a log ever share one.
+    /// Sequence number of the segment, which no other segment of the log ever has.
     pub(super) sequence: u64,
     /// Length of the file in bytes.
     pub(super) length: u64,
@@ -47,7 +47,7 @@ pub(super) enum HeaderError {
 }
 
 impl Header {
-    /// Its bytes and the salt.
+    /// The bytes of the header, and its salt.
     pub(super) fn encode(&self) -> (Vec<u8>, u32) {
         let mut out = Vec::with_capacity(BYTES);
         out.extend(MAGIC);

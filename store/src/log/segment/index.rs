@@ -1,16 +1,16 @@
-//! The index of entries: sixteen bytes per entry in memory. Terms and segments rarely change, so only their changes are
-//! stored.
+//! The index of entries: sixteen bytes per entry in memory. Terms and segments rarely change from one entry to the
+//! next, so only their changes are stored.
 
 use super::record::Slot;
 use crate::log::{LogIndex, Position, Term};
 use std::collections::VecDeque;
 
-/// Values by the index from which each holds, until the next one.
+/// Values, each with the first index that has it. The value is valid up to the next one's index.
 type Run<T> = VecDeque<(LogIndex, T)>;
 
 /// The entries of a log, by index.
 ///
-/// Invariant: `slots` are the entries after `before`, without a gap; each run begins at or below the first of them, if
+/// Invariant: `slots` are the entries after `before`, without a gap. Each run begins at or below the first entry, if
 /// there is one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
@@ -21,23 +21,23 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// An empty index, whose next entry follows this position.
+    /// An empty index, whose first entry will follow this position.
     pub(super) fn after(before: Position) -> Index {
         Index { before, ..Index::default() }
     }
 
-    /// The entry before the first.
+    /// Position before the first entry.
     pub(super) fn before(&self) -> Position {
         self.before
     }
 
-    /// The last entry, or the one before the first.
+    /// Position of the last entry, or the position before the first if there is none.
     pub(super) fn last(&self) -> Position {
         let index = LogIndex(self.before.index.0 + self.slots.len() as u64);
         Position { index, term: self.term(index).unwrap_or(self.before.term) }
     }
 
-    /// The term of an entry, or of the one before the first.
+    /// The term of an entry, or of the position before the first entry.
     pub(super) fn term(&self, index: LogIndex) -> Option<Term> {
         if index == self.before.index {
             return Some(self.before.term);
@@ -50,13 +50,13 @@ impl Index {
         Some((at(&self.segments, index)?, self.slot(index)?))
     }
 
-    /// The segment of the first entry after this index, which is at least `before`.
+    /// The segment of the first entry after this index, which must be at least `before`.
     pub(super) fn segment_after(&self, index: LogIndex) -> Option<u64> {
         self.find(index.next()).map(|(segment, _)| segment)
     }
 
-    /// Adds an entry at its index, removing the one there and all later ones. An index below the first makes it the
-    /// first.
+    /// Adds an entry at its index, and removes the entry that is there and all later ones. If the index is below that
+    /// of the first entry, the new entry becomes the first.
     pub(super) fn put(&mut self, position: Position, segment: u64, slot: Slot) {
         let index = position.index;
         if index <= self.before.index {

@@ -11,34 +11,35 @@
 //! One write is one *record* (`record.rs`): a batch, a new base, or a restart. Records are numbered without a gap
 //! through all segments, and each contains the number of the last record known to be synced when it was written. A new
 //! segment is used once the one before it is sealed and synced. After each sync a *marker* is written at the place of
-//! the next record, and not waited for.
+//! the next record; nothing waits for this write.
 //!
 //! # Opening
 //!
-//! Let `k` be the first record that is not intact. Either it was never synced, and so never acknowledged: its remains
-//! are a torn tail. Or it was synced and damaged since: then the log must not be used without it. It was synced if
+//! Let `k` be the number of the first record that is not intact. There are two cases. Either the record was never
+//! synced, and so never acknowledged; then its remains are a torn tail. Or it was synced and damaged since; then the
+//! log must not be used without it. The record was synced if
 //!
-//! - an intact record or marker behind it contains a synced number of at least `k`, or has itself a number of at most
-//!   `k` (which only manual changes of the file cause); or
-//! - it is in a segment before the last used one, because that was synced before.
+//! - an intact record or marker behind it contains a synced number of at least `k`, or has a number of at most `k`
+//!   itself (which only manual changes of the file cause); or
+//! - it is in a segment before the last used one, because such a segment is synced before the next one is used.
 //!
-//! Otherwise the tail is truncated: everything in it that could be taken for a record is overwritten with zeros and
-//! synced before the log is used. Records before `k` that were not known to be synced are written again and synced:
-//! after a failed sync of an earlier process, the operating system may consider pages clean that never reached the
-//! disk.
+//! Otherwise the tail is truncated: everything in it that could be mistaken for a record is overwritten with zeros, and
+//! synced before the log is used. Records before `k` that were not known to be synced are written again and synced,
+//! because after a failed sync of an earlier process, the operating system may consider pages clean that never reached
+//! the disk.
 //!
-//! *Doubt*: the very last records may be damaged with nothing behind them that proves a sync, because the power failed
-//! before the marker was written, or one fault damaged both. They may have been torn or damaged later. So every sync
-//! includes a second copy of its promise, in the block of the header (`promise.rs`). [`LogEngine::doubt`] returns the
-//! promise that the log may have lost, and the replica does not vote against it. The copy is kept until the log reaches
-//! as far again.
+//! *Doubt*: the very last records may be damaged without anything behind them that proves that they were synced,
+//! because the power failed before the marker was written, or because one fault damaged both. Then it is unknown
+//! whether they were torn, or damaged later. So every sync also writes a second copy of its promise, into the block of
+//! the header (`promise.rs`). [`LogEngine::doubt`] returns the promise that the log may have lost, and the replica does
+//! not vote against it. The copy is kept until the log reaches as far again.
 //!
 //! Damaged headers, missing segments, and shortened files are always detected.
 //!
 //! # Full disks
 //!
-//! Only a new segment needs space; without space nothing is written. The end of each segment is reserved for
-//! compactions and restarts, so that a full log can be shortened; the segments freed by that are reused next.
+//! Only a new segment needs space. If there is none, nothing is written. The end of each segment is reserved for
+//! compactions and restarts, so that a full log can be shortened. The segments that this frees are reused next.
 
 mod header;
 mod index;
@@ -67,16 +68,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes at the end of a segment that no batch may use: for a seal, a marker, and a dozen new bases.
+/// Bytes at the end of a segment that no batch may use. They suffice for a seal, a marker, and a dozen new bases.
 const RESERVE: u64 = 1024;
 
-/// Largest size of a new base or a restart, with a checkpoint before it.
+/// Upper bound of the bytes of a new base or a restart, including a checkpoint before it.
 const SMALL: u64 = 256;
 
-/// Capacity of a buffer that is kept between appends: a batch of four thousand small entries.
+/// Capacity of the buffer that is kept between appends, enough for a batch of four thousand small entries.
 const BUFFER: usize = 2 << 20;
 
-/// Layout of a log's files. A log can be opened with options other than those of its creation.
+/// Layout of a log's files. A log can be opened with other options than it was created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentOptions {
     /// Size of a segment, from 8 KiB to 1 GiB. A larger batch gets a segment of its own.
@@ -86,8 +87,8 @@ pub struct SegmentOptions {
 }
 
 impl Default for SegmentOptions {
-    /// 16 MiB: large enough that a replica seldom waits for a new segment, small enough for an idle one. Four free
-    /// segments hold what is written while a snapshot is taken.
+    /// 16 MiB per segment: large enough that a replica seldom waits for a new segment, and small enough for an idle
+    /// one. Four free segments have room for all that is written while a snapshot is taken.
     fn default() -> SegmentOptions {
         SegmentOptions { segment_bytes: 16 << 20, reused_max: 4 }
     }
@@ -104,8 +105,8 @@ pub struct LogOwner {
 
 /// A log in segment files.
 ///
-/// Invariant: while `trust` is `Sound`, `segments` are the needed ones without a gap, the last of them is written at
-/// `end`, and they hold the records up to `next - 1`; `spares` follow them in order and are empty.
+/// Invariant: while `trust` is `Sound`, `segments` are the needed segments without a gap, the next write to the last of
+/// them is at `end`, and they contain all needed records up to `next - 1`. `spares` follow them in order and are empty.
 #[derive(Debug)]
 pub struct SegmentLog {
     disk: Arc<dyn Disk>,
@@ -126,12 +127,12 @@ pub struct SegmentLog {
     hard_state: HardState,
     trust: Trust,
     torn: Option<(PathBuf, u64)>,
-    /// The promise that may have been made and that the log does not keep.
+    /// The promise that the replica may have made and that the log does not satisfy.
     doubt: Option<Promise>,
     /// Number of promises written so far.
     promises: u64,
     written: u64,
-    /// Reused between appends.
+    /// Buffer of the bytes to be written, reused between appends.
     buffer: Vec<u8>,
 }
 
@@ -150,13 +151,13 @@ enum Trust {
 }
 
 impl SegmentLog {
-    /// Creates an empty log in a folder without one. It is durable on return, if the folder is.
+    /// Creates an empty log in a folder that has none. The log is durable on return, if the folder is.
     ///
     /// # Errors
-    /// If there is a log, or the disk is full or fails.
+    /// There is a log already, or the disk is full or fails.
     ///
     /// # Panics
-    /// If the options are out of their bounds.
+    /// The options are out of their bounds.
     pub fn create(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -187,7 +188,7 @@ impl SegmentLog {
             let stamp = Stamp { salt, number: 1, synced: 0 };
             record::write(&mut out, stamp, Written::Checkpoint(checkpoint));
             end += out.len() as u64;
-            // The segment is synced before it is named, so that a named one proves that its record is durable.
+            // The segment is synced before it gets its name. So the name proves that this record is durable.
             record::write(&mut out, Stamp { salt, number: 2, synced: 1 }, Written::Marker);
             out
         };
@@ -219,7 +220,7 @@ impl SegmentLog {
     /// Opens a log: reads and checks all of it, and truncates a torn tail. Its content is durable on return.
     ///
     /// # Errors
-    /// If there is none, it belongs to another replica, is in use or is damaged, or the disk fails.
+    /// There is no log, it belongs to another replica, is in use or is damaged, or the disk fails.
     pub fn open(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -258,7 +259,7 @@ impl SegmentLog {
         WriteError::Unknown { path, source }
     }
 
-    /// Runs an operation on the current file; after a failure the log refuses all writes.
+    /// Runs an operation on the current file. If it fails, the log rejects all later writes.
     fn on_current(
         &mut self,
         work: impl FnOnce(&mut dyn DiskFile) -> io::Result<()>,
@@ -277,7 +278,7 @@ impl SegmentLog {
         if self.trust == Trust::Unknown { Err(WriteError::Refused) } else { Ok(()) }
     }
 
-    /// Writes a record, preceded by a checkpoint in a new segment. Returns the position of a batch's data.
+    /// Writes a record. In a new segment, a checkpoint is written before it. Returns the position of a batch's data.
     fn write(&mut self, content: Written<'_>) -> Result<Data, WriteError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
@@ -299,7 +300,8 @@ impl SegmentLog {
         Ok(Data { in_segment: at + in_buffer as u64, in_buffer })
     }
 
-    /// Ensures that the current segment has this many bytes left before its last `reserve` ones.
+    /// Makes sure that the current segment has this many bytes left before its last `reserve` bytes, or begins a new
+    /// segment.
     fn make_room(&mut self, bytes: u64, reserve: u64) -> Result<(), WriteError> {
         let wanted = bytes + SMALL + reserve;
         if self.end + wanted <= self.current().header.length {
@@ -320,8 +322,8 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// Creates a segment to follow the current one at once. Existing spares are too short; it takes the name of the
-    /// first of them, and they follow it.
+    /// Creates a segment that will follow the current one, because all spares are too short. It takes the file name of
+    /// the first spare, and the spares are moved behind it.
     fn new_spare(&mut self, length: u64) -> Result<Segment, WriteError> {
         let sequence = self.current().header.sequence + 1;
         if let Some(at) = self.free.iter().position(|free| free.header.length >= length) {
@@ -405,10 +407,10 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// Extends the next segment if it lags behind the current one. A full disk is ignored until the space is needed.
+    /// Extends the next segment if it is behind the current one. A full disk is ignored until the space is needed.
     fn keep_pace(&mut self) -> Result<(), WriteError> {
         let (end, length) = (self.end, self.current().header.length);
-        // A quarter ahead, so that it is complete before the last batch.
+        // A quarter ahead of the current segment, so that the next one is complete before the last batch.
         let due = self.options.segment_bytes * end / length * 5 / 4;
         match self.step(due) {
             Err(WriteError::Full { .. }) => Ok(()),
@@ -429,7 +431,7 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// Writes a marker that proves at the next opening that everything before it was synced. The marker itself is not
+    /// Writes a marker. At the next opening it proves that everything before it was synced. The marker itself is not
     /// synced.
     fn mark(&mut self) -> Result<(), WriteError> {
         if self.end + record::HEAD as u64 > self.current().header.length {
@@ -444,8 +446,7 @@ impl SegmentLog {
         self.on_current(|file| file.write_at(end, &marker))
     }
 
-    /// Deletes obsolete segments, or keeps them for reuse. A file that cannot be deleted is deleted at the next
-    /// opening.
+    /// Deletes obsolete segments, or keeps them for reuse. If a file cannot be deleted, the next opening deletes it.
     fn free_segments(&mut self) {
         while self.segments.front().is_some_and(|s| s.header.sequence < self.first_segment) {
             failpoint!("log-free");
@@ -543,7 +544,7 @@ impl LogEngine for SegmentLog {
         self.index = Index::after(base);
         self.hard_state = hard_state;
         self.first_segment = first_segment;
-        // Entries in the snapshot, or replaced by another leader before it, are not missing.
+        // Entries that the snapshot includes, or that another leader replaced before it, are not missing.
         if let Some(doubt) = self.doubt.as_mut().filter(|doubt| doubt.last.index <= base.index) {
             doubt.last = base;
         }

@@ -1,7 +1,7 @@
-//! Opening a log: the files are read and checked by the rules in the head of `mod.rs`.
+//! Opening a log: the files are read and checked by the rules in the documentation of `mod.rs`.
 //!
-//! The last used segment is read first, because its newest record determines which segments are needed: others may be
-//! left over, or reappear after a crash.
+//! The last used segment is read first, because its newest record determines which segments are needed. Other segments
+//! may be left over, or may have reappeared after a crash.
 
 use super::header::{self, Header, HeaderError};
 use super::index::Index;
@@ -23,27 +23,27 @@ struct Replay {
     base: Position,
     hard_state: HardState,
     first_segment: u64,
-    /// Number of the next record; 0 before the first.
+    /// Number of the next record; 0 before the first one.
     number: u64,
     /// Number of the last record known to be synced.
     synced: u64,
     sealed: bool,
 }
 
-/// End of a segment's records.
+/// The end of a segment's records.
 struct End {
     offset: usize,
-    /// Reason why no record follows; `None` at a marker.
+    /// The damage that ends the records; `None` if they end at a marker.
     damage: Option<Damage>,
-    /// Offset of the first record that was not known to be synced.
+    /// Offset of the first record that is not known to be synced.
     unsafe_from: usize,
 }
 
-/// Bytes behind the end of the records.
+/// Meaning of the bytes behind the end of the records.
 enum Behind {
-    /// Evidence that the missing record was synced.
+    /// They prove that the missing record was synced.
     Proof,
-    /// No records, or only unsynced ones, up to this offset.
+    /// They have no records, or only unsynced ones, up to this offset.
     Debris(usize),
 }
 
@@ -94,7 +94,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Applies a checkpoint. The first one gives the start; the others must agree with the records before them.
+    /// Applies a checkpoint. The first checkpoint gives the initial state; later ones must agree with the records
+    /// before them.
     fn start(&mut self, checkpoint: &Checkpoint) -> Result<(), Damage> {
         if self.number == 0 {
             *self = Replay {
@@ -146,7 +147,7 @@ pub(super) fn open(
     }
     let salt = opening.segment(last)?.salt;
     let again = walk(&mut replay, &bytes, salt, last);
-    // The last segment must give the same result after the others as alone.
+    // Read after the other segments, the last segment must give the result that it gave when it was read alone.
     if again.offset != end.offset || replay.base.index < replay.index.before().index {
         return Err(opening.corrupt(last, &replay, again.offset, again.damage));
     }
@@ -160,18 +161,18 @@ pub(super) fn open(
     Ok(log)
 }
 
-/// The end of the log that was found.
+/// The end of the log, as found.
 struct Tail {
-    /// The last segment.
+    /// Sequence number of the last segment.
     last: u64,
-    /// The offset of the end in it.
+    /// Offset of the end in the last segment.
     end: u64,
-    /// The file and offset of a torn record, if any.
+    /// File and offset of a torn record, if any.
     torn: Option<(PathBuf, u64)>,
 }
 
 impl Opening {
-    /// A segment with a valid header.
+    /// A segment, whose header is checked.
     fn segment(&mut self, sequence: u64) -> Result<&mut Segment, OpenError> {
         if !self.segments.contains_key(&sequence) {
             let segment = self.opened(sequence)?;
@@ -207,7 +208,7 @@ impl Opening {
         Ok(Segment { file, path, header, salt })
     }
 
-    /// All bytes of a segment. Memory is reserved by the file's length, not by a claim in it.
+    /// All bytes of a segment. Memory is reserved by the length of the file, not by a length in its content.
     fn bytes(&mut self, sequence: u64) -> Result<Vec<u8>, OpenError> {
         let segment = self.segment(sequence)?;
         let mut bytes = vec![0; segment.header.length as usize];
@@ -219,7 +220,7 @@ impl Opening {
         Ok(bytes)
     }
 
-    /// The last segment whose first record is intact. Later ones are spares, or damaged.
+    /// The last segment whose first record is intact. Later segments are spares, or damaged.
     fn last_used(&mut self, sequences: &[u64], highest: u64) -> Result<u64, OpenError> {
         for (expected, sequence) in (0..=highest).rev().zip(sequences.iter().rev()) {
             if expected != *sequence {
@@ -236,23 +237,24 @@ impl Opening {
                 return Ok(*sequence);
             }
         }
-        // The first segment of a log has an intact record before it is named.
+        // Reported as damaged, because the first segment of a log has an intact record before it gets its name.
         Err(OpenError::BadSegment(room::path_of(&self.folder, highest)))
     }
 
-    /// The error for a missing segment: either its first record is damaged, or the file is missing.
+    /// The error for a missing segment. Either the next segment's first record is damaged, or the file of this segment
+    /// is missing.
     fn missing(&mut self, sequence: u64) -> Result<OpenError, OpenError> {
         let bytes = self.bytes(sequence + 1)?;
         let salt = self.segment(sequence + 1)?.salt;
         let damage = record::read(&bytes, header::BYTES, salt).err();
-        // An intact record there was written after an intact first record.
+        // An intact record in the next segment was written after its first record, which must have been intact.
         Ok(match behind(&bytes, header::BYTES, salt, 1) {
             Behind::Proof => self.corrupt(sequence + 1, &Replay::default(), header::BYTES, damage),
             Behind::Debris(_) => OpenError::SegmentMissing(room::path_of(&self.folder, sequence)),
         })
     }
 
-    /// Reads the last used segment alone.
+    /// Reads the last used segment without those before it.
     fn tail(&mut self, last: u64) -> Result<(Replay, End, Vec<u8>), OpenError> {
         let bytes = self.bytes(last)?;
         let salt = self.segment(last)?.salt;
@@ -261,7 +263,7 @@ impl Opening {
         Ok((replay, end, bytes))
     }
 
-    /// Searches the last segment and the spares for proof that more was synced than was found.
+    /// Searches the last segment and the spares for proof that more records were synced than were found.
     fn check_behind(
         &mut self,
         tail: &Replay,
@@ -294,12 +296,12 @@ impl Opening {
         Ok(())
     }
 
-    /// Reads a segment before the last one, all of which was synced.
+    /// Reads a segment before the last one. All of it must have been synced.
     fn whole(&mut self, sequence: u64, replay: &mut Replay) -> Result<(), OpenError> {
         let bytes = self.bytes(sequence)?;
         let salt = self.segment(sequence)?.salt;
         let end = walk(replay, &bytes, salt, sequence);
-        // If not even the first record can be read, the segment before has the seal.
+        // If not even the first record could be read, `sealed` is still that of the segment before.
         if replay.sealed && end.offset > header::BYTES {
             return Ok(());
         }
@@ -322,7 +324,7 @@ impl Opening {
         }
     }
 
-    /// Syncs all records found, and overwrites the rest. Returns the position of a torn tail.
+    /// Syncs all records that were found, and overwrites the rest. Returns the file and offset of a torn tail.
     fn clean(
         &mut self,
         replay: &Replay,
@@ -352,7 +354,7 @@ impl Opening {
         Ok(torn)
     }
 
-    /// The newest copy of the promise in any segment.
+    /// The newest copy of the promise among all segments.
     fn newest_promise(&mut self) -> Result<PromiseSlot, OpenError> {
         let mut newest = PromiseSlot::default();
         for segment in self.segments.values_mut() {
@@ -385,7 +387,7 @@ impl Opening {
     ) -> Result<SegmentLog, OpenError> {
         self.segments.retain(|sequence, _| *sequence >= replay.first_segment);
         for sequence in sequences.iter().filter(|sequence| **sequence < replay.first_segment) {
-            // If it stays, it is ignored, and the next opening tries again.
+            // If the file cannot be deleted, it is ignored, and the next opening tries again.
             drop(self.disk.remove(&room::path_of(&self.folder, *sequence)));
         }
         let mut spares: VecDeque<Segment> =
@@ -457,12 +459,12 @@ fn walk(replay: &mut Replay, segment: &[u8], salt: u32, sequence: u64) -> End {
     End { offset, damage, unsafe_from: unsafe_from.map_or(offset, |(_, at)| *at) }
 }
 
-/// Examines the bytes from `from` on, where record `missing` should be.
+/// Examines the bytes from `from` on, where the record with the number `missing` should be.
 fn behind(segment: &[u8], from: usize, salt: u32, missing: u64) -> Behind {
     let mut debris = from;
     let mut offset = from;
     while offset + record::HEAD <= segment.len() {
-        // Most of it is zeros, and no record has number 0.
+        // Most of these bytes are zeros, and no record has the number 0.
         let Some(head) = Head::at(segment, offset) else { break };
         let sensible = head.number > head.synced;
         if sensible && let Ok(record) = record::read(segment, offset, salt) {

@@ -9,14 +9,14 @@
 //!   └──────────┴──────┴────────────┴───────┘
 //! ```
 //!
-//! A damaged record at the end of a log was either torn by a loss of power, and then never acknowledged; or it was
-//! synced, acknowledged, and damaged since. The record alone does not show which. So every sync also includes a slot,
-//! far from the records: one fault damages only one of the two. If the log reaches as far as the slot, nothing is lost.
-//! If the slot is ahead, the log may have lost entries up to the slot's position.
+//! A damaged record at the end of a log was either torn by a loss of power, and then it was never acknowledged; or it
+//! was synced, acknowledged, and damaged later. The record alone does not tell the cases apart. So every sync also
+//! writes a slot, far from the records, because one fault damages only one of the two. If the log reaches as far as the
+//! slot says, nothing is lost. If not, the log may have lost entries up to the slot's position.
 //!
-//! The two slots are written alternately, so that a torn write leaves the previous one. Each is in a sector of its own,
-//! which a disk writes completely or not at all; a block that is lost with the header is detected when the log is
-//! opened.
+//! The two slots are written alternately, so that a torn write leaves the previous one intact. Each is in a sector of
+//! its own, which a disk writes completely or not at all. If the whole block is lost together with the header, this is
+//! detected when the log is opened.
 
 use super::SegmentLog;
 use super::record::{HIGHEST, Reader, put_hard_state, put_position};
@@ -37,7 +37,7 @@ pub(super) struct PromiseSlot {
 }
 
 impl PromiseSlot {
-    /// Its offset in a segment.
+    /// Offset of the slot in a segment.
     pub(super) fn place(&self) -> u64 {
         PLACES[(self.sequence % 2) as usize] as u64
     }
@@ -83,13 +83,13 @@ impl SegmentLog {
         Promise { last: self.index.last(), hard_state: self.hard_state }
     }
 
-    /// Clears the doubt once the log reaches the promise.
+    /// Ends the doubt once the log reaches the promise.
     pub(super) fn settle_doubt(&mut self) {
         let held = self.held();
         self.doubt.take_if(|doubt| doubt.is_kept_by(held));
     }
 
-    /// Writes the second copy of the next sync's promise.
+    /// Writes the second copy of the promise that the next sync makes.
     pub(super) fn write_promise(&mut self) -> Result<(), WriteError> {
         let held = self.held();
         let promise = self.doubt.map_or(held, |doubt| held.joined(doubt));

@@ -1,11 +1,11 @@
-//! Reading entries: in as few reads as possible, with a check of each entry.
+//! Reading entries, in as few reads as possible and with a check of each entry.
 
 use super::SegmentLog;
 use super::record::Slot;
 use crate::log::{Entry, LogIndex, Position, ReadError};
 use bytes::Bytes;
 
-/// Gaps between entries that are read along, because a second read costs more.
+/// Largest gap between entries that is read together with them, because a second read costs more.
 const GAP: u64 = 4096;
 
 impl SegmentLog {
@@ -32,11 +32,11 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// Segment and slots of entries that are adjacent on the disk.
+    /// The segment and the slots of entries that are adjacent on the disk.
     fn stretch(&self, from: LogIndex, bytes_max: usize) -> Option<(u64, Vec<(Position, Slot)>)> {
         let (segment, slot) = self.index.find(from)?;
         let mut found = Vec::new();
-        // The entries share the memory of one read, which has at most about twice their size.
+        // The entries share the memory of one read, which must have at most about twice their size.
         let span_max = (bytes_max as u64).saturating_mul(2).saturating_add(GAP);
         let (mut index, mut slot, mut bytes) = (from, slot, 0);
         let (found_from, mut end) = (slot.offset, u64::from(slot.offset));
@@ -60,7 +60,7 @@ impl SegmentLog {
         Some((segment, found))
     }
 
-    /// Reads a stretch, and checks each entry.
+    /// Reads entries that are adjacent on the disk, and checks each.
     fn read_stretch(
         &mut self,
         segment: u64,
@@ -73,7 +73,7 @@ impl SegmentLog {
         let mut bytes = vec![0; (last.offset + last.length - start) as usize];
         let path = &segment.path;
         let failed = |source| ReadError::Io { path: path.clone(), source };
-        // Missing bytes stay zero and fail the checksum.
+        // If the file has fewer bytes, the missing ones stay zero, so that the checksum does not match.
         segment.file.read_at(u64::from(start), &mut bytes).map_err(failed)?;
         let bytes = Bytes::from(bytes);
         for (position, slot) in stretch {

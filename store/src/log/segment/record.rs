@@ -1,4 +1,4 @@
-//! A record of a segment: one write, with the number of the last record known to be synced by then.
+//! A record of a segment: one write, with the number of the last record known to be synced at that time.
 //!
 //! ```text
 //!     4       4        8        8        1
@@ -11,23 +11,23 @@
 //! ```
 //!
 //! Integers are little-endian, and records begin at multiples of 8. The checksum covers the salt and everything before
-//! the data, including the data's own checksums. So every byte is covered, and an entry can be read and checked without
-//! its neighbours. A record without a kind (`length` 0) is a *marker*: it has no number of its own, gives the synced
-//! number, and is overwritten by the next record.
+//! the data, including the checksums of the data. So every byte is covered, and an entry can be read and checked
+//! without its neighbours. A record without a kind (`length` 0) is a *marker*: it has no number of its own, contains
+//! the synced number, and is overwritten by the next record.
 //!
-//! Reading trusts nothing: a length beyond the segment, a count beyond the length, or a rest of another size is damage,
-//! and memory is never reserved by a claim in a record.
+//! Reading trusts no content: a length beyond the segment, a count beyond the length, or a rest of another size is
+//! damage, and memory is never reserved by a number in a record.
 
 use crate::log::{Batch, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
 use crc32fast::Hasher;
 
-/// Bytes before the kind.
+/// Bytes of a record before its kind.
 pub(super) const HEAD: usize = 24;
 
-/// Bytes before the data of an entry, for each.
+/// Bytes of an entry head.
 const ENTRY_HEAD: usize = 17;
 
-/// Bound of all numbers: no log reaches it, and counting from it cannot overflow.
+/// Upper bound of all numbers. No log reaches it, and from there numbers can be counted on without an overflow.
 pub(super) const HIGHEST: u64 = 1 << 62;
 
 const CHECKPOINT: u8 = 1;
@@ -40,24 +40,24 @@ const SEAL: u8 = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// Its length exceeds its segment.
+    /// The length of the record exceeds its segment.
     #[error("it claims to be longer than its segment")]
     Length,
     /// The checksum does not match.
     #[error("it does not match its checksum")]
     Checksum,
-    /// It is intact, but has another number than expected.
+    /// The record is intact, but has this number and not the expected one.
     #[error("record {0} stands in its place")]
     Number(u64),
-    /// It is intact, but does not follow from the state of the log.
+    /// The record is intact, but does not follow from the state of the log.
     #[error("it does not follow from the records before it")]
     Order,
-    /// It is intact, but its kind is unknown.
+    /// The record is intact, but its kind is unknown.
     #[error("it is of a kind that this version does not know")]
     Kind,
 }
 
-/// Checkpoint of a segment: the result of all segments before it, which may be deleted.
+/// Checkpoint of a segment: the state after all segments before it, which may be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Checkpoint {
     pub(super) base: Position,
@@ -91,14 +91,14 @@ pub(super) enum Content {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) number: u64,
-    /// Number of the last synced record when this one was written.
+    /// Number of the last record that was known to be synced when this one was written.
     pub(super) synced: u64,
     pub(super) content: Content,
     /// Offset of the next record.
     pub(super) end: usize,
 }
 
-/// Values that every record contains: the salt of the segment, the next number, and the synced number.
+/// Numbers that every record contains: the salt of its segment, its own number, and the synced number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     pub(super) salt: u32,
@@ -106,7 +106,7 @@ pub(super) struct Stamp {
     pub(super) synced: u64,
 }
 
-/// Number of bytes of a batch.
+/// Bytes of a batch's record.
 pub(super) fn batch_bytes(batch: &Batch) -> u64 {
     let data = |entry: &crate::log::Entry| (ENTRY_HEAD + entry.data.len()) as u64;
     let fixed = HEAD + 1 + 1 + 25 + 8 + 4;
@@ -117,8 +117,8 @@ fn aligned(offset: u64) -> u64 {
     offset.next_multiple_of(8)
 }
 
-/// Appends a record to `out`, which starts at a multiple of 8. Returns the offset of a batch's data
-/// in `out`.
+/// Appends a record to `out`, whose start must be at a multiple of 8 in the segment. Returns the offset of a batch's
+/// data in `out`.
 pub(super) fn write(out: &mut Vec<u8>, stamp: Stamp, content: Written<'_>) -> usize {
     let start = out.len();
     out.extend([0; HEAD]);
@@ -138,7 +138,7 @@ pub(super) fn write(out: &mut Vec<u8>, stamp: Stamp, content: Written<'_>) -> us
     data
 }
 
-/// The checksums of a batch's data; `meta` are the bytes before the data.
+/// The checksums of a batch's data. `meta` has the bytes before the data.
 pub(super) fn checksums(meta: &[u8], count: usize) -> impl Iterator<Item = u32> {
     let heads = &meta[meta.len() - count * ENTRY_HEAD..];
     heads.chunks_exact(ENTRY_HEAD).map(|head| {
@@ -147,7 +147,7 @@ pub(super) fn checksums(meta: &[u8], count: usize) -> impl Iterator<Item = u32> 
     })
 }
 
-/// Record to write.
+/// A record to be written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Written<'b> {
     Marker,
@@ -230,7 +230,7 @@ fn checksum(stamp: Stamp, length: u32, meta: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Head of a record, unchecked.
+/// The head of a record, which has not been checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     length: u32,
@@ -240,7 +240,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// The head at an offset of a segment, if there is room for one.
+    /// The head at an offset of a segment; `None` if the segment ends before.
     pub(super) fn at(segment: &[u8], offset: usize) -> Option<Head> {
         let mut reader = Reader(segment.get(offset..)?.get(..HEAD)?);
         Some(Head {
@@ -278,7 +278,7 @@ pub(super) fn read(segment: &[u8], offset: usize, salt: u32) -> Result<Record, D
     Ok(Record { number: head.number, synced: head.synced, content, end })
 }
 
-/// The number of bytes before the data, if valid.
+/// The number of bytes before the data; `None` if it is invalid.
 fn meta_bytes(payload: &[u8]) -> Option<usize> {
     if payload.first() != Some(&BATCH) {
         return Some(payload.len());
@@ -319,7 +319,7 @@ fn batch(reader: &mut Reader<'_>, data: usize) -> Option<Content> {
     };
     let first = LogIndex(reader.number()?);
     let count = reader.u32()? as usize;
-    // The heads are known to be there, so a wrong count reserves no more than they take.
+    // A wrong count reserves memory for no more heads than the record has room for.
     let mut entries = Vec::with_capacity(count.min(reader.0.len() / ENTRY_HEAD));
     let mut offset = u32::try_from(data).ok()?;
     for _ in 0..count {
@@ -336,7 +336,7 @@ fn batch(reader: &mut Reader<'_>, data: usize) -> Option<Content> {
     Some(Content::Batch { hard_state, first, entries })
 }
 
-/// Whether the data of a batch fill exactly this part of a segment, and match their checksums.
+/// Whether the data of a batch fill this part of a segment exactly, and match their checksums.
 fn check_data(
     segment: &[u8],
     entries: &[(Term, Slot)],

@@ -1,11 +1,11 @@
-//! Creation of segments: zero-filled ahead of time, or reused.
+//! Creation of segments: filled with zeros ahead of time, or reused.
 //!
-//! A file with allocated blocks syncs fastest, because a write changes only data. Zero-filling
-//! costs as much as the log itself, so it is done in steps while the present segment fills, or not
-//! at all if a free segment can be reused: its old records have another salt.
+//! A file with allocated blocks syncs fastest, because a write changes only data. Writing zeros costs as much as the
+//! log itself, so it is done in steps while the present segment fills. It is not needed if a free segment can be
+//! reused: the old records of that segment have another salt.
 //!
-//! A segment is created under a temporary name, synced and renamed, and its folder is synced. So a
-//! file with a segment's name and an invalid header was damaged.
+//! A segment is created under a temporary name, synced and renamed, and then its folder is synced. So if a file with a
+//! segment's name has an invalid header, it was damaged.
 
 use super::header::{self, Header};
 use crate::disk::{Disk, DiskFile};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Name of a segment while it is created.
 pub(super) const UNFINISHED: &str = "next.tmp";
 
-/// Bytes of zeros written and synced at once, which bounds the delay of an append.
+/// Bytes of zeros that are written and synced at once. This bounds the delay of an append.
 const STEP: u64 = 512 << 10;
 
 /// A file of the log.
@@ -55,12 +55,12 @@ impl Unfinished {
         Ok(Unfinished { file: disk.create(&path)?, length: 0 })
     }
 
-    /// Present length in bytes.
+    /// Present length of the file in bytes.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    /// Extends it by one step, at most to `length`.
+    /// Extends the file by one step, to at most `length` bytes.
     pub(super) fn step(&mut self, length: u64) -> io::Result<()> {
         let next = length.min(self.length + STEP);
         self.grow(next)?;
@@ -74,7 +74,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Writes the header and these records, and renames the file.
+    /// Writes the header and these records, and gives the file its name.
     pub(super) fn finish(
         self,
         (disk, folder): (&dyn Disk, &Path),
@@ -85,7 +85,7 @@ impl Unfinished {
     }
 }
 
-/// Turns a free segment into a new one of the same length.
+/// Turns a free segment into a new one, which has the length of the old one.
 pub(super) fn reuse(
     (disk, folder): (&dyn Disk, &Path),
     old: Segment,
