@@ -1,9 +1,8 @@
 //! Connections to the replicas of a cell.
 //!
-//! Any replica answers: a follower forwards to the leader what only the leader can do. So a client
-//! stays with one replica as long as it answers, and then switches to the next. Requests that a
-//! follower cannot forward are rejected with the leader's address, and the client connects there,
-//! even if that address is not in its list.
+//! Any replica answers, because a follower forwards requests that only the leader can handle. So a client uses one
+//! replica as long as it answers, and then switches to the next. Requests that a follower cannot forward are rejected
+//! with the leader's address, and the client connects to that address, even if it is not in its list.
 
 use crate::mismatch::{self, Speaks};
 use crate::{ApiError, ErrorCode};
@@ -13,44 +12,44 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-/// Largest message. Servers send far less, and the largest command is
+/// Maximum bytes of a message. Servers send far smaller ones, and the largest command has
 /// [`omega_core::limits::COMMAND_BYTES_MAX`].
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// Largest message to an agent: it has all tasks of a machine, each with its images.
+/// Maximum bytes of a message to an agent. It has all tasks of a machine, each with its images.
 pub const ORDERS_BYTES_MAX: usize = 64 << 20;
 
 /// Time limit of connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// Interval of probes of a silent connection, and time limit of their answers. A vanished replica
-/// is detected after both.
+/// Interval at which a silent connection is probed, and time limit of the reply. A vanished replica is detected after
+/// both.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(2);
 
 /// Addresses and certificates of a cell.
 #[derive(Clone, Debug, Default)]
 pub struct Address {
-    /// The replicas, as `host:port`.
+    /// Addresses of the replicas, as `host:port`.
     pub replicas: Vec<String>,
     /// Certificates, if the cell requires them.
     pub tls: Option<Tls>,
 }
 
-/// Client certificate and trusted authority; all in PEM.
+/// Client certificate and trusted authority. All fields are in PEM.
 #[derive(Clone)]
 pub struct Tls {
     /// Certificate of the authority that signs the replicas' certificates.
     pub authority: Vec<u8>,
-    /// The client's certificate, with those between it and its authority.
+    /// The client's certificate, followed by those between it and its authority.
     pub certificate: Vec<u8>,
-    /// The key of that certificate.
+    /// Private key of the client's certificate.
     pub key: Vec<u8>,
-    /// The name in the replicas' certificates, if it is not the host of their address.
+    /// Name in the replicas' certificates, if it is not the host of their address.
     pub server_name: Option<String>,
 }
 
-/// Prints no key.
+/// Omits the key.
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
@@ -58,30 +57,30 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Address {
-    /// Replicas that are spoken to in the open, as `host:port`.
+    /// Replicas that do not use TLS, as `host:port`.
     pub fn plain<S: Into<String>>(replicas: impl IntoIterator<Item = S>) -> Address {
         Address { replicas: replicas.into_iter().map(Into::into).collect(), tls: None }
     }
 }
 
-/// Connections to the replicas. Clones share them.
+/// Connections to the replicas, which clones share.
 #[derive(Clone, Debug)]
 pub struct Connections {
     speaks: Speaks,
     tls: Option<Arc<Tls>>,
     channels: Arc<[(String, Channel)]>,
-    /// The leader, if a replica has named its address. Locked for a look-up.
+    /// The leader, if a replica has named its address. Locked only for a look-up.
     leader: Arc<Mutex<Option<(String, Channel)>>>,
-    /// Counts the switches between replicas; modulo the number of replicas it is the current one. A
-    /// stale value costs one call to a replica that does not answer.
+    /// Number of switches between replicas. This number modulo the number of replicas is the index of the present
+    /// replica. A stale value costs one call to a replica that does not answer.
     moves: Arc<AtomicUsize>,
 }
 
 impl Connections {
-    /// Prepares connections; they are made when they are first used. Needs a tokio runtime.
+    /// Prepares connections, which are made when they are first used. This needs a tokio runtime.
     ///
     /// # Errors
-    /// If there is no address, or one is invalid.
+    /// There is no address, or one is invalid.
     pub fn new(address: &Address) -> Result<Connections, ApiError> {
         if address.replicas.is_empty() {
             let say = "name at least one replica of the cell, as host:port";
@@ -97,7 +96,7 @@ impl Connections {
         Ok(Connections { speaks, tls, channels: channels.into(), leader, moves })
     }
 
-    /// The connection that is used now.
+    /// The connection to the present replica.
     #[must_use]
     pub fn current(&self) -> Connection {
         let moves = self.moves.load(Ordering::Relaxed);
@@ -108,23 +107,24 @@ impl Connections {
         Connection { channel: channel.clone(), address: address.clone(), moves }
     }
 
-    /// Switches to the next replica, unless this connection was replaced already.
+    /// Switches to the next replica, unless the client has already switched from this connection.
     pub fn leave(&self, connection: &Connection) {
-        // A named leader that does not answer may be an old one: back to the given replicas.
+        // If a named leader does not answer, it may be a former one, so the client returns to the replicas of its list.
         let is_it = |leader: &mut (String, Channel)| leader.0 == connection.address;
         if self.leader.lock().take_if(is_it).is_some() {
             return;
         }
         let (from, to) = (connection.moves, connection.moves + 1);
-        // On failure, another thread has switched already.
+        // If this fails, another thread has already switched.
         let _ = self.moves.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Switches to the leader that an error of this connection names, or else to the next replica.
+    /// Switches to the leader that an error of this connection names. If it names none, switches to the next replica.
     pub fn leave_for(&self, connection: &Connection, error: &ApiError) {
         self.leave(connection);
         let Some(address) = &error.leader_address else { return };
-        // A replica that names itself as the leader has just become it, or ceases to be.
+        // The error of a replica that names itself as the leader is temporary: it has just become the leader, or ceases
+        // to be.
         if *address == connection.address {
             return;
         }
@@ -136,11 +136,11 @@ impl Connections {
         }
     }
 
-    /// Returns the error of a call, or the reason for which no call on this connection can succeed:
-    /// then its code is [`ErrorCode::Tls`], and it is reported at once.
+    /// Returns the error of a call, or a better one. If no call on this connection can succeed, the result has the code
+    /// [`ErrorCode::Tls`], and should be reported at once.
     pub async fn explain(&self, connection: &Connection, error: ApiError) -> ApiError {
         match error.code {
-            // Outcome of a broken connection; with any other code the replica has answered.
+            // Possibly the error of a broken connection. With any other code, the replica has answered.
             ErrorCode::OutcomeUnknown | ErrorCode::Internal => {
                 mismatch::of_address(&connection.address, self.speaks).await.unwrap_or(error)
             }
@@ -158,7 +158,7 @@ impl Connections {
 /// A connection to one replica.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Channel of the calls.
+    /// Channel for calls.
     pub channel: Channel,
     /// Address of the replica.
     pub address: String,
@@ -189,7 +189,7 @@ fn endpoint(replica: &str, tls: Option<&Tls>) -> Result<Endpoint, ApiError> {
 /// An endpoint with mutual TLS.
 ///
 /// # Errors
-/// If the certificates cannot be used.
+/// The certificates cannot be used.
 pub fn tls_endpoint(endpoint: Endpoint, tls: &Tls) -> Result<Endpoint, tonic::transport::Error> {
     let mut config = ClientTlsConfig::new()
         .ca_certificate(Certificate::from_pem(&tls.authority))
@@ -225,7 +225,7 @@ mod tests {
         connections.leave_for(&is_at("a:1"), &refusal(Some("not an address")));
         connections.leave_for(&is_at("b:1"), &refusal(Some("b:1")));
         connections.leave_for(&is_at("a:1"), &refusal(Some("c:1")));
-        // Of whichever call: it does not answer.
+        // The connection is left because of any call to which the leader does not answer.
         connections.leave(&leader);
         is_at("b:1");
     }

@@ -1,7 +1,7 @@
 //! Errors of calls: a stable code, a message with the remedy, and a gRPC status.
 //!
-//! The code is sent as `google.rpc.ErrorInfo` with the domain `omega`, with `google.rpc.RetryInfo`
-//! where waiting helps. The message is for people and may change; the code does not.
+//! The code is sent as `google.rpc.ErrorInfo` with the domain `omega`. If a retry may succeed after a while,
+//! `google.rpc.RetryInfo` is sent, too. The message is for people and may change; the code does not change.
 
 use crate::mismatch;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-/// The domain of the codes.
+/// Domain of the codes.
 pub const DOMAIN: &str = "omega";
 
 /// Defines the codes, each with its wire name and its gRPC status.
 macro_rules! define_codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $code:ident;)*) => {
-        /// Failure, for programs.
+        /// Kind of a failure, for programs.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorCode {
@@ -29,7 +29,7 @@ macro_rules! define_codes {
             /// All codes.
             pub const ALL: &[ErrorCode] = &[$(ErrorCode::$variant),*];
 
-            /// Its wire name.
+            /// Name of the code in messages.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -37,7 +37,7 @@ macro_rules! define_codes {
                 }
             }
 
-            /// The gRPC status of a call that fails with it.
+            /// gRPC status of a call that fails with this code.
             #[must_use]
             pub fn grpc(self) -> Code {
                 match self {
@@ -49,112 +49,111 @@ macro_rules! define_codes {
 }
 
 define_codes! {
-    /// The client and the replica do not agree on TLS: one does not use it, or a certificate is
-    /// rejected.
+    /// Only one of client and replica uses TLS, or a certificate is rejected.
     Tls = "TLS", FailedPrecondition;
-    /// The message is invalid; the text names the field.
+    /// The message is invalid, and the text names the field.
     Malformed = "MALFORMED", InvalidArgument;
     /// Another object has the name.
     NameTaken = "NAME_TAKEN", AlreadyExists;
     /// A name, label or value is too long, or has control or format characters.
     BadName = "BAD_NAME", InvalidArgument;
-    /// The machine was removed, or never was.
+    /// No such machine exists: it was removed, or never existed.
     UnknownMachine = "UNKNOWN_MACHINE", NotFound;
-    /// A machine's name cannot change.
+    /// An update gives a machine another name, and names cannot change.
     OtherName = "OTHER_NAME", InvalidArgument;
-    /// The number of a machine's devices can change only while no task has one.
+    /// The number of a machine's devices cannot change while a task has one of them.
     DevicesInUse = "DEVICES_IN_USE", FailedPrecondition;
-    /// The job has ended long ago, or never was.
+    /// No such job exists: it was forgotten after its end, or never existed.
     UnknownJob = "UNKNOWN_JOB", NotFound;
-    /// The job has no such group.
+    /// The job has no group of this name.
     UnknownGroup = "UNKNOWN_GROUP", NotFound;
-    /// The job has no such task.
+    /// The job has no task with this number.
     UnknownTask = "UNKNOWN_TASK", NotFound;
-    /// Only a pending task can be adopted.
+    /// The task cannot be adopted, because it is not pending.
     TaskNotPending = "TASK_NOT_PENDING", FailedPrecondition;
-    /// No devices of the machine have enough left.
+    /// The machine has no devices with enough left for the task to be adopted.
     NoDevicesLeft = "NO_DEVICES_LEFT", FailedPrecondition;
     /// The task has left the machine, or has ended.
     TaskNotThere = "TASK_NOT_THERE", FailedPrecondition;
     /// A kind is not registered, or an amount exceeds 2^50.
     BadAmount = "BAD_AMOUNT", InvalidArgument;
-    /// A list or a count is beyond its bound.
+    /// A list or a count is above its bound.
     TooMany = "TOO_MANY", InvalidArgument;
-    /// The job contradicts itself.
+    /// The description of the job is invalid.
     BadJob = "BAD_JOB", InvalidArgument;
-    /// The transaction is empty.
+    /// The transaction has no items.
     TransactionEmpty = "TRANSACTION_EMPTY", InvalidArgument;
-    /// The transaction has too many items: split it.
+    /// The transaction has too many items. Split it.
     TransactionTooLarge = "TRANSACTION_TOO_LARGE", InvalidArgument;
-    /// The transaction was decided on a view of another cell, or of a lost one: sync from nothing.
+    /// The transaction was decided on a view of another cell, or of a lost one. Sync the whole state.
     BaseFromFuture = "BASE_FROM_FUTURE", FailedPrecondition;
-    /// Register first.
+    /// No scheduler of this id is registered. Register first.
     UnknownScheduler = "UNKNOWN_SCHEDULER", FailedPrecondition;
-    /// No transaction of this number was checked.
+    /// The cell has checked no transaction with this number, or no longer has its result.
     UnknownTransaction = "UNKNOWN_TRANSACTION", NotFound;
-    /// The result of this transaction is no longer kept: sync, and inspect the tasks.
+    /// The result of this transaction is no longer kept. Sync, and look at the states of its tasks.
     AnswerExpired = "ANSWER_EXPIRED", OutOfRange;
-    /// Another transaction had this id: count upwards.
+    /// Another transaction had this id. Number transactions in ascending order.
     IdReused = "ID_REUSED", AlreadyExists;
-    /// A transaction's number is too far above its scheduler's next one: register again.
+    /// The transaction's number is too far above its scheduler's next one. Register again.
     NumberAhead = "NUMBER_AHEAD", InvalidArgument;
-    /// Another process has the scheduler's name: stop.
+    /// Another process has the scheduler's name now. Stop.
     Fenced = "FENCED", FailedPrecondition;
-    /// Another process owns the scheduler's name: wait, or choose another name.
+    /// Another process owns the scheduler's name. Wait, or choose another name.
     LeaseHeld = "LEASE_HELD", FailedPrecondition;
-    /// The process no longer owns the scheduler's name: stop.
+    /// The process no longer owns the scheduler's name. Stop.
     LeaseLost = "LEASE_LOST", FailedPrecondition;
-    /// A lease has from one second to one minute.
+    /// The lease is shorter than one second, or longer than one minute.
     BadLease = "BAD_LEASE", InvalidArgument;
-    /// Choose another parent, guarantee or weight for the tenant.
+    /// The tenant's configuration is invalid. Choose another parent, guarantee or weight.
     BadTenant = "BAD_TENANT", InvalidArgument;
-    /// The tenant's request limit is reached: request less, or wait until jobs end.
+    /// The tenant's request limit is reached. Request less, or wait until jobs have ended.
     NotAdmitted = "NOT_ADMITTED", ResourceExhausted;
-    /// Choose other bands of precedence, or another cap of evictions.
+    /// The policy is invalid. Choose other bands of precedence, or another eviction limit.
     BadPolicy = "BAD_POLICY", InvalidArgument;
-    /// Choose other machines, tenants or times for the reservation.
+    /// The reservation is invalid. Choose other machines, tenants or times.
     BadReservation = "BAD_RESERVATION", InvalidArgument;
-    /// The reservation expired, was deleted, or never existed.
+    /// No such reservation exists: it expired, was removed, or never existed.
     UnknownReservation = "UNKNOWN_RESERVATION", NotFound;
-    /// The machine contradicts itself.
+    /// The description of the machine is invalid.
     BadMachine = "BAD_MACHINE", InvalidArgument;
-    /// The cores of a machine's NUMA nodes can change only while no task has exclusive cores.
+    /// The cores of a machine's NUMA nodes cannot change while a task has exclusive cores.
     CoresInUse = "CORES_IN_USE", FailedPrecondition;
-    /// Too few cores of the machine are left for a task alone.
+    /// The machine has too few cores left for the exclusive cores of the task to be adopted.
     NoCoresLeft = "NO_CORES_LEFT", FailedPrecondition;
-    /// Choose other machines, times or shares for the calendar of peaks.
+    /// The calendar of peak hours is invalid. Choose other machines, times or shares.
     BadPeaks = "BAD_PEAKS", InvalidArgument;
-    /// The calendar of peaks was removed, or never was.
+    /// No such calendar of peak hours exists: it was removed, or never existed.
     UnknownPeaks = "UNKNOWN_PEAKS", NotFound;
-    /// The job was updated since: look at it again.
+    /// The job no longer has the required version. Read the job again before the next attempt.
     OtherVersion = "OTHER_VERSION", Aborted;
-    /// A page token was not made by this call, or with other filters.
+    /// The page token is not from this call, or was returned with other filters.
     BadPageToken = "BAD_PAGE_TOKEN", InvalidArgument;
-    /// No leader is known: wait, or try another replica.
+    /// No leader is known. Wait, or try another replica.
     NoLeader = "NO_LEADER", Unavailable;
-    /// The cell is busy: wait for the given delay.
+    /// The cell is busy. Wait for the given delay.
     Busy = "BUSY", ResourceExhausted;
-    /// The leader's disk is full: make room there.
+    /// The leader's disk is full. Make space on it.
     DiskFull = "DISK_FULL", ResourceExhausted;
-    /// This replica has stopped, or is about to: try another one.
+    /// This replica has stopped, or is about to stop. Try another one.
     Stopped = "STOPPED", Unavailable;
-    /// The outcome is unknown: send it again, it is not applied twice.
+    /// The outcome is unknown. Send the request again: it is not applied twice.
     OutcomeUnknown = "OUTCOME_UNKNOWN", Unknown;
-    /// The cell has no replicas: it is in memory alone.
+    /// The cell has no replicas, because it is in memory only.
     NotReplicated = "NOT_REPLICATED", FailedPrecondition;
-    /// The replicas cannot change so.
+    /// The membership cannot be changed in this way.
     BadChange = "BAD_CHANGE", FailedPrecondition;
-    /// The caller is not identified: connect with a certificate.
+    /// The caller is not identified. Connect with a certificate.
     Unauthenticated = "UNAUTHENTICATED", Unauthenticated;
-    /// The role of the caller does not allow it.
+    /// The role of the caller does not permit the call.
     Denied = "DENIED", PermissionDenied;
-    /// A limit of the server was reached: wait for the given delay.
+    /// A limit of the server was reached. Wait for the given delay.
     Limit = "LIMIT", ResourceExhausted;
-    /// The deadline passed before an answer: send it again, it is not done twice.
+    /// The deadline passed before the reply. Send the request again: it is not applied twice.
     Late = "LATE", DeadlineExceeded;
-    /// This server does not have the call: try another one.
+    /// This server does not have the call. Try another one.
     NotOffered = "NOT_OFFERED", Unimplemented;
-    /// A defect of Omega, or an answer of a newer server.
+    /// A defect of Omega, or a code of a newer server.
     Internal = "INTERNAL", Internal;
 }
 
@@ -168,17 +167,17 @@ impl fmt::Display for ErrorCode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
-    /// Failure, for programs.
+    /// Kind of the failure, for programs.
     pub code: ErrorCode,
-    /// Action, for people.
+    /// Description and remedy, for people.
     pub message: String,
     /// Delay before a retry, if a retry can succeed.
     pub retry_after: Option<Duration>,
-    /// Id of the leader, if another replica leads.
+    /// Id of the leader, if another replica is the leader.
     pub leader: Option<String>,
-    /// Address of the leader for clients, as `host:port`, if it is known.
+    /// Address of the leader for clients, as `host:port`, if known.
     pub leader_address: Option<String>,
-    /// The version of the cell, where it matters.
+    /// Version of the cell, if the error depends on it.
     pub version: Option<Version>,
 }
 
@@ -189,21 +188,21 @@ impl ApiError {
         ApiError { code, message: message.into(), retry_after, leader, leader_address, version }
     }
 
-    /// Returns the error with a time after which a retry may succeed.
+    /// Returns the error with a delay after which a retry may succeed.
     #[must_use]
     pub fn retry_after(mut self, pause: Duration) -> ApiError {
         self.retry_after = Some(pause);
         self
     }
 
-    /// Whether nothing was done, and a retry may succeed.
+    /// Whether the call had no effect, and a retry may succeed.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         use ErrorCode::{Busy, DiskFull, Limit, NoLeader, Stopped};
         matches!(self.code, Busy | DiskFull | Limit | NoLeader | Stopped)
     }
 
-    /// The error of a sent transaction that the cell did not check, as a [`TransactionError`].
+    /// The error of a transaction that was sent, if it means that the cell did not check the transaction.
     #[must_use]
     pub fn transaction_error(&self, txn: &Transaction) -> Option<TransactionError> {
         Some(match self.code {
@@ -225,10 +224,11 @@ impl ApiError {
     }
 }
 
-/// The longest sentence: it travels in a header, where a long name in it would be the end of the answer.
+/// Maximum bytes of a message. It is sent in a header, and a longer header, such as one with a long name in it, would
+/// end the call.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
-/// A sentence that is not too long.
+/// The message, shortened if it is too long.
 fn cut(mut message: String) -> String {
     if message.len() > MESSAGE_BYTES_MAX {
         let end = (0..=MESSAGE_BYTES_MAX).rev().find(|end| message.is_char_boundary(*end));
@@ -278,13 +278,13 @@ impl From<Status> for ApiError {
     }
 }
 
-/// The code with this name, if this version has it.
+/// The code with this name; `None` if this version does not have it.
 #[must_use]
 pub fn by_name(name: &str) -> Option<ErrorCode> {
     ErrorCode::ALL.iter().copied().find(|code| code.name() == name)
 }
 
-/// Error for a status that a proxy between the client and the cell has made.
+/// The code for a status that a proxy between the client and the cell has created.
 fn by_status(code: Code) -> ErrorCode {
     match code {
         Code::InvalidArgument => ErrorCode::Malformed,
@@ -292,7 +292,7 @@ fn by_status(code: Code) -> ErrorCode {
         Code::PermissionDenied => ErrorCode::Denied,
         Code::Unauthenticated => ErrorCode::Unauthenticated,
         Code::ResourceExhausted => ErrorCode::Limit,
-        // The connection failed or broke: the request may have been executed.
+        // The connection failed or broke, so the request may have been executed.
         Code::Unavailable | Code::Unknown => ErrorCode::OutcomeUnknown,
         _ => ErrorCode::Internal,
     }

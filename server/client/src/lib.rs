@@ -1,4 +1,4 @@
-//! The client library: everything a program needs to use a cell over the network.
+//! The client library: everything that a program needs to use a cell over the network.
 //!
 //! ```text
 //!   your scheduler ── CellHandle ──▶ RemoteCell ─┐
@@ -6,11 +6,10 @@
 //!   your tool ───── proto::*_client, ApiError ───┘
 //! ```
 //!
-//! [`RemoteCell`] is the cell's handle for schedulers: it implements
-//! [`omega_cellstate::CellHandle`] like a cell in the same process, so a scheduler runs with either
-//! without a change. For jobs, machines, members and everything else, call the generated clients in
-//! [`proto`]. [`convert`] converts their messages to the types of `omega-core`, and [`ApiError`]
-//! has codes for their failures.
+//! [`RemoteCell`] is the cell's handle for schedulers. Like a cell in the scheduler's process, it implements
+//! [`omega_cellstate::CellHandle`], so a scheduler runs with either without a change. For jobs, machines, members and
+//! everything else, call the generated clients in [`proto`]. [`convert`] converts their messages to the types of
+//! `omega-core`, and [`ApiError`] has codes for their failures.
 //!
 //! ```no_run
 //! use omega_cellstate::{CellHandle, View};

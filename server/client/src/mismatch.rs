@@ -1,8 +1,8 @@
-//! Connections that can never work: only one side uses TLS, or a certificate is rejected.
+//! Connections that can never work, because only one side uses TLS, or because a certificate is rejected.
 //!
-//! A transport reports a TLS mismatch as a broken connection or an invalid frame. So after a failed
-//! call, a client probes the server once: it sends the HTTP/2 preface and reads the first bytes. A
-//! TLS server replies with an alert, an HTTP/2 server with its settings.
+//! A transport reports such a mismatch as a broken connection or an invalid frame. So after a failed call, a client
+//! probes the server once: it sends the HTTP/2 preface and reads the first bytes. A TLS server replies with an alert,
+//! an HTTP/2 server with its settings.
 
 use crate::{ApiError, ErrorCode};
 use std::error::Error;
@@ -10,39 +10,39 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Time limit of the other end's first bytes.
+/// Time limit for the first bytes of the reply.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// The beginning of every HTTP/2 connection.
+/// The first bytes of every HTTP/2 connection.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Type of a TLS record with an alert.
 const ALERT: u8 = 0x15;
 
-/// The type of an HTTP/2 frame of settings, which is the fourth byte.
+/// Type of an HTTP/2 frame with settings, which is the frame's fourth byte.
 const SETTINGS: u8 = 0x4;
 
-/// Protocol of a listener.
+/// Protocol that a listener uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spoken {
     Tls,
     Plain,
 }
 
-/// The kind of a client's connections.
+/// Whether a client's connections use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speaks {
-    /// The other side shows a certificate.
+    /// The client uses TLS, and presents a certificate.
     Tls,
-    /// The server does not use TLS.
+    /// The client does not use TLS.
     Plain,
 }
 
-/// Reason of a TLS failure: a certificate was rejected by this side or the other.
+/// The error for a certificate that this side or the other has rejected; `None` for other errors.
 pub(crate) fn of_certificates(error: &(dyn Error + 'static)) -> Option<ApiError> {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        // The read error is wrapped, and `source` does not return it.
+        // The read error is wrapped, and `source` skips it.
         let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         let found = error
             .downcast_ref::<rustls::Error>()
@@ -73,7 +73,7 @@ fn sentence(error: &rustls::Error) -> Option<String> {
     }
 }
 
-/// Error in a connection to this address (`host:port`), if it can never work.
+/// The reason for which connections to this address (`host:port`) can never work; `None` if they may.
 pub(crate) async fn of_address(address: &str, speaks: Speaks) -> Option<ApiError> {
     let spoken = tokio::time::timeout(LOOK_MAX, look(address)).await.ok()??;
     let why = match (speaks, spoken) {
@@ -90,7 +90,7 @@ pub(crate) async fn of_address(address: &str, speaks: Speaks) -> Option<ApiError
     Some(ApiError::new(ErrorCode::Tls, why))
 }
 
-/// The language of a listener, as far as its first bytes show it.
+/// The protocol of a listener, if its first bytes reveal it.
 async fn look(address: &str) -> Option<Spoken> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(PREFACE).await.ok()?;

@@ -1,8 +1,8 @@
 //! Delays between a client's attempts.
 //!
-//! A busy server gives a retry delay. Many clients get one at the same time, so each adds a random
-//! part of up to half of it. Without a given delay, a client waits longer each time, so that a cell
-//! in trouble gets fewer and fewer calls.
+//! A busy server suggests a delay. Many clients may get the suggestion at one time, so each adds a random part of up to
+//! half of the delay. Without a suggestion, a client waits longer each time, so that a cell in trouble gets fewer and
+//! fewer calls.
 
 use crate::ApiError;
 use std::hash::{BuildHasher, RandomState};
@@ -11,23 +11,23 @@ use std::time::Duration;
 /// First delay if the server suggests none: a tenth of an election timeout.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Maximum number of doublings, after which the delay is as long as an election at most.
+/// Maximum number of doublings. After these, the delay is at most as long as an election.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// Delay after the `tries`-th consecutive failure with this error; the first is 0.
+/// Delay after the `tries`-th failure in a row, which had this error. `tries` begins at 0.
 #[must_use]
 pub fn before_another_try(error: &ApiError, tries: u32) -> Duration {
     with_chance(error, tries, chance())
 }
 
-/// `chance` is from 0 to 1.
+/// The delay with a given random number, `chance`, from 0 to 1.
 fn with_chance(error: &ApiError, tries: u32, chance: f64) -> Duration {
     let usual = || PAUSE * (1 << tries.min(DOUBLINGS_MAX));
     let least = error.retry_after.unwrap_or_else(usual);
     least + least.mul_f64(chance / 2.0)
 }
 
-/// A random number from 0 to 1, from the random keys of hash maps.
+/// A random number from 0 to 1, derived from the random keys of hash maps.
 fn chance() -> f64 {
     f64::from(RandomState::new().hash_one(()) as u32) / f64::from(u32::MAX)
 }

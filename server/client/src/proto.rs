@@ -1,4 +1,4 @@
-//! The messages and services of the API, as `proto/omega/v1/` defines and describes them.
+//! The messages and services of the API. `proto/omega/v1/` defines and describes them.
 
 #![allow(missing_docs, reason = "generated: the definitions in proto/ have the comments")]
 #![allow(
@@ -9,5 +9,5 @@
 
 include!("generated/omega.v1.rs");
 
-/// API description for gRPC tools: a serialized `FileDescriptorSet`.
+/// Description of the API for gRPC tools: a serialized `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");

@@ -1,4 +1,4 @@
-//! The directives of a stream: parts are joined to directives, and parsed.
+//! The directives that a stream brings: their parts are joined, and parsed.
 
 use super::records::Told;
 use super::{LogRead, Program, Task};
@@ -9,7 +9,7 @@ use omega_core::{JobKind, MachineId, Run, TaskId};
 use std::sync::Arc;
 use tonic::Streaming;
 
-/// The directives of a stream, and the parts of an incomplete one.
+/// The incoming directives of a stream, and the parts of a directive that is not complete yet.
 pub(super) struct Incoming {
     stream: Streaming<AgentDirectives>,
     joined: AgentDirectives,
@@ -20,8 +20,8 @@ impl Incoming {
         Incoming { stream, joined: AgentDirectives::default() }
     }
 
-    /// Returns the next directives. An error is the end of the stream, with its reason if known. If
-    /// the future is dropped early, no directive is lost.
+    /// Returns the next directives. An error is the end of the stream, with the reason if it is known. If the future is
+    /// dropped early, no directive is lost.
     pub(super) async fn next(&mut self) -> Result<Told, Option<ApiError>> {
         loop {
             let message = self.stream.message().await.map_err(|status| Some(status.into()))?;
@@ -30,14 +30,14 @@ impl Incoming {
             join(&mut self.joined, message);
             if is_last {
                 let whole = std::mem::take(&mut self.joined);
-                // Directives that cannot be read are requested again on a new stream.
+                // The error ends the stream, and the directives are requested again on a new stream.
                 return told(whole).map_err(|malformed| Some(malformed.into()));
             }
         }
     }
 }
 
-/// Appends each list of a message.
+/// Appends each list of a message to the lists of those before.
 fn join(joined: &mut AgentDirectives, mut message: AgentDirectives) {
     joined.whole_slots.append(&mut message.whole_slots);
     joined.whole_incarnations.append(&mut message.whole_incarnations);

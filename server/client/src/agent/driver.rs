@@ -1,6 +1,6 @@
-//! The agent's connection: heartbeats, reports, and the change to another replica.
+//! The agent's connection: heartbeats, reports, and switching to another replica.
 //!
-//! Invariant: the records contain all reports of tasks, so that a new stream loses none.
+//! Invariant: the records contain all reports of tasks, so that no report is lost when a new stream is opened.
 
 use super::directives::Incoming;
 use super::endings::Endings;
@@ -18,29 +18,29 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Maximum number of values in a column: the server's limit.
+/// Maximum number of values in a column, which is the server's limit.
 const COLUMN_MAX: usize = 4096;
 
-/// Number of parts in which the machines heartbeat, one after the other, so that an agent of very
-/// many machines loads a server evenly.
+/// Number of parts of the machines. The parts send heartbeats one after the other, so that an agent with very many
+/// machines loads a server evenly.
 const PARTS: u32 = 10;
 
-/// Time without orders from any replica until operators are notified: longer than elections take,
-/// which need no notice. Also the time between two notices.
+/// Time without directives from any replica after which operators are notified. It is longer than an election, which
+/// needs no notice. The time between two notices is as long.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 const TELL_EVERY: Duration = Duration::from_secs(30);
 
-/// Parts of logs in one message.
+/// Maximum number of parts of logs in one message.
 const LOGS_MAX: usize = 4;
 
-/// Messages on their way into a stream.
+/// Maximum number of messages that wait to be written to a stream.
 const MESSAGES_MAX: usize = 4;
 
-/// Number of queued messages from which no heartbeats are added: the server is too slow, and gets
-/// them once it catches up.
+/// Number of queued messages above which no heartbeats are added, because the server is too slow. It gets them again
+/// when the queue is shorter.
 const BEHIND: usize = 64;
 
-/// Message from the agent.
+/// A message from the agent to the driver.
 #[derive(Debug)]
 pub(super) enum Said {
     Attach(MachineId),
@@ -48,11 +48,11 @@ pub(super) enum Said {
     Load(MachineId, Amounts),
     Capacity(MachineId, Amounts),
     Found(Found),
-    /// The answer to a read of a log.
+    /// The reply to a request to read a log, with the number of the request.
     Log(u64, Option<LogPart>),
 }
 
-/// The driver; see the head of the file.
+/// The driver. See the module documentation.
 pub(super) struct Driver {
     connections: Connections,
     settings: AgentSettings,
@@ -61,23 +61,23 @@ pub(super) struct Driver {
     machines: BTreeSet<MachineId>,
     records: Records,
     endings: Endings,
-    /// Times of endings count from here.
+    /// Zero point of the times in `endings`.
     began: Instant,
-    /// Answers to reads of logs that are not sent yet.
+    /// Parts of logs that were read and are not sent yet.
     logs: Vec<proto::LogPart>,
     /// Load reports that are not sent yet.
     loads: BTreeMap<MachineId, Amounts>,
-    /// Which part of the machines heartbeats next.
+    /// Number of the part of the machines that sends the next heartbeats.
     part: u32,
-    /// Time since which no replica has given orders, and time of the last notice.
+    /// Time since which no replica has given directives, and time of the last notice.
     failing: Option<(Instant, Option<Instant>)>,
 }
 
-/// Why a stream is over.
+/// Reason for which a stream has ended.
 enum Ended {
-    /// The agent or the receiver of its orders is dropped.
+    /// The agent, or the receiver of its directives, was dropped.
     Agent,
-    /// The stream broke, or was never opened, for a reason that may be known.
+    /// The stream broke, or could not be opened, for a reason that may be known.
     Stream(Option<ApiError>),
 }
 
@@ -107,14 +107,14 @@ impl Driver {
     pub(super) async fn run(mut self) {
         loop {
             if self.machines.is_empty() {
-                // Nothing to speak for: no stream is kept open for it.
+                // While the agent manages no machine, no stream is kept open.
                 let due = self.due();
                 tokio::select! {
                     said = self.said.recv() => match said {
                         Some(said) => _ = self.take(said),
                         None => return,
                     },
-                    // Tasks may still end on machines that it no longer manages.
+                    // On machines that the agent no longer manages, stopped tasks may still have to be killed.
                     () = until(due) => self.kill_late(),
                 }
                 continue;
@@ -132,13 +132,13 @@ impl Driver {
                 }
             }
             tokio::time::sleep(PAUSE).await;
-            // While no replica answers, tasks end all the same.
+            // Stopped tasks must be killed in time even if no replica answers.
             self.kill_late();
         }
     }
 
-    /// Notifies operators if machines get no orders for longer than an election takes; at once for
-    /// an error that a retry cannot fix.
+    /// Notifies operators if machines get no directives for longer than an election takes. If an error cannot be fixed
+    /// by a retry, they are notified at once.
     async fn note_failure(&mut self, connection: &Connection, why: Option<ApiError>) {
         let now = Instant::now();
         let (since, told) = *self.failing.get_or_insert((now, None));
@@ -168,27 +168,27 @@ impl Driver {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// When the next task is to be killed that does not end.
+    /// The time at which the next stopped task must be killed, if it has not ended by then.
     fn due(&self) -> Option<Instant> {
         self.endings.next_due().map(|at| self.began + Duration::from_millis(at))
     }
 
-    /// Gives orders to the machine.
+    /// Passes directives to the agent.
     fn order(&self, orders: Vec<Order>) {
         for order in orders {
-            // If the receiver is dropped, the stream ends in its next round.
+            // If the receiver was dropped, the stream ends in its next round.
             let _ = self.orders.send(order);
         }
     }
 
-    /// Orders the kill of tasks whose grace is over.
+    /// Orders the agent to kill the tasks whose grace period is over.
     fn kill_late(&mut self) {
         let now_ms = self.now_ms();
         let orders = self.endings.due(now_ms);
         self.order(orders);
     }
 
-    /// Speaks and listens on one stream until it breaks.
+    /// Exchanges messages on one stream until it breaks.
     async fn stream(&mut self, connection: &Connection) -> Ended {
         let mut client = AgentServiceClient::new(connection.channel.clone())
             .max_decoding_message_size(ORDERS_BYTES_MAX);
@@ -234,8 +234,7 @@ impl Driver {
         }
     }
 
-    /// Records a message of the agent and all others that are queued, and returns the reports for
-    /// the server.
+    /// Records a message of the agent and all others that are queued. Returns the reports for the server.
     fn gather(&mut self, first: Said) -> Vec<AgentReport> {
         let mut next = Some(first);
         let (mut attached, mut reports) = (Vec::new(), Vec::new());
@@ -246,7 +245,7 @@ impl Driver {
             }
             reports.extend(self.take(said));
             count += 1;
-            // A message has few logs, which are large.
+            // One message to the server has few parts of logs, because they are large.
             next = if count < COLUMN_MAX && self.logs.len() < LOGS_MAX {
                 self.said.try_recv().ok()
             } else {
@@ -263,7 +262,7 @@ impl Driver {
         vec![report]
     }
 
-    /// Handles a message of the user. Returns the report for the cell.
+    /// Handles a message of the agent. Returns the report for the cell, if any.
     fn take(&mut self, said: Said) -> Option<Reported> {
         match said {
             Said::Capacity(machine, has) => self.endings.has(machine, has),
@@ -287,7 +286,7 @@ impl Driver {
         None
     }
 
-    /// Follows a directive of the cell, and returns the reports for it.
+    /// Handles directives of the cell. Returns the reports that they cause.
     fn hear(&mut self, told: Told) -> Vec<AgentReport> {
         told.detached.iter().for_each(|machine| _ = self.machines.remove(machine));
         let Follows { orders, reports } = self.records.hear(told);
@@ -325,7 +324,7 @@ fn log_part(read: u64, part: Option<LogPart>) -> proto::LogPart {
     proto::LogPart { read, found, from, data: bytes, end }
 }
 
-/// Waits until a time; for ever if there is none.
+/// Waits until a time, or forever if there is none.
 async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -341,7 +340,7 @@ fn attach(ids: &[MachineId]) -> AgentReport {
     }
 }
 
-/// The column of incarnations; empty where all are 0.
+/// The column of incarnations, which is empty if all are 0.
 fn incarnations(ids: &[MachineId]) -> Vec<u32> {
     match ids.iter().all(|id| id.incarnation == 0) {
         true => Vec::new(),

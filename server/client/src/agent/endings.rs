@@ -1,5 +1,5 @@
-//! Stopping tasks with a grace, and tasks that wait for their resources. It reads no clock: the
-//! caller passes the time.
+//! Tasks that are being stopped, and tasks that wait for their resources. This code reads no clock; its caller passes
+//! the time.
 //!
 //! ```text
 //!                told to stop            it has ended, or its grace is over (then: kill)
@@ -8,15 +8,15 @@
 //!   told to start ──▶ waiting ──────┘ until it fits beside what runs and what ends ──▶ started
 //! ```
 //!
-//! The cell gives a stopping task's resources to the next task at once, so that schedulers need not
-//! wait. The machine has them only when the task has ended. So a start waits here, at most for the
-//! longest grace of the stopping tasks on its machine; so does a resize to more resources.
+//! The cell gives a stopping task's resources to the next task at once, so that schedulers need not wait. On the
+//! machine they are free only when the task has ended. So the start of the next task is delayed here, at most for the
+//! longest grace period of the stopping tasks on its machine. A resize to more resources is delayed in the same way.
 
 use super::{Found, Order, Task};
 use omega_core::{Amounts, MachineId, TaskId};
 use std::collections::BTreeMap;
 
-/// Resources that a task has of its machine.
+/// Resources that a task uses on its machine.
 #[derive(Clone, Debug, Default)]
 struct Part {
     request: Amounts,
@@ -33,35 +33,36 @@ impl Part {
     }
 }
 
-/// One machine.
+/// The tasks of one machine.
 #[derive(Debug, Default)]
 struct Here {
-    /// Capacity; `None`: unknown, so a start waits for all stopping tasks.
+    /// Capacity of the machine. If it is unknown (`None`), a start waits for all stopping tasks.
     capacity: Option<Amounts>,
     runs: BTreeMap<TaskId, Part>,
-    /// With the time at which each is killed.
+    /// Stopping tasks, each with its resources and the time at which it must be killed.
     ends: BTreeMap<TaskId, (Part, u64)>,
-    /// Waiting tasks, in the order of their start directives.
+    /// Tasks that wait to be started, in the order of their directives.
     waits: Vec<Task>,
-    /// New allocations of running tasks that are not in force yet.
+    /// New allocations of running tasks that wait for resources.
     grows: BTreeMap<TaskId, Amounts>,
 }
 
-/// The endings; see the head of the file.
+/// The stopping and waiting tasks of all machines. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Endings {
     machines: BTreeMap<MachineId, Here>,
 }
 
 impl Here {
-    /// Whether a task's resources are free, counting running and stopping tasks.
+    /// Whether the resources of a task are free, apart from those of running and stopping tasks.
     fn has_room(&self, task: &Task) -> bool {
         if self.ends.is_empty() {
             return true;
         }
         let shares_devices =
             |(part, _): &(Part, u64)| part.devices.iter().any(|c| task.devices.contains(c));
-        // The free cores per node are not known here.
+        // The number of free cores per node is not known here, so no stopping task may have cores on a node that the
+        // task needs.
         let shares_node = |(part, _): &(Part, u64)| {
             let nodes = part.cores.iter().zip(&task.cores);
             nodes.into_iter().any(|(ends, starts)| *ends > 0 && *starts > 0)
@@ -73,7 +74,7 @@ impl Here {
         self.has_amounts(task.id, &task.request)
     }
 
-    /// Whether a task may use these amounts, in addition to other tasks and ending ones.
+    /// Whether a task may use these amounts, in addition to those of other running and stopping tasks.
     fn has_amounts(&self, task: TaskId, request: &Amounts) -> bool {
         let Some(capacity) = &self.capacity else { return false };
         let others = self.runs.iter().filter(|(id, _)| **id != task).map(|(_, part)| part);
@@ -85,21 +86,21 @@ impl Here {
         })
     }
 
-    /// Whether the amounts are no more of any kind than a running task's allocation.
+    /// Whether a running task's allocation has at least these amounts of every kind.
     fn shrinks(&self, task: TaskId, to: &Amounts) -> bool {
         let held = self.runs.get(&task).map(|part| &part.request);
         held.is_some_and(|held| to.iter().all(|(kind, amount)| amount <= held.get(kind)))
     }
 
-    /// Whether a running task may have these amounts now: they are no more than its allocation, or
-    /// there is room.
+    /// Whether a running task may have these amounts now, because its allocation already has as much, or because they
+    /// are free.
     fn may_hold(&self, task: TaskId, to: &Amounts) -> bool {
         self.shrinks(task, to) || self.ends.is_empty() || self.has_amounts(task, to)
     }
 
-    /// Resizes and starts the waiting tasks that have room now.
+    /// Resizes running tasks and starts waiting tasks whose resources are free now.
     fn go_on(&mut self, machine: MachineId, orders: &mut Vec<Order>) {
-        // Tasks that shrink come first, because others may wait for their resources.
+        // Tasks that shrink come first, because other tasks may wait for their resources.
         let mut grows: Vec<(TaskId, Amounts)> =
             std::mem::take(&mut self.grows).into_iter().collect();
         grows.sort_by_key(|(task, to)| !self.shrinks(*task, to));
@@ -126,7 +127,7 @@ impl Here {
 
     fn stop(&mut self, (task, machine): (TaskId, MachineId), now_ms: u64) -> Option<Order> {
         if let Some(at) = self.waits.iter().position(|waiting| waiting.id == task) {
-            // It never ran.
+            // The task never ran, so nothing has to be stopped.
             self.waits.remove(at);
             return None;
         }
@@ -138,7 +139,7 @@ impl Here {
         Some(Order::Stop { task, machine, grace_ms })
     }
 
-    /// Records a task's new allocation. A waiting task is started with it.
+    /// Records a task's new allocation. If the task waits to be started, it is started with the new allocation.
     fn resize(&mut self, task: TaskId, to: Amounts) {
         match self.waits.iter_mut().find(|waiting| waiting.id == task) {
             Some(waiting) => waiting.request = to,
@@ -157,7 +158,7 @@ impl Endings {
         self.machines.entry(machine).or_default().capacity = Some(capacity);
     }
 
-    /// Notes a task that runs, or ends, since before this process began.
+    /// Records a task that was started before this process began and runs or is being stopped.
     pub(super) fn found(&mut self, found: Found, now_ms: u64) {
         let Found { task, machine, request, devices, cores, grace_ms, kill_in_ms } = found;
         let here = self.machines.entry(machine).or_default();
@@ -168,7 +169,7 @@ impl Endings {
         }
     }
 
-    /// Action of the machine for an order by now: a start may have to wait.
+    /// The directives for the machine that follow now from one of the cell. A start may have to wait.
     pub(super) fn follow(&mut self, order: Order, now_ms: u64) -> Vec<Order> {
         let mut orders = Vec::new();
         match order {
@@ -193,7 +194,8 @@ impl Endings {
         orders
     }
 
-    /// Records that a task has ended, by itself or because it was stopped.
+    /// Records that a task has ended, by itself or because it was stopped. Returns the directives that can be followed
+    /// now.
     pub(super) fn ended(&mut self, machine: MachineId, task: TaskId) -> Vec<Order> {
         let mut orders = Vec::new();
         let Some(here) = self.machines.get_mut(&machine) else { return orders };
@@ -203,7 +205,7 @@ impl Endings {
         orders
     }
 
-    /// Kills the tasks whose grace is over.
+    /// Returns directives to kill the tasks whose grace period is over, and those that can be followed afterwards.
     pub(super) fn due(&mut self, now_ms: u64) -> Vec<Order> {
         let mut orders = Vec::new();
         for (machine, here) in &mut self.machines {
@@ -216,7 +218,7 @@ impl Endings {
         orders
     }
 
-    /// When the next grace is over.
+    /// The end of the next grace period.
     pub(super) fn next_due(&self) -> Option<u64> {
         let all = self.machines.values().flat_map(|here| here.ends.values());
         all.map(|(_, at)| *at).min()
@@ -260,7 +262,7 @@ mod tests {
         Order::Stop { task: id(index), machine: HERE, grace_ms }
     }
 
-    /// A machine of four cores on which a task of three runs, with a grace of a second.
+    /// A machine with four cores, on which a task with three cores runs that has a grace period of a second.
     fn with_victim() -> Endings {
         let mut endings = Endings::default();
         endings.has(HERE, Amounts::new([4000]));
@@ -273,7 +275,7 @@ mod tests {
         let mut endings = with_victim();
         assert_eq!(endings.follow(stop(0, 0), 50), [stop(0, 1000)]);
         assert_eq!(endings.follow(start(1, 2, 0), 60), []);
-        // A task that also fits with the stopping one need not wait.
+        // A task that fits even beside the stopping task need not wait.
         assert_eq!(endings.follow(start(2, 1, 0), 70), [start(2, 1, 0)]);
         assert_eq!((endings.next_due(), endings.due(1049)), (Some(1050), vec![]));
         let killed = Order::Kill { task: id(0), machine: HERE };
@@ -292,7 +294,7 @@ mod tests {
         assert_eq!(endings.follow(start(1, 1, 0), 0), [start(1, 1, 0)]);
         assert_eq!(endings.follow(stop(0, 0), 50), [stop(0, 1000)]);
         assert_eq!(endings.follow(resize(1, 3), 60), [], "the other one still has three");
-        // The last directive counts.
+        // Of two directives, the last one is in effect.
         assert_eq!(endings.follow(resize(1, 4), 70), []);
         assert_eq!(endings.ended(HERE, id(0)), [resize(1, 4)]);
         assert_eq!(endings.follow(stop(1, 0), 80), [stop(1, 0)]);
@@ -306,7 +308,7 @@ mod tests {
         assert_eq!(endings.follow(resize(1, 2), 90), []);
         let killed = Order::Kill { task: id(0), machine: HERE };
         assert_eq!(endings.due(1050), [killed, resize(1, 2)]);
-        // A task has room as soon as another one shrinks, in any order of the two.
+        // A task has room as soon as another one shrinks, whichever of the two directives comes first.
         let mut endings = Endings::default();
         endings.has(HERE, Amounts::new([10_000]));
         for (index, cores) in [(0, 4), (1, 2), (2, 4)] {
@@ -320,7 +322,7 @@ mod tests {
         endings.follow(start(1, 1, 0), 0);
         assert_eq!(endings.follow(stop(0, 0), 50), [stop(0, 1000)]);
         assert_eq!(endings.due(1050).len(), 1);
-        // A task that is stopped while it waits to grow does not grow.
+        // A task that waits to grow does not grow if it is stopped.
         endings.follow(start(2, 1, 500), 1100);
         endings.follow(stop(2, 0), 1100);
         assert_eq!(endings.follow(resize(1, 4), 1100), []);
@@ -358,8 +360,8 @@ mod tests {
         assert_eq!(endings.due(510).len(), 2);
     }
 
-    /// The process of the agent was killed while one task ran and another one ended, and the cell has given
-    /// their room away meanwhile.
+    /// Simulates that the process of the agent was killed while one task ran and another one was being stopped, and
+    /// that the cell has given their resources to other tasks meanwhile.
     #[test]
     fn an_agent_that_comes_back_honours_the_grace_of_what_it_finds() {
         let (mut records, mut endings) = (Records::default(), Endings::default());

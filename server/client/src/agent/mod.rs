@@ -6,10 +6,10 @@
 //!        └────────── Order: start, stop, detached ◀──────┘ heartbeats by itself, goes round the replicas
 //! ```
 //!
-//! A machine is alive as long as its [`Agent`] exists. After a break, the stream is reopened at one
-//! replica after the other until it reaches the leader. The cell then sends all tasks that should
-//! run. They are compared with the running ones, so that orders contain only differences, and
-//! reports that the cell may have missed are sent again.
+//! A machine is alive as long as its [`Agent`] exists. When the stream breaks, it is opened again at one replica after
+//! the other, until one of them is the leader. The cell then sends all tasks that should run. They are compared with
+//! the tasks that are running, so that the agent gets only the differences as directives. Reports that the cell may
+//! have missed are sent again.
 //!
 //! ```no_run
 //! use omega_client::Address;
@@ -23,11 +23,11 @@
 //! while let Some(order) = orders.recv().await {
 //!     match order {
 //!         Order::Start(task) => {
-//!             // Start it here, and then:
+//!             // Start the task here. Once it runs, report this:
 //!             agent.report(task.machine, task.id, TaskReport::Started);
 //!         }
 //!         Order::Stop { task, machine, .. } => {
-//!             // Tell it to end here, and once it has:
+//!             // Stop the task here. Once it has ended, report this:
 //!             agent.report(machine, task, TaskReport::Finished);
 //!         }
 //!         Order::Kill { task, .. } => println!("{task} did not end in time"),
@@ -62,23 +62,23 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// The label of a machine that has an agent. A new leader expects it to heartbeat, even if it never did since
-/// that leader leads.
+/// Label of machines that have an agent. A new leader expects heartbeats of such a machine, even if it has not received
+/// any.
 pub const AGENT: &str = "omega.io/agent";
 
-/// Taint key of machines whose agents are silent.
+/// Taint key of machines whose agents send no heartbeats.
 pub const UNREACHABLE: &str = "omega.io/unreachable";
 
-/// Taint key of machines that are drained by a time: the value is the time in milliseconds since 1970.
+/// Taint key of machines that are being drained until a time. The taint's value is the time in milliseconds since 1970.
 pub const DRAIN_BY: &str = "omega.io/drain-by";
 
-/// Whether the agent of a machine has been silent for so long that its tasks are not counted on.
+/// Whether the agent of a machine has sent no heartbeats for so long that its tasks are considered lost.
 #[must_use]
 pub fn is_unreachable(machine: &omega_core::Machine) -> bool {
     machine.taints.iter().any(|taint| &*taint.key == UNREACHABLE)
 }
 
-/// The state of a machine in lists: `unreachable` if it has that taint, else `draining` or `up`.
+/// The state of a machine in lists: `unreachable` if it has that taint, otherwise `draining` or `up`.
 #[must_use]
 pub fn machine_state(machine: &omega_core::Machine, is_draining: bool) -> &'static str {
     if is_unreachable(machine) {
@@ -93,7 +93,7 @@ pub fn machine_state(machine: &omega_core::Machine, is_draining: bool) -> &'stat
 /// Delay before the next replica is tried: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Timeout of a machine's registration: many times an election.
+/// Time limit for the registration of a machine. It is many times the duration of an election.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings of an agent.
@@ -104,146 +104,145 @@ pub struct AgentSettings {
 }
 
 impl Default for AgentSettings {
-    /// Four heartbeats within the server's default lease of a machine.
+    /// The interval gives four heartbeats within the server's default lease of a machine.
     fn default() -> Self {
         AgentSettings { heartbeat: Duration::from_secs(10) }
     }
 }
 
-/// A task that a machine is to run.
+/// A task that a machine is ordered to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// Id of the task.
     pub id: TaskId,
-    /// Its machine.
+    /// Machine of the task.
     pub machine: MachineId,
-    /// The name of its job.
+    /// Name of the job.
     pub job_name: Text,
-    /// The name of its group in the job.
+    /// Name of the task's group in the job.
     pub group: Text,
-    /// Whether it is to stay up, or ends by itself.
+    /// Whether the task runs without a planned end (service), or ends by itself (batch).
     pub kind: JobKind,
     /// Expected run time in milliseconds, if known.
     pub runtime_estimate_ms: Option<u64>,
-    /// The images of its containers.
+    /// Images of the task's containers.
     pub images: Vec<Text>,
-    /// Its claim.
+    /// Amounts that the task is allocated.
     pub request: Amounts,
-    /// The accelerator devices that it has, by number.
+    /// Numbers of the task's accelerator devices.
     pub devices: Vec<u32>,
-    /// Number of exclusive cores on each NUMA node; the agent chooses which. Empty: none.
+    /// Number of exclusive cores on each NUMA node, of which the agent chooses the cores. Empty if the task has none.
     pub cores: Vec<u32>,
-    /// Grace: maximum time from stop to end, in milliseconds.
+    /// Grace period: maximum time from the stop to the end, in milliseconds.
     pub grace_ms: u32,
-    /// Content of the task.
+    /// The task's program and data.
     pub program: Arc<Program>,
 }
 
-/// Content of a task: its group's program, and its data.
+/// The program and data of a task, which are those of its group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    /// The tenant of the job.
+    /// Tenant of the job.
     pub tenant: Text,
-    /// The program, where the job names one.
+    /// The program, if the job names one.
     pub run: Option<Run>,
     /// Opaque bytes of the job.
     pub payload: Payload,
     /// Labels of the task.
     pub labels: Labels,
-    /// Volumes that it uses, by name.
+    /// Names of the volumes that the task uses.
     pub volumes: Vec<Text>,
-    /// Exclusive ports.
+    /// Ports of the machine that the task uses exclusively.
     pub ports: Vec<Port>,
 }
 
-/// A task that an agent finds on its machine when its process begins, left by an earlier one.
+/// A task of an earlier agent process that a new process finds on its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Id of the task.
     pub task: TaskId,
-    /// Its machine.
+    /// Machine of the task.
     pub machine: MachineId,
-    /// Its claim.
+    /// Amounts that the task is allocated.
     pub request: Amounts,
-    /// The accelerator devices that it has, by number.
+    /// Numbers of the task's accelerator devices.
     pub devices: Vec<u32>,
-    /// Number of exclusive cores on each NUMA node. Empty: none.
+    /// Number of exclusive cores on each NUMA node. Empty if the task has none.
     pub cores: Vec<u32>,
-    /// Grace: maximum time from stop to end, in milliseconds.
+    /// Grace period: maximum time from the stop to the end, in milliseconds.
     pub grace_ms: u32,
-    /// Rest of the grace, if it was stopped already.
+    /// If the task was already stopped, the rest of its grace period in milliseconds.
     pub kill_in_ms: Option<u32>,
 }
 
-/// Part of a log to read.
+/// A request to read a part of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRead {
-    /// Number of the question, for the answer.
+    /// Number of the request, which the reply repeats.
     pub read: u64,
-    /// Which task; it may have ended.
+    /// Task whose log is requested. It may have ended.
     pub task: TaskId,
-    /// Whether standard error is meant, rather than standard output.
+    /// Whether standard error is requested instead of standard output.
     pub is_stderr: bool,
-    /// Position of the first byte; `None`: the last lines.
+    /// Position of the first byte; `None` requests the last lines.
     pub from: Option<u64>,
-    /// Number of the last lines.
+    /// Number of lines from the end, if `from` is `None`.
     pub tail_lines: u32,
-    /// Most bytes of the answer.
+    /// Maximum number of bytes in the reply.
     pub bytes_max: usize,
 }
 
-/// Part of a log.
+/// A part of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogPart {
-    /// Position of its first byte, counted from the first that the task ever wrote.
+    /// Position of the first byte, counted from the first byte that the task ever wrote.
     pub from: u64,
-    /// Its bytes.
+    /// Bytes of the part.
     pub bytes: Vec<u8>,
-    /// Position behind the last byte of the log.
+    /// Position after the last byte of the log.
     pub end: u64,
 }
 
-/// Directive to an agent.
+/// A directive to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Start a task, and report [`TaskReport::Started`] once it runs.
     Start(Task),
-    /// Stop a task. If it has a grace, report its end as soon as it has ended (any end;
-    /// [`TaskReport::Finished`] will do), because other tasks wait for its resources. Without a
-    /// grace, kill it at once, and report nothing.
+    /// Stop a task. If it has a grace period, report its end as soon as it has ended, because other tasks wait for its
+    /// resources. Any end will do, such as [`TaskReport::Finished`]. If it has no grace period, kill it at once, and
+    /// report nothing.
     Stop {
         /// Id of the task.
         task: TaskId,
         /// Id of the machine.
         machine: MachineId,
-        /// Its grace, after which [`Order::Kill`] follows.
+        /// Grace period in milliseconds, after which [`Order::Kill`] follows.
         grace_ms: u32,
     },
-    /// Kill a stopped task whose grace is over. Report nothing. Later orders may need its
-    /// resources.
+    /// Kill a stopped task whose grace period is over. Report nothing. Later directives may need the task's resources.
     Kill {
         /// Id of the task.
         task: TaskId,
         /// Id of the machine.
         machine: MachineId,
     },
-    /// Give a task that runs more or less of its machine.
+    /// Change the amounts that a running task may use.
     Resize {
         /// Id of the task.
         task: TaskId,
         /// Id of the machine.
         machine: MachineId,
-        /// Allocation from now on.
+        /// New allocation of the task.
         to: Amounts,
     },
-    /// Read a log, and answer with [`Agent::log`], whether there is one or not.
+    /// Read a log, and reply with [`Agent::log`], even if there is no such log.
     ReadLog(LogRead),
-    /// The agent no longer manages this machine: it was removed, or another agent manages it. Its
-    /// tasks were stopped before.
+    /// The agent no longer manages this machine, because it was removed, or because another agent manages it.
+    /// Directives to stop its tasks came before this one.
     Detached(MachineId),
 }
 
-/// An agent of one machine or of many. It heartbeats until it is dropped.
+/// An agent, which manages one machine or many. It sends heartbeats until it is dropped.
 #[derive(Clone, Debug)]
 pub struct Agent {
     connections: Connections,
@@ -251,11 +250,11 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts an agent without machines. Needs a tokio runtime. The orders arrive in the order in
-    /// which to follow them; the number of queued ones is bounded by the number of changed tasks.
+    /// Starts an agent without machines. This needs a tokio runtime. Directives must be followed in the order in which
+    /// they arrive. The number of queued directives is bounded by the number of changed tasks.
     ///
     /// # Errors
-    /// If the address is not valid.
+    /// The address is not valid.
     pub fn start(
         address: &Address,
         settings: AgentSettings,
@@ -267,11 +266,11 @@ impl Agent {
         Ok((Agent { connections, driver }, orders))
     }
 
-    /// Registers a machine under its name, with the label [`AGENT`], and manages it. A known
-    /// machine keeps its tasks and its taints, because taints are set by operators and the cell.
+    /// Registers a machine under its name, with the label [`AGENT`], and manages it from then on. If the machine is
+    /// known, it keeps its tasks and its taints, because operators and the cell set taints.
     ///
     /// # Errors
-    /// If the cell rejects it, or no replica answers for half a minute.
+    /// The cell rejects the machine, or no replica answers for half a minute.
     pub async fn register(&self, machine: Machine) -> Result<MachineId, ApiError> {
         let until = Instant::now() + PATIENCE;
         let mut tries = 0;
@@ -293,7 +292,7 @@ impl Agent {
                     };
                     tries += 1;
                     let others = (tries as usize) < self.connections.count();
-                    // To register twice does no harm.
+                    // The call is repeated, because registering a machine twice does no harm.
                     match may_pass(&error) && Instant::now() < until {
                         true => tokio::time::sleep(before_another_try(&error, tries - 1)).await,
                         false if error.code == ErrorCode::Tls && others => {}
@@ -305,46 +304,48 @@ impl Agent {
         }
     }
 
-    /// Manages a registered machine.
+    /// Manages a machine that is registered already.
     pub fn speak_for(&self, machine: MachineId) {
         self.say(Said::Attach(machine));
     }
 
-    /// Registers a task of an earlier process that runs, or has ended, on a machine. Call it before
-    /// the machine connects. If the cell no longer wants the task, it is stopped like any other,
-    /// and its resources are free only after that.
+    /// Registers a task of an earlier process that still runs on a machine, or has ended since. To be called before the
+    /// machine is registered. If the cell no longer assigns the task to the machine, the agent is ordered to stop it,
+    /// and its resources are free only after its end.
     pub fn found(&self, found: Found) {
         self.say(Said::Found(found));
     }
 
-    /// Reports the outcome of a task. The end of a stopped task is not sent to the cell; it only
-    /// frees the task's resources here.
+    /// Reports the outcome of a task. The end of a stopped task is not sent to the cell; it only frees the task's
+    /// resources on the machine.
     pub fn report(&self, machine: MachineId, task: TaskId, report: TaskReport) {
         self.say(Said::Task(Reported { machine, task, report, end: None }));
     }
 
-    /// Reports about a task as [`Agent::report`] does, with the end of a run of its program.
+    /// Reports about a task, like [`Agent::report`], and includes the end of a run of its program.
     pub fn report_end(&self, machine: MachineId, task: TaskId, report: TaskReport, end: RunEnd) {
         self.say(Said::Task(Reported { machine, task, report, end: Some(end) }));
     }
 
-    /// Reports a machine's measured load. Call it only for changes, because each report is a write.
+    /// Reports a machine's measured load. To be called only for changes, because the cell writes each report to its
+    /// log.
     pub fn load(&self, machine: MachineId, used: Amounts) {
         self.say(Said::Load(machine, used));
     }
 
-    /// Answers a read of a log; `None`: this agent keeps no such log.
+    /// Replies to a request to read a log. `None` means that the agent has no such log.
     pub fn log(&self, read: &LogRead, part: Option<LogPart>) {
         self.say(Said::Log(read.read, part));
     }
 
     fn say(&self, said: Said) {
-        // The driver ends only with the runtime, or when the receiver of orders is dropped.
+        // If this fails, the driver has ended, because its runtime has, or because the receiver of directives was
+        // dropped.
         let _ = self.driver.send(said);
     }
 }
 
-/// Largest total allocation on a machine: of kinds that may be overcommitted, more than it has.
+/// Largest total allocation on a machine, which for overcommitted kinds is more than the capacity.
 fn room(machine: &Machine) -> Amounts {
     let all = machine.capacity.iter();
     let all = all

@@ -1,30 +1,30 @@
 //! An agent's records of its tasks.
 //!
-//! Directives and reports may cross. So a reported end is kept until the cell stops the task, and
-//! is sent again on a new stream.
+//! Directives and reports may cross on their way. So the report of an end is kept until the cell orders to stop the
+//! task, and is sent again on a new stream.
 
 use super::{Found, LogRead, Order, Task};
 use omega_core::{Amounts, MachineId, RunEnd, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Phase of a task, as far as its agent knows.
+/// Phase of a task, by the agent's knowledge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The start was ordered.
+    /// The task was ordered, and has not been reported as running.
     Ordered,
     /// The task runs.
     Running,
-    /// The task has ended like this, and the cell has not confirmed it.
+    /// The task has ended in this way, and the cell has not confirmed it.
     Ended(TaskReport, Option<RunEnd>),
 }
 
-/// Report about a task.
+/// A report about a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reported {
     pub(super) machine: MachineId,
     pub(super) task: TaskId,
     pub(super) report: TaskReport,
-    /// The end of a run of its program, if it is known.
+    /// The end of a run of the program, if it is known.
     pub(super) end: Option<RunEnd>,
 }
 
@@ -34,26 +34,26 @@ pub(super) struct Records {
     tasks: BTreeMap<(MachineId, TaskId), (Phase, Amounts)>,
 }
 
-/// Consequences of a message: for the machine, and for the cell.
+/// Consequences of directives: new directives for the machine, and reports for the cell.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Follows {
     pub(super) orders: Vec<Order>,
     pub(super) reports: Vec<Reported>,
 }
 
-/// Messages for the cell at once.
+/// Directives of the cell that came together.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) whole: BTreeSet<MachineId>,
     pub(super) stops: Vec<(MachineId, TaskId)>,
-    /// Tasks to start, each with whether the cell knows that it runs.
+    /// Tasks to start, each with whether the cell knows that the task runs.
     pub(super) starts: Vec<(Task, bool)>,
     pub(super) detached: Vec<MachineId>,
     pub(super) reads: Vec<LogRead>,
 }
 
 impl Records {
-    /// Compares the cell's directive with the records.
+    /// Compares directives of the cell with the records, and returns the differences.
     pub(super) fn hear(&mut self, told: Told) -> Follows {
         let mut follows = Follows::default();
         for (machine, task) in told.stops {
@@ -79,7 +79,7 @@ impl Records {
         follows
     }
 
-    /// Notes a task that runs since before this process began.
+    /// Records a running task that was started before this process began.
     pub(super) fn found(&mut self, found: &Found) {
         if found.kill_in_ms.is_none() {
             let held = (Phase::Running, found.request.clone());
@@ -87,8 +87,8 @@ impl Records {
         }
     }
 
-    /// Records a task's outcome. Returns whether to report it to the cell: the outcome of a stopped
-    /// task is not reported.
+    /// Records a task's outcome. Returns whether it must be reported to the cell, which is not the case for a stopped
+    /// task.
     pub(super) fn report(&mut self, reported: &Reported) -> bool {
         let place = (reported.machine, reported.task);
         let Some((phase, _)) = self.tasks.get_mut(&place) else { return false };
@@ -110,10 +110,10 @@ impl Records {
     fn stop(&mut self, machine: MachineId, task: TaskId, follows: &mut Follows) {
         match self.tasks.remove(&(machine, task)) {
             Some((Phase::Ordered | Phase::Running, _)) => {
-                // The grace is known to `Endings`.
+                // The grace period is not needed here, because `Endings` has it.
                 follows.orders.push(Order::Stop { task, machine, grace_ms: 0 });
             }
-            // It has ended by itself, and this confirms its report.
+            // The task had ended by itself, and the directive confirms its report.
             Some((Phase::Ended(..), _)) | None => {}
         }
     }
@@ -174,7 +174,7 @@ mod tests {
         Told { whole: [HERE].into(), starts, ..Told::default() }
     }
 
-    /// A report of a task here, with the end of its program where it failed.
+    /// A report about a task on this machine. If the task failed, it includes the end of the program.
     fn said(index: u32, report: TaskReport) -> Reported {
         let end = RunEnd { reason: EndReason::ExitCode(7), restarts: 2 };
         let end = (report == TaskReport::Failed).then_some(end);

@@ -1,17 +1,15 @@
-//! An application's knowledge of its containers, and its next calls: a state machine that does no
-//! I/O. Its inputs are the time, the user's requests, and the cell's events and replies; its
-//! outputs are calls and callbacks.
+//! The core of an application: a state machine that does no I/O. It records the states of the application's containers,
+//! and decides which calls to make. Its inputs are the time, the user's requests, and the cell's events and replies.
+//! Its outputs are calls and callbacks.
 //!
-//! **Created once.** A container keeps its job name, so a repeated call finds the result of the
-//! first one. A call with an unknown outcome is repeated until the outcome is known, even if the
-//! container was released meanwhile, because only then is its end certain. A name that is reused
-//! after its container's end gets a new job name, `APPLICATION.NAME#2`, because the cell still has
-//! the old job.
+//! **Created once.** A container keeps its job name, so a repeated call finds the result of the first one. A call with
+//! an unknown outcome is repeated until the outcome is known, even if the container was released meanwhile, because
+//! only then is its end certain. If a name is reused after its container's end, the new container gets the job name
+//! `APPLICATION.NAME#2`, because the cell may still have the old job.
 //!
-//! **Reported once.** A change is a difference from the recorded state. A stream begins with all
-//! jobs, so a container missing from it is lost, if its job was known before the stream was opened
-//! or has been in the stream. Any other stream may be older than the reply that created the
-//! container.
+//! **Reported once.** A change is a difference from the recorded state. A stream begins with all jobs. If it lacks a
+//! container, the container is lost, provided that its job was known before the stream was opened, or was in the stream
+//! before. Otherwise the stream may be older than the reply that created the container.
 //!
 //! Invariant: no recorded container has ended, and each has at most one call in flight.
 
@@ -25,28 +23,28 @@ use omega_core::{Job, Text, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Delay before an unanswered call is repeated, in milliseconds: a tenth of an election, doubled
-/// each time, up to sixteen times.
+/// Delay before an unanswered call is repeated, in milliseconds. It is a tenth of an election, and is doubled each
+/// time, up to sixteen times the initial delay.
 const RETRY_MS: u64 = 50;
 const RETRY_DOUBLINGS_MAX: u32 = 4;
 
-/// Time after which an accepted container that is missing from the stream is looked up, in
-/// milliseconds. It is missing for long only if it had ended before: its name was used by a former
-/// process whose containers were not recovered.
+/// Time in milliseconds after which an accepted container that is missing from the stream is looked up. A container is
+/// missing for long only if it had ended before: a former process, whose containers were not recovered, had used its
+/// name.
 const LOOK_MS: u64 = 1000;
 
-/// Number of remembered names of ended containers. A reused name among them gets a new job. If it
-/// is not among them and the cell still has the ended job, the container gets the old result.
+/// Number of names of ended containers that are remembered. If a remembered name is reused, the container gets a new
+/// job. If the name is not remembered and the cell still has the ended job, the container gets the old result.
 const ENDED_MAX: usize = 100_000;
 
 /// A call to the cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Call {
-    /// Its number; the reply has the same.
+    /// Number of the call, which the reply has, too.
     pub(super) number: u64,
     /// Name of the container.
     pub(super) name: Text,
-    /// The request.
+    /// The request that is made.
     pub(super) ask: Ask,
 }
 
@@ -57,18 +55,18 @@ pub(super) enum Ask {
     Submit(Arc<Job>),
     /// Kill the job with this id.
     Kill(u64),
-    /// State of the task of the job with this id.
+    /// Look up the state of the task of the job with this id.
     Look(u64),
 }
 
-/// Answer to a call.
+/// Reply to a call.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     /// The job has this id.
     Submitted(u64),
-    /// The container is killed if it exists.
+    /// The job is killed, if it exists.
     Killed,
-    /// New status of its task.
+    /// The task has this status, at this version of the cell.
     Seen(Version, Box<proto::TaskStatus>),
 }
 
@@ -88,25 +86,25 @@ struct Record {
     state: ContainerState,
     machine: Option<Text>,
     is_released: bool,
-    /// Whether it is a former process's container that is ended first, without callbacks.
+    /// Whether this is a former process's container that must end first, without callbacks.
     is_dropped: bool,
-    /// Number of times its last call was not answered.
+    /// Number of times that the last call got no answer.
     tries: u32,
-    /// The call that is on its way.
+    /// Number of the call in flight, if there is one.
     call: Option<u64>,
-    /// Time of the next call, unless one is in flight.
+    /// Time of the next call, if a call is planned.
     due: Option<u64>,
-    /// Whether the cell is known to have it, by the stream or by a look-up.
+    /// Whether the stream or a look-up has shown that the cell has the container.
     is_told: bool,
-    /// Whether this stream has reported it.
+    /// Whether the present stream has reported the container.
     in_stream: bool,
-    /// Whether the first state of this stream must contain it.
+    /// Whether the first state of the present stream must contain the container.
     is_expected: bool,
-    /// Version of its last report on this stream.
+    /// Version of the last report about the container on the present stream.
     version: Version,
 }
 
-/// Known state of a job before the application is recovered.
+/// A job of a former process, whose containers are not recovered yet.
 #[derive(Debug)]
 struct Left {
     attempt: u32,
@@ -115,26 +113,26 @@ struct Left {
     heard: Heard,
 }
 
-/// A full state under reception.
+/// A full state of which a part has been received.
 #[derive(Debug, Default)]
 struct Whole {
     expected: BTreeSet<u64>,
     told: BTreeSet<u64>,
 }
 
-/// Shared part of an application; see the head of the file.
+/// The core. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Core {
     settings: ApplicationSettings,
     recover: Recover,
-    /// Containers by name, until the full state was received.
+    /// Containers of a former process by name; `None` once the full state was received.
     left: Option<BTreeMap<Text, Left>>,
     records: BTreeMap<Text, Record>,
-    /// Containers of a former process that are to end first.
+    /// Number of containers of a former process that must end first.
     dropped: usize,
     ids: BTreeMap<u64, Text>,
     due: BTreeSet<(u64, Text)>,
-    /// Names of containers that ended, oldest first, and how often each was used.
+    /// Names of containers that have ended, oldest first. `attempts` has the number of uses of each.
     ended: VecDeque<Text>,
     attempts: BTreeMap<Text, u32>,
     whole: Option<Whole>,
@@ -169,17 +167,17 @@ impl Core {
         &self.settings.name
     }
 
-    /// Whether the containers of a former process are known, and ended if requested.
+    /// Whether the containers of a former process are known, and have ended if that was requested.
     pub(super) fn is_recovered(&self) -> bool {
         self.left.is_none() && self.dropped == 0
     }
 
-    /// Changes since the last call.
+    /// Takes the changes since the last call.
     pub(super) fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// Begins a container.
+    /// Requests a container.
     pub(super) fn create(
         &mut self,
         name: &Text,
@@ -208,17 +206,17 @@ impl Core {
         Ok(())
     }
 
-    /// Ends a container.
+    /// Releases a container, so that it ends.
     pub(super) fn release(&mut self, name: &Text, now_ms: u64) {
         let Some(record) = self.records.get_mut(name) else { return };
         if std::mem::replace(&mut record.is_released, true) {
             return;
         }
-        // An uncertain creation must be resolved before the end: see the head of the file.
+        // If the outcome of the creation is unknown, it must be resolved before the end (see the module documentation).
         self.plan(name, now_ms);
     }
 
-    /// The calls to make now.
+    /// Takes the calls that must be made now.
     pub(super) fn calls(&mut self, now_ms: u64) -> Vec<Call> {
         let mut made = Vec::new();
         while self.calls < self.settings.calls_max {
@@ -239,7 +237,7 @@ impl Core {
         made
     }
 
-    /// Time of the next call, unless the maximum number is in flight.
+    /// Time of the next call; `None` while the maximum number of calls is in flight.
     pub(super) fn next_due_ms(&self) -> Option<u64> {
         let (at, _) = self.due.first()?;
         (self.calls < self.settings.calls_max).then_some(*at)
@@ -280,7 +278,7 @@ impl Core {
         let Some(record) = self.records.get_mut(name) else { return };
         record.tries = 0;
         match record.next_ask() {
-            // Wait for the stream to report it.
+            // Planned late, because the stream will probably report the container before.
             Some(Ask::Look(_)) => self.plan(name, now_ms + LOOK_MS),
             Some(Ask::Kill(_)) if matches!(call.ask, Ask::Kill(_)) => {
                 self.plan(name, now_ms + LOOK_MS)
@@ -294,7 +292,7 @@ impl Core {
     fn failed(&mut self, name: &Text, ask: &Ask, error: ApiError, now_ms: u64) {
         match ask {
             Ask::Submit(_) => {
-                // The stream may have reported it meanwhile.
+                // If the stream has reported the container meanwhile, it was created nevertheless.
                 if self.records.get(name).is_some_and(|record| record.id.is_none()) {
                     self.end(name, Ended::Refused(error));
                 }
@@ -316,7 +314,7 @@ impl Core {
         }
     }
 
-    /// Prepares for a new stream, whose first state is at least as new as all replies so far.
+    /// Prepares for a new stream, whose first state is at least as new as all replies received so far.
     pub(super) fn open(&mut self) {
         self.whole = None;
         if let Some(left) = &mut self.left {
@@ -329,8 +327,8 @@ impl Core {
         }
     }
 
-    /// Handles a message of the stream. Returns the containers of a former process once, when the
-    /// whole state has arrived.
+    /// Handles a message of the stream. When the first full state has arrived, it returns the containers of a former
+    /// process.
     pub(super) fn told(
         &mut self,
         told: proto::WatchJobsResponse,
@@ -366,7 +364,7 @@ impl Core {
     }
 
     fn told_of(&mut self, job: proto::JobTasks, version: Version, now_ms: u64) {
-        // Each container job has one task; a job with another number is not a container's.
+        // Each container's job has one task. A job with another number of tasks is not a container's.
         let heard = match &job.tasks[..] {
             [task] => heard(task),
             _ => None,
@@ -386,7 +384,7 @@ impl Core {
                 if record.attempt != attempt {
                     return;
                 }
-                // The stream is quicker than the answer, or the answer was lost.
+                // The stream has reported the job before the reply to the call, or the reply was lost.
                 record.id = Some(job.id);
                 self.ids.insert(job.id, name.clone());
                 name
@@ -446,8 +444,8 @@ impl Core {
         self.plan(name, now_ms);
     }
 
-    /// Handles a container that a former process requested just before its end, and that the cell
-    /// accepted late. An ended one is ignored: a later request for it gets its result.
+    /// Handles a container that a former process requested just before its end, and that the cell accepted late. If it
+    /// has ended, it is ignored, and a later request for its name gets its result.
     fn told_late(
         &mut self,
         (name, attempt): (Text, u32),
@@ -522,7 +520,7 @@ impl Core {
         self.events.push(Event { version: self.version, container: name.clone(), change });
     }
 
-    /// Schedules a look-up of a container, if it has requests and no call in flight.
+    /// Plans the next call for a container, if it needs one and has none in flight.
     fn plan(&mut self, name: &Text, at_ms: u64) {
         let Some(record) = self.records.get_mut(name) else { return };
         if record.call.is_some() || record.next_ask().is_none() {
@@ -556,7 +554,7 @@ impl Record {
         }
     }
 
-    /// Returns the next call for this application, if one is due.
+    /// The next call that the container needs, if any.
     fn next_ask(&self) -> Option<Ask> {
         match self.id {
             None => Some(Ask::Submit(self.job.clone())),
@@ -567,7 +565,7 @@ impl Record {
     }
 }
 
-/// Records containers of a former process, by name the newest use. Later messages are newer.
+/// Records a container of a former process. For each name it keeps the newest use, and of that the latest message.
 fn tell_left(
     left: &mut BTreeMap<Text, Left>,
     id: u64,

@@ -1,5 +1,5 @@
-//! The thread that calls callbacks, one after the other, and hands out events. It holds no lock
-//! meanwhile, so callbacks may use the application freely.
+//! The thread that calls callbacks, one after the other, and passes events on. It locks nothing while it calls them, so
+//! callbacks may use the application freely.
 
 use super::state::{Item, Network, Slot, State};
 use super::words::{Change, Completed, ContainerState, Event};
@@ -10,7 +10,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-/// Starts the thread. It ends with the application.
+/// Starts the thread, which ends with the application.
 pub(super) fn start(state: &Arc<State>, network: &Arc<Network>) -> io::Result<()> {
     let dispatch =
         Dispatch { state: state.clone(), network: Arc::downgrade(network), version: Version(0) };
@@ -29,7 +29,8 @@ impl Dispatch {
     fn run(mut self) {
         while let Some(item) = self.state.next_item() {
             match item {
-                // It will not run again, and keeps nothing alive.
+                // The container has ended and will not run again, so the callback is dropped, with all that it refers
+                // to.
                 Item::OnRunning(slot, _) if matches!(slot.state(), ContainerState::Ended(_)) => {}
                 Item::OnRunning(slot, call) => {
                     slot.callbacks.lock().on_running = Some(call);
@@ -66,7 +67,7 @@ impl Dispatch {
                 slot.set_state(ContainerState::Ended(completed.clone()));
                 self.completed(slot, &completed);
             }
-            // Its container was made with this state.
+            // The container was created with this state.
             Change::Recovered(_) | Change::NotReleased(_) | Change::CallbackPanicked(_) => {}
         }
     }
@@ -75,7 +76,7 @@ impl Dispatch {
         let Some(mut call) = slot.callbacks.lock().on_running.take() else { return };
         let was_called = self.call(slot, |container| call(container, machine));
         let mut callbacks = slot.callbacks.lock();
-        // The callback may have replaced itself.
+        // If the callback has set another one, that one is kept.
         if was_called && callbacks.on_running.is_none() {
             callbacks.on_running = Some(call);
         }
@@ -92,12 +93,12 @@ impl Dispatch {
         }
     }
 
-    /// Calls a callback. Returns whether it did not panic.
+    /// Calls a callback. Returns `false` if it panicked.
     fn call(&self, slot: &Arc<Slot>, call: impl FnOnce(&Container)) -> bool {
         let Some(network) = self.network.upgrade() else { return false };
         let application = Application { state: self.state.clone(), network };
         let container = Container { slot: slot.clone(), application };
-        // A callback that panics is not called again, so its broken state does no harm.
+        // A callback that panicked is not called again, because its state may be broken.
         let called = catch_unwind(AssertUnwindSafe(|| call(&container)));
         if let Err(panic) = &called {
             let change = Change::CallbackPanicked(message(&**panic));

@@ -1,5 +1,5 @@
-//! The two tasks that talk to the cell: one makes the core's calls, one reads the stream. Both
-//! switch to the next replica if one does not answer.
+//! The two asynchronous tasks that communicate with the cell: one makes the core's calls, and one reads the stream.
+//! Each switches to the next replica if the present one does not answer.
 
 use super::core::{Answer, Ask, Call};
 use super::prefix;
@@ -17,20 +17,20 @@ use tonic::transport::Channel;
 /// Delay before the next replica is tried: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Pause before a rejected stream is tried again: its certificate may have been replaced.
+/// Pause before a rejected stream is opened again. The certificate may have been replaced meanwhile.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
-/// Timeout of a call: the server's default deadline, and some more for the network.
+/// Time limit of a call: the server's default deadline, and some time for the network.
 const CALL_MAX: Duration = Duration::from_secs(6);
 
-/// Makes calls.
+/// The task that makes calls.
 pub(super) struct Calls {
     pub(super) state: Arc<State>,
     pub(super) connections: Connections,
 }
 
 impl Calls {
-    /// It ends with the runtime.
+    /// Makes calls until the runtime ends.
     pub(super) async fn run(self) {
         loop {
             let planned = self.state.planned.notified();
@@ -60,7 +60,7 @@ async fn make(state: Arc<State>, connections: Connections, call: Call) {
     state.answered(&call, answer);
 }
 
-/// Whether another replica may answer better.
+/// Whether an error is that of one replica, so that another one may succeed.
 fn is_of_replica(error: &ApiError) -> bool {
     use ErrorCode::{Late, NoLeader, OutcomeUnknown, Stopped};
     matches!(error.code, Late | NoLeader | OutcomeUnknown | Stopped)
@@ -90,14 +90,14 @@ async fn ask(channel: Channel, ask: &Ask) -> Result<Answer, ApiError> {
     }
 }
 
-/// Reads the stream.
+/// The task that reads the stream.
 pub(super) struct Watch {
     pub(super) state: Arc<State>,
     pub(super) connections: Connections,
 }
 
 impl Watch {
-    /// It ends with the runtime.
+    /// Reads the stream until the runtime ends.
     pub(super) async fn run(self) {
         let prefix = prefix(&self.state.name());
         loop {

@@ -1,23 +1,23 @@
-//! State of a container's job in the cell, in the application's types.
+//! Conversion of the cell's messages about a container's job to the types of the application.
 
 use super::words::{Change, ContainerState, Ended};
 use crate::proto::{self, TaskPhase};
 use omega_core::Text;
 
-/// State of a task in the cell.
+/// State of a container's task in the cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Heard {
     At(ContainerState),
     Over(Ended),
 }
 
-/// The job name of a container; repeated names get a number.
+/// The job name of a container. From the second use of the container's name on, it ends with a number.
 pub(super) fn job_name(application: &Text, name: &Text, attempt: u32) -> String {
     let number = if attempt == 1 { String::new() } else { format!("#{attempt}") };
     format!("{application}.{name}{number}")
 }
 
-/// The container that a job of this name is of, and which use of the name it is.
+/// The container to which a job of this name belongs, and the number of uses of the container's name up to this job.
 pub(super) fn container(application: &Text, job: &Text) -> Option<(Text, u32)> {
     let rest = job.strip_prefix(&**application)?.strip_prefix('.')?;
     match rest.split_once('#') {
@@ -26,7 +26,7 @@ pub(super) fn container(application: &Text, job: &Text) -> Option<(Text, u32)> {
     }
 }
 
-/// Container state for a task's state, if any.
+/// The state of a container for a task's status; `None` if the status has none.
 pub(super) fn heard(task: &proto::TaskStatus) -> Option<Heard> {
     let machine = || Text::from(task.machine_name.as_str());
     Some(match task.phase() {
@@ -40,7 +40,7 @@ pub(super) fn heard(task: &proto::TaskStatus) -> Option<Heard> {
     })
 }
 
-/// The machine that a container has.
+/// The machine of a container in this state, if it has one.
 pub(super) fn machine(state: &ContainerState) -> Option<Text> {
     match state {
         ContainerState::Placed(machine) | ContainerState::Running(machine) => Some(machine.clone()),
@@ -48,8 +48,8 @@ pub(super) fn machine(state: &ContainerState) -> Option<Text> {
     }
 }
 
-/// Changes of a container from one state to another. If it ran and is now placed, it was displaced
-/// meanwhile.
+/// The changes from one state of a container to another. If it was running and is now placed, it was displaced in
+/// between.
 pub(super) fn changes(before: &ContainerState, state: ContainerState) -> Vec<Change> {
     let (had, has) = (machine(before), machine(&state));
     let ran = matches!(before, ContainerState::Running(_));

@@ -1,4 +1,4 @@
-//! Random histories of the core against a small cell: lost, late and doubled replies, broken
+//! Random histories of the core with a small model of a cell. They include lost, late and duplicated replies, broken
 //! streams, killed processes, and a cell that forgets jobs.
 
 use super::core::{Answer, Ask, Call, Core, Found};
@@ -24,13 +24,13 @@ struct Known {
     changed: u64,
 }
 
-/// A cell of jobs of one task.
+/// A model of a cell, in which each job has one task.
 #[derive(Default)]
 struct Cell {
     version: u64,
     next_id: u64,
     jobs: BTreeMap<String, Known>,
-    /// Number of times a job of each name was begun.
+    /// Number of times that a job of each name was created.
     begun: BTreeMap<String, u32>,
 }
 
@@ -68,7 +68,7 @@ impl Cell {
         self.version = version;
     }
 
-    /// Records reports of a container that this model did not create.
+    /// Records reports about a container that this model did not create.
     fn note(&self, name: &Text, state: &ContainerState, told: &mut Told) {
         let uses = self.jobs.keys().filter(|job| base(job) == &**name).map(|job| attempt(job));
         told.created = uses.max().expect("it is known");
@@ -113,12 +113,12 @@ struct World {
     cell: Cell,
     core: Core,
     now_ms: u64,
-    /// Calls in flight: before the cell, after it, or with the reply under way.
+    /// Calls in flight, which have not reached the cell, or whose replies are on their way.
     asked: Vec<Call>,
     /// Calls of former processes, whose replies are ignored.
     orphans: Vec<Ask>,
     answers: Vec<(Call, Result<Answer, ApiError>)>,
-    /// Messages in flight, and the reported version.
+    /// Messages of the stream that are on their way, and the version up to which the stream has reported.
     stream: VecDeque<WatchJobsResponse>,
     since: Option<u64>,
     told: BTreeMap<Text, Told>,
@@ -169,7 +169,7 @@ impl World {
         self.since = Some(version);
     }
 
-    /// Sends the changes, sometimes with superfluous ones.
+    /// Puts changes into the stream, sometimes with superfluous ones.
     fn push(&mut self, is_too_much: bool) {
         let version = self.cell.version;
         let jobs = self.cell.tell(if is_too_much { None } else { self.since });
@@ -212,8 +212,8 @@ impl World {
         }
     }
 
-    /// Delivers one call to the cell or loses it. `fate` decides whether it is delivered, how
-    /// often, and the reply.
+    /// Delivers one call to the cell, or loses it. `fate` decides whether and how often it is delivered, and whether
+    /// the reply arrives.
     fn carry(&mut self, index: u8, fate: u8) {
         if self.asked.is_empty() {
             return;
@@ -227,7 +227,7 @@ impl World {
                 let _ = self.apply_plan(&call.ask);
                 lost(ErrorCode::OutcomeUnknown)
             }
-            // It is delivered long after the caller has stopped waiting.
+            // The call is delivered long after the caller has stopped waiting.
             3 => {
                 self.orphans.push(call.ask.clone());
                 lost(ErrorCode::Late)
@@ -250,7 +250,7 @@ impl World {
         self.hear();
     }
 
-    /// Handles reports, and checks their consistency.
+    /// Delivers messages to the core, and checks that its reports are consistent.
     fn hear(&mut self) {
         for Event { container, change, .. } in self.core.take_events() {
             let told = self.told.entry(container.clone()).or_default();
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// The process is killed, and another one follows.
+    /// Kills the process, and starts another one.
     fn restart(&mut self, recover: Recover) {
         self.orphans.extend(self.asked.drain(..).map(|call| call.ask));
         self.answers.clear();
@@ -302,7 +302,7 @@ impl World {
         while self.found.is_none() {
             self.deliver();
         }
-        // Delayed calls of a former process may still be delivered later.
+        // Calls of the former process that were delayed may still be delivered.
         let found = self.found.clone().expect("it was waited for");
         for Found { name, state } in found {
             let told = self.told.entry(name.clone()).or_default();
@@ -348,7 +348,7 @@ impl World {
         self.cell.set(id, phase, &machine);
     }
 
-    /// Ends all faults for a time.
+    /// Stops all faults until everything is delivered.
     fn heal(&mut self) {
         self.open();
         for _ in 0..400 {
@@ -377,7 +377,7 @@ fn attempt(job: &str) -> u32 {
     job.split_once('#').map_or(1, |(_, number)| number.parse().unwrap())
 }
 
-/// Checks that a reported end belongs to the job of this use of the name.
+/// Checks that a reported end is that of the job for this use of the name.
 fn check_end(cell: &Cell, name: &Text, number: u32, ended: &Ended) {
     let job = cell.jobs.iter().find(|(job, _)| base(job) == &**name && attempt(job) == number);
     let phase = job.map(|(_, known)| known.phase);
@@ -393,8 +393,8 @@ fn check_end(cell: &Cell, name: &Text, number: u32, ended: &Ended) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
-    /// Whatever is lost: each container is created once, each change is reported once and in order,
-    /// and the final state is the cell's.
+    /// Checks that whatever is lost, each container is created once, each change is reported once and in order, and the
+    /// final state equals the cell's.
     #[test]
     fn nothing_is_begun_or_told_twice(steps in proptest::collection::vec(any::<(u8, u8, u8)>(), 0..400)) {
         let mut world = World::new();
@@ -428,14 +428,14 @@ proptest! {
         prop_assert_eq!(world.core.next_due_ms(), None, "nothing is left to be asked");
     }
 
-    /// Checks that left-over jobs end without events, and their names are free for new containers.
+    /// Checks that jobs of former processes end without events, and that new containers can use their names.
     #[test]
     fn what_is_dropped_ends_first(steps in proptest::collection::vec(any::<(u8, u8, u8)>(), 0..200)) {
         let mut world = World::new();
         for step in steps {
             world.step(step);
         }
-        // Delayed calls would arrive later.
+        // Otherwise, delayed calls could arrive after the checks.
         world.heal();
         world.orphans.clear();
         world.restart(Recover::Drop);

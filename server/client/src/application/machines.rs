@@ -1,4 +1,4 @@
-//! The machines of a cell, as an application sees them.
+//! The machines of a cell, for applications.
 
 use crate::agent::{AGENT, is_unreachable};
 use crate::connect::{Connections, MESSAGE_BYTES_MAX};
@@ -11,21 +11,21 @@ use tokio::time::Instant;
 /// A machine at one version of the cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineSnapshot {
-    /// Its name.
+    /// Name of the machine.
     pub name: Text,
-    /// Its labels.
+    /// Labels of the machine.
     pub labels: Labels,
-    /// Capacity, of each kind in the order of the cell's kinds.
+    /// Capacity, for each kind in the order of the cell's kinds.
     pub capacity: Vec<u64>,
-    /// Claimable resources. Negative if adopted tasks exceed the capacity.
+    /// Free amounts, for each kind. Negative if adopted tasks exceed the capacity.
     pub free: Vec<i64>,
-    /// Whether its agent is alive; `None` for a machine without an agent.
+    /// Whether the machine's agent is alive; `None` if it has no agent.
     pub is_alive: Option<bool>,
-    /// Whether it is draining.
+    /// Whether the machine is draining.
     pub is_draining: bool,
 }
 
-/// Lists all machines. More than a thousand arrive in pages, each with its own version.
+/// Lists all machines. If there are more than a thousand, they arrive in pages, each of which has its own version.
 pub(super) async fn list(
     connections: &Connections,
     patience: Duration,

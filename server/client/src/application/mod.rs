@@ -1,5 +1,5 @@
-//! The application library: for programs that request containers one by one and leave scheduling to
-//! the cell's schedulers.
+//! The application library, for programs that request containers one by one and leave scheduling to the cell's
+//! schedulers.
 //!
 //! ```text
 //!   your application ── create, release ──▶ Application ── SubmitJob, KillJob ──▶ any replica
@@ -8,16 +8,14 @@
 //!        └─────── events ◀──────────────────────┘ ◀════════ WatchJobs ═══════════ any replica
 //! ```
 //!
-//! A container is a job with one task, named `APPLICATION.NAME`. So a repeated creation has no
-//! further effect, and releasing it ends only this container. Schedulers place it like any other
-//! job.
+//! A container is a job with one task, named `APPLICATION.NAME`. So a repeated creation has no further effect, and
+//! releasing a container ends only that container. Schedulers place it like any other job.
 //!
-//! [`Application::register`] first reads the application's jobs from the cell. Containers of a
-//! former process are returned ([`Recover::Previous`]) or ended ([`Recover::Drop`]). From then on
-//! every change is reported once: to the container's callbacks, and as an [`Event`]. After a break
-//! of the stream, or a restart of a replica or the cell, the first state is compared with the known
-//! one, and only differences are reported. A call whose answer is lost is repeated with the same
-//! name.
+//! [`Application::register`] first reads the application's jobs from the cell. Containers of a former process are
+//! returned ([`Recover::Previous`]) or ended ([`Recover::Drop`]). After that, every change is reported once: to the
+//! container's callbacks, and as an [`Event`]. When a stream is opened again, after a break or after a restart of a
+//! replica or of the cell, its first state is compared with the known one, and only differences are reported. A call
+//! whose reply is lost is repeated with an unchanged name.
 //!
 //! ```no_run
 //! use omega_client::Address;
@@ -67,13 +65,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Time to wait for a cell that does not answer: enough for many elections.
+/// Time limit for a cell that does not answer, enough for many elections.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Maximum number of events kept for the reader.
+/// Maximum number of events that wait for the reader.
 const EVENTS_MAX: usize = 1024;
 
-/// Handle of an application in one process. Clones share it. When the last one is dropped, the
+/// Handle of an application in one process. Clones refer to one application. When the last clone is dropped, the
 /// containers continue, and another process may recover them.
 ///
 /// Only one process should use a name at a time.
@@ -83,20 +81,19 @@ pub struct Application {
     network: Arc<Network>,
 }
 
-/// Result of registering.
+/// Result of registering an application.
 #[derive(Debug)]
 pub struct Registered {
     /// The application.
     pub application: Application,
-    /// Containers that already exist in the cell, by name; none after [`Recover::Drop`]. Callbacks
-    /// set on them are called for their current states.
+    /// Containers that already exist in the cell, by name; none after [`Recover::Drop`]. Callbacks that are set on them
+    /// are called for their present states.
     pub recovered: Vec<Container>,
-    /// All later changes. Drop this if you do not read it: while it is full, callbacks and the
-    /// stream wait.
+    /// All later changes. Drop this if you do not read it, because callbacks and the stream wait while it is full.
     pub events: Events,
 }
 
-/// Stream of changes, in the cell's order for each container. It ends with the application.
+/// Stream of changes. The changes of each container come in the cell's order. It ends with the application.
 #[derive(Debug)]
 pub struct Events {
     receiver: Receiver<Event>,
@@ -111,7 +108,7 @@ impl Iterator for Events {
 }
 
 impl Events {
-    /// Returns the next event within a time.
+    /// Returns the next event; `None` if there is none within `time`.
     pub fn next_within(&mut self, time: Duration) -> Option<Event> {
         self.receiver.recv_timeout(time).ok()
     }
@@ -121,7 +118,8 @@ impl Application {
     /// Registers an application, and receives its state from the cell.
     ///
     /// # Errors
-    /// If the address or the name is none, this role may not, or no replica answers for half a minute.
+    /// The address or the name is invalid, the role of the caller does not permit it, or no replica answers for half a
+    /// minute.
     pub fn register(
         address: &Address,
         settings: ApplicationSettings,
@@ -154,17 +152,17 @@ impl Application {
         Ok(Registered { application, recovered, events: Events { receiver } })
     }
 
-    /// Requests a container, and returns at once. Changes are reported later; a rejection by the
-    /// cell completes the container with [`Ended::Refused`].
+    /// Requests a container, and returns at once. Changes are reported later. If the cell rejects the container, it
+    /// ends with [`Ended::Refused`].
     ///
     /// # Errors
-    /// If a container of this name has not ended, the name has a `#`, or there are as many
-    /// containers as the settings allow.
+    /// A container of this name has not ended, the name contains a `#`, or there are as many containers as the settings
+    /// allow.
     pub fn create(&self, name: &str, spec: &ContainerSpec) -> Result<Container, ApiError> {
         self.state.create(name.into(), spec).map(|slot| self.handle(slot))
     }
 
-    /// A container that has not ended.
+    /// The container of this name, if it has not ended.
     #[must_use]
     pub fn container(&self, name: &str) -> Option<Container> {
         self.state.find(name).map(|slot| self.handle(slot))
@@ -173,7 +171,7 @@ impl Application {
     /// Returns the machines of the cell.
     ///
     /// # Errors
-    /// If no replica answers for half a minute, or this role may not look.
+    /// No replica answers for half a minute, or the role of the caller does not permit it.
     pub fn machines(&self) -> Result<Vec<MachineSnapshot>, ApiError> {
         self.network.runtime().block_on(machines::list(&self.network.connections, PATIENCE))
     }
@@ -183,7 +181,7 @@ impl Application {
     }
 }
 
-/// Handle of a container. Clones refer to the same one.
+/// Handle of a container. Clones refer to one container.
 #[derive(Clone)]
 pub struct Container {
     slot: Arc<Slot>,
@@ -191,38 +189,37 @@ pub struct Container {
 }
 
 impl Container {
-    /// Its name, without the application's.
+    /// Name of the container, without the application's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.slot.name
     }
 
-    /// The application that it is of.
+    /// The application to which the container belongs.
     #[must_use]
     pub fn application(&self) -> &Application {
         &self.application
     }
 
-    /// The state last passed to callbacks and events.
+    /// The state that was last passed to callbacks and events.
     #[must_use]
     pub fn state(&self) -> ContainerState {
         self.slot.state()
     }
 
-    /// Registers a callback, which gets the machine's name each time the container starts to run;
-    /// it is also called if the container runs already. It replaces the earlier callback.
+    /// Registers a callback, which gets the machine's name each time the container starts to run. If the container runs
+    /// already, the callback is called soon. It replaces the earlier callback.
     ///
-    /// All callbacks are called one after the other on one thread, without locks, and may use the
-    /// application freely. A callback that panics is reported as [`Change::CallbackPanicked`] and
-    /// not called again.
+    /// All callbacks are called one after the other on one thread, without locks, and may use the application freely. A
+    /// callback that panics is reported as [`Change::CallbackPanicked`], and not called again.
     #[must_use = "it is the same container, for the next callback: drop it if there is none"]
     pub fn on_running(self, call: impl FnMut(&Container, &str) + Send + 'static) -> Container {
         self.application.state.push(Item::OnRunning(self.slot.clone(), Box::new(call)));
         self
     }
 
-    /// Registers a callback for its end; if it has ended, it is called soon. As for
-    /// [`Container::on_running`].
+    /// Registers a callback for the container's end. If the container has ended already, the callback is called soon.
+    /// Otherwise it works like [`Container::on_running`].
     pub fn on_completed(
         self,
         call: impl FnOnce(&Container, &Completed) + Send + 'static,
@@ -231,8 +228,8 @@ impl Container {
         self
     }
 
-    /// Ends the container, and returns at once: it is completed when it has ended. Of a container that
-    /// has ended, nothing.
+    /// Ends the container, and returns at once. Its end is reported when it has ended. If it has ended already, nothing
+    /// happens.
     pub fn release(&self) {
         self.application.state.release(&self.slot);
     }
@@ -244,7 +241,7 @@ impl fmt::Debug for Container {
     }
 }
 
-/// The beginning of the names of an application's jobs.
+/// The prefix of the names of an application's jobs.
 fn prefix(name: &Text) -> String {
     format!("{name}.")
 }

@@ -1,9 +1,9 @@
-//! State shared by the threads of an application: the core, and events to hand out.
+//! State that the threads of an application share: the core, and the events to be reported.
 //!
-//! One lock guards both; it is never held during a callback or a blocking send. Creating a
-//! container must work from a callback, so nothing waits for room here. Instead the stream is read
-//! only while there is room, so pending events are bounded by it, by the calls in flight, and by
-//! the containers.
+//! One lock protects both. It is never taken during a callback or a send that may block. A callback must be able to
+//! create containers, so nothing in this file waits for space in the list of events. Instead, the stream is read only
+//! while there is space. So the number of pending events is bounded by that space, by the calls in flight, and by the
+//! number of containers.
 
 use super::core::{Answer, Call, Core, Found};
 use super::words::{Change, Completed, ContainerSpec, ContainerState, Event};
@@ -23,16 +23,16 @@ use tokio::sync::Notify;
 pub(super) type OnRunning = Box<dyn FnMut(&Container, &str) + Send>;
 pub(super) type OnCompleted = Box<dyn FnOnce(&Container, &Completed) + Send>;
 
-/// A container, for its handles.
+/// A container, as its handles share it.
 pub(super) struct Slot {
     pub(super) name: Text,
-    /// The state last passed to callbacks.
+    /// The state that was last passed to callbacks.
     state: Mutex<ContainerState>,
-    /// Owned by the thread that makes callbacks.
+    /// Locked by the thread that calls callbacks, and to set one.
     pub(super) callbacks: Mutex<Callbacks>,
 }
 
-/// Receivers of a container's changes.
+/// The callbacks of a container.
 #[derive(Default)]
 pub(super) struct Callbacks {
     pub(super) on_running: Option<OnRunning>,
@@ -53,22 +53,22 @@ impl Slot {
     }
 }
 
-/// Work for the thread that makes callbacks.
+/// A job for the thread that calls callbacks.
 pub(super) enum Item {
-    /// A change; with the container, if anyone can have a handle of it.
+    /// A change. It includes the container if there can be a handle of it.
     Event(Event, Option<Arc<Slot>>),
     OnRunning(Arc<Slot>, OnRunning),
     OnCompleted(Arc<Slot>, OnCompleted),
 }
 
-/// State of an application; see the head of the file.
+/// State of an application. See the module documentation.
 pub(super) struct State {
     inner: Mutex<Inner>,
-    /// Signals that events are pending, or that registration has progressed.
+    /// Signals that items are pending, or that the registration has progressed.
     filled: Condvar,
-    /// Signals free space for events of the stream.
+    /// Signals that there is space for events of the stream.
     drained: Notify,
-    /// Signals that there may be calls to make.
+    /// Signals that calls may have to be made.
     pub(super) planned: Notify,
     began: Instant,
 }
@@ -79,12 +79,12 @@ struct Inner {
     items: VecDeque<Item>,
     listener: Option<SyncSender<Event>>,
     found: Option<Vec<Arc<Slot>>>,
-    /// Error that delays registration.
+    /// The error that delays the registration.
     failure: Option<(ApiError, IsFinal)>,
     is_closed: bool,
 }
 
-/// Whether trying again helps.
+/// Whether an error is final, so that trying again does not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IsFinal {
     Yes,
@@ -138,7 +138,7 @@ impl State {
         self.inner.lock().slots.get(name).cloned()
     }
 
-    /// Ends this container, not a later one of its name.
+    /// Ends this container. A later container with this name is not affected.
     pub(super) fn release(&self, slot: &Arc<Slot>) {
         let mut inner = self.inner.lock();
         if inner.slots.get(&slot.name).is_some_and(|known| Arc::ptr_eq(known, slot)) {
@@ -152,7 +152,7 @@ impl State {
         self.filled.notify_all();
     }
 
-    /// The calls to make now, and the time of the next check.
+    /// Takes the calls that must be made now. Also returns the time of the next check.
     pub(super) fn calls(&self) -> (Vec<Call>, Option<u64>) {
         let mut inner = self.inner.lock();
         (inner.core.calls(self.now_ms()), inner.core.next_due_ms())
@@ -183,7 +183,7 @@ impl State {
         self.pass_on(&mut inner);
     }
 
-    /// Passes news to the thread that makes callbacks.
+    /// Passes new events to the thread that calls callbacks.
     fn pass_on(&self, inner: &mut Inner) {
         for event in inner.core.take_events() {
             let slot = match event.change {
@@ -236,13 +236,13 @@ impl State {
         self.inner.lock().listener = None;
     }
 
-    /// Records the error of opening the stream, for callers that register.
+    /// Records an error of opening the stream, to be returned to a caller that registers.
     pub(super) fn fail(&self, error: ApiError, is_final: IsFinal) {
         self.inner.lock().failure = Some((error, is_final));
         self.filled.notify_all();
     }
 
-    /// Waits until the cell has sent its state, and containers to drop have ended.
+    /// Waits until the cell has sent its state, and the containers that must end first have ended.
     pub(super) fn await_recovered(&self, until: Instant) -> Result<Vec<Arc<Slot>>, ApiError> {
         let mut inner = self.inner.lock();
         loop {
@@ -264,7 +264,8 @@ impl State {
         let mut inner = self.inner.lock();
         inner.is_closed = true;
         inner.listener = None;
-        // Callbacks may contain handles of their own containers, which would then never be dropped.
+        // Items are dropped, because callbacks may have handles of their own containers, which would otherwise never be
+        // dropped.
         let items = std::mem::take(&mut inner.items);
         let slots = std::mem::take(&mut inner.slots);
         drop(inner);
@@ -278,7 +279,7 @@ impl State {
     }
 }
 
-/// Threads of an application. They end with the last handle.
+/// Threads of an application, which end with its last handle.
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) runtime: Option<Runtime>,
@@ -296,7 +297,7 @@ impl Drop for Network {
     fn drop(&mut self) {
         self.state.close();
         if let Some(runtime) = self.runtime.take() {
-            // The last handle may be dropped by a task of another runtime, which must not block.
+            // The last handle may be dropped in a task of another runtime, in which blocking is not allowed.
             runtime.shutdown_background();
         }
     }

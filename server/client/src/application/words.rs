@@ -1,30 +1,30 @@
-//! The words of an application and its containers.
+//! Types of an application and its containers.
 
 use crate::ApiError;
 use omega_core::{Amounts, Job, JobKind, Precedence, TaskGroup, Text, Version};
 use std::fmt;
 
-/// Settings common to all containers of an application.
+/// Settings for all containers of an application.
 #[derive(Clone, Debug)]
 pub struct ApplicationSettings {
-    /// Its name: the jobs of its containers begin with it and a dot. It has neither a dot nor a `#`.
+    /// Name of the application. The names of its containers' jobs begin with this name and a dot, so it must not
+    /// contain a dot or a `#`.
     pub name: Text,
-    /// Tenant that pays.
+    /// Tenant whose quota the containers use.
     pub tenant: Text,
-    /// The scheduler that is to place its containers.
+    /// Name of the scheduler that places the containers.
     pub scheduler: Text,
-    /// Precedence of its containers: those of lower precedence may be preempted.
+    /// Precedence of the containers. They may preempt tasks of lower precedence.
     pub precedence: Precedence,
-    /// Maximum number of containers that have not ended. Requests beyond it are errors.
+    /// Maximum number of containers that have not ended. A request for a further one is an error.
     pub containers_max: usize,
-    /// Maximum number of concurrent calls to the cell. Further ones wait here.
+    /// Maximum number of concurrent calls to the cell. Further calls wait in this process.
     pub calls_max: usize,
 }
 
 impl ApplicationSettings {
-    /// Settings for the tenant and the scheduler `default`, with precedence 0, up to a hundred
-    /// thousand containers and 64 calls at once: enough to fill log entries, and far below the
-    /// server's limit.
+    /// Settings for the tenant and the scheduler `default`, with precedence 0, up to a hundred thousand containers, and
+    /// up to 64 calls at once. So many calls fill log entries, and are far below the server's limit.
     pub fn new(name: impl Into<Text>) -> ApplicationSettings {
         ApplicationSettings {
             name: name.into(),
@@ -37,7 +37,7 @@ impl ApplicationSettings {
     }
 }
 
-/// Policy for containers of a previous process of the application.
+/// Treatment of containers of a former process of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recover {
     /// Existing containers are returned.
@@ -49,16 +49,17 @@ pub enum Recover {
 /// Specification of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSpec {
-    /// Claim, labels, devices, images and placement rules. Its name is ignored, and its count is 1.
+    /// Request, labels, devices, images and placement rules of the container. The group's name is ignored, and its
+    /// count is 1.
     pub group: TaskGroup,
-    /// Whether it runs to its end, or until it is released.
+    /// Whether the container runs until it ends by itself (batch), or until it is released (service).
     pub kind: JobKind,
     /// Expected run time in milliseconds, if known.
     pub runtime_estimate_ms: Option<u64>,
 }
 
 impl ContainerSpec {
-    /// A container with this request that runs to its end on any machine.
+    /// A container with this request, which runs on any machine until it ends by itself.
     #[must_use]
     pub fn new(request: Amounts) -> ContainerSpec {
         ContainerSpec {
@@ -83,12 +84,12 @@ impl ContainerSpec {
     }
 }
 
-/// State of a container. Machines are given by name.
+/// State of a container. Machines are referred to by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContainerState {
     /// The container waits for a machine.
     Waiting,
-    /// The container has a machine, which has not reported that it runs.
+    /// The container was placed on this machine, which has not reported yet that it runs.
     Placed(Text),
     /// The container runs on this machine.
     Running(Text),
@@ -96,12 +97,12 @@ pub enum ContainerState {
     Ended(Completed),
 }
 
-/// Cause of a container's end, and its machine.
+/// Cause of a container's end, and its last machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// Kind of the end.
+    /// Cause of the end.
     pub ended: Ended,
-    /// Its last machine, if this process saw one.
+    /// Last machine of the container, if this process has received it.
     pub machine: Option<Text>,
 }
 
@@ -110,48 +111,49 @@ pub struct Completed {
 pub enum Ended {
     /// The container finished.
     Finished,
-    /// The container failed, as often as its group may.
+    /// The container failed, and its group's restarts are used up.
     Failed,
-    /// Another caller killed it.
+    /// Another caller killed the container.
     Killed,
-    /// The application released it.
+    /// The application released the container.
     Released,
-    /// The cell no longer has its job: the job was forgotten, or the cell is another one.
+    /// The cell no longer has the container's job, because the cell forgot the job or is another cell.
     Lost,
-    /// The cell rejected the request.
+    /// The cell rejected the container.
     Refused(ApiError),
 }
 
-/// A change.
+/// A change of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Version of the cell with the change; for a change without one, the last known version.
+    /// Version of the cell at which the change was made. For a change of unknown version, the last known version.
     pub version: Version,
-    /// The name of the container, without the application's.
+    /// Name of the container, without the application's name.
     pub container: Text,
-    /// The change.
+    /// Description of the change.
     pub change: Change,
 }
 
-/// Change of a container. Of changes between two readings only the last is reported.
+/// A change of a container. If its state changed several times between two messages of the cell, only the last change
+/// is reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// Requested by a previous process, and accepted after this one had registered.
-    /// [`super::Application::container`] returns it.
+    /// A former process had requested the container, and the cell accepted it after this process had registered.
+    /// [`super::Application::container`] returns the container.
     Recovered(ContainerState),
-    /// The container got this machine.
+    /// The container was placed on this machine.
     Placed(Text),
     /// The container runs on this machine.
     Running(Text),
-    /// It lost this machine, and waits for another: it was displaced, failed and may try again, or the
-    /// machine was lost.
+    /// The container lost this machine and waits for another one: it was preempted, it failed and has restarts left, or
+    /// the machine was lost.
     Displaced(Text),
     /// The container has ended. No further event follows.
     Ended(Completed),
-    /// Its release failed; it keeps running.
+    /// The release of the container failed, so it keeps running.
     NotReleased(ApiError),
-    /// A callback of it panicked with this message, and is not called again.
+    /// A callback of the container panicked with this message, and is not called again.
     CallbackPanicked(String),
 }
 

@@ -20,7 +20,7 @@ use omega_core::{
 };
 use std::sync::Arc;
 
-/// The interest as a message has it.
+/// Converts an interest to a message.
 #[must_use]
 pub fn interested(interest: &Interest) -> Option<proto::sync_request::Interest> {
     use proto::sync_request::{AllJobs, Interest as Given, JobsOf};
@@ -35,7 +35,7 @@ pub fn interested(interest: &Interest) -> Option<proto::sync_request::Interest> 
     }
 }
 
-/// The interest of a message: without fields, machines alone.
+/// Converts the interest in a message. Without fields it means machines only.
 #[must_use]
 pub fn interest(given: Option<proto::sync_request::Interest>) -> Interest {
     use proto::sync_request::Interest as Given;
@@ -86,7 +86,7 @@ impl From<&Delta> for proto::Delta {
         message.counts = (!delta.counts.is_empty()).then(|| counts_out(&delta.counts));
         let job = |job: &JobDelta| proto::JobDelta {
             id: job.id.0,
-            // Schedulers and readers need no programs, and do not see them.
+            // Schedulers and readers do not need programs, and must not see them.
             job: job.job.as_deref().map(|job| proto::Job::from(job).without_programs()),
         };
         message.jobs = delta.jobs.iter().map(job).collect();
@@ -163,10 +163,10 @@ fn cores_out((slot, cores): &(u32, CoresLeft)) -> proto::CoresLeft {
     proto::CoresLeft { slot: *slot, left: left[..last].iter().map(|n| i32::from(*n)).collect() }
 }
 
-/// The delta of a message. The columns have fitting lengths, and rows are below [`Delta::rows`].
+/// Converts a message to a delta, whose columns then have matching lengths, and whose rows are below [`Delta::rows`].
 ///
 /// # Errors
-/// If it is not one.
+/// The message is not a valid delta.
 pub fn delta(mut message: proto::Delta) -> Result<Delta, Malformed> {
     let tasks = tasks(&message)?;
     let rows = message.rows as usize;
@@ -230,7 +230,7 @@ pub fn delta(mut message: proto::Delta) -> Result<Delta, Malformed> {
     Ok(read)
 }
 
-/// Report on some rows, each below `rows`.
+/// Converts values for some rows, each of which must be below `rows`.
 pub(super) fn by_row<T, U>(
     field: &'static str,
     rows: usize,
@@ -250,7 +250,7 @@ fn load_in(load: proto::Load) -> Result<(u32, LoadReport), Malformed> {
     Ok((load.slot, LoadReport { used, claimed, at_ms: load.at_ms }))
 }
 
-/// Reads allocations that differ from the groups' requests.
+/// Converts allocations that differ from the request of their task's group.
 fn read_holdings(
     read: &mut Delta,
     held: Vec<proto::Allocation>,
@@ -264,7 +264,7 @@ fn read_holdings(
     Ok(())
 }
 
-/// Reads values for some of `count` tasks, by position, ascending.
+/// Converts values for some of `count` tasks, which are given by position, in ascending order.
 fn by_position<T>(
     list: impl Iterator<Item = (u32, Result<T, Malformed>)>,
     tasks: u64,
@@ -283,7 +283,7 @@ fn by_position<T>(
     Ok(read)
 }
 
-/// Demand profiles by row; those of one row, one for each kind, are adjacent.
+/// Converts demand profiles by row. A row has one for each kind, which are adjacent.
 fn demand_profiles_in(
     sums: Vec<proto::DemandProfileSum>,
     rows: usize,
@@ -333,7 +333,7 @@ fn tasks(message: &proto::Delta) -> Result<Vec<TaskDelta>, Malformed> {
     column("task_slots", message.task_slots.len(), count)?;
     column("task_incarnations", message.task_incarnations.len(), count)?;
     column("task_devices", message.task_devices.len(), count)?;
-    // A server of before has no such column.
+    // An older server does not send this column.
     let times = &message.task_placed_ms;
     column("task_placed_ms", times.len(), if times.is_empty() { 0 } else { count })?;
     let task = |i: usize| {
@@ -375,7 +375,7 @@ fn cores_in(cores: proto::CoresLeft) -> Result<(u32, CoresLeft), Malformed> {
     Ok((cores.slot, CoresLeft::from_left(&left).expect("no more than there may be")))
 }
 
-/// Free amount of each device or NUMA node of a machine.
+/// Converts the free amounts of the devices or NUMA nodes of a machine.
 fn left_of_each(field: &'static str, told: &[i32], max: usize) -> Result<Vec<i16>, Malformed> {
     if told.len() > max {
         return Err(Malformed::TooLarge { field, given: told.len() as u64, max: max as u64 });

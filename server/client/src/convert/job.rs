@@ -10,7 +10,7 @@ use omega_core::{
 };
 use std::sync::Arc;
 
-/// A name that may be left out.
+/// A name, which is `otherwise` if it is left out.
 fn named(name: String, otherwise: &str) -> Text {
     if name.is_empty() { otherwise.into() } else { name.into() }
 }
@@ -24,7 +24,7 @@ pub(super) fn strings(list: &[Text]) -> Vec<String> {
 }
 
 impl proto::Job {
-    /// Returns the job without programs and payloads, which only the roles of its tenant see.
+    /// Returns the job without programs and payloads, which are only shown to roles of its tenant.
     #[must_use]
     pub fn without_programs(mut self) -> proto::Job {
         for group in &mut self.groups {
@@ -226,7 +226,7 @@ fn demand_profile_in(demand_profile: proto::DemandProfile) -> Result<DemandProfi
     Ok(DemandProfile { kind, points: demand_profile.points })
 }
 
-/// The state of a task as a message has it: its phase, and its machine if it has one.
+/// Converts the state of a task to a phase, and a machine if the task has one.
 #[must_use]
 pub fn phase(state: TaskState) -> (proto::TaskPhase, Option<MachineId>) {
     let phase = match state {
@@ -240,10 +240,10 @@ pub fn phase(state: TaskState) -> (proto::TaskPhase, Option<MachineId>) {
     (phase, state.machine())
 }
 
-/// The state of a task from a message.
+/// Converts the state of a task in a message.
 ///
 /// # Errors
-/// If there is no such phase.
+/// The phase does not exist.
 pub fn task_state(value: i32, machine: MachineId) -> Result<TaskState, Malformed> {
     Ok(match variant(value, "phase")? {
         proto::TaskPhase::Unspecified => return Err(Malformed::Missing("phase")),
@@ -268,10 +268,10 @@ impl From<TaskReport> for proto::TaskReport {
     }
 }
 
-/// The report of a message.
+/// Converts the report in a message.
 ///
 /// # Errors
-/// If it is unspecified.
+/// The report is unspecified.
 pub fn task_report(value: i32) -> Result<TaskReport, Malformed> {
     Ok(match variant(value, "report")? {
         proto::TaskReport::Unspecified => return Err(Malformed::Missing("report")),

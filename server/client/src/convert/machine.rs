@@ -1,4 +1,4 @@
-//! Machines.
+//! Conversion of machines.
 
 use super::{Malformed, all, amounts, given, narrow, overcommit, overcommit_list, values, variant};
 use crate::proto;
@@ -20,13 +20,13 @@ impl From<proto::MachineId> for MachineId {
     }
 }
 
-/// The labels of a message. Of two with the same key the later one counts.
+/// Converts labels in a message. Of two labels with equal keys, the later one is used.
 #[must_use]
 pub fn labels(list: Vec<proto::Label>) -> Labels {
     Labels::new(list.into_iter().map(|label| (label.key, label.value)))
 }
 
-/// Labels as a message has them.
+/// Converts labels to messages.
 #[must_use]
 pub fn label_list(labels: &Labels) -> Vec<proto::Label> {
     let one = |(key, value): (&omega_core::Text, &omega_core::Text)| proto::Label {
@@ -36,13 +36,13 @@ pub fn label_list(labels: &Labels) -> Vec<proto::Label> {
     labels.iter().map(one).collect()
 }
 
-/// Cores by NUMA node, as a message has them.
+/// Converts cores by NUMA node to a list.
 #[must_use]
 pub fn node_list(cores: &NodeCores) -> Vec<u32> {
     cores.as_slice().iter().map(|count| u32::from(*count)).collect()
 }
 
-/// The cores of a message, by NUMA node.
+/// Converts a list to cores by NUMA node.
 pub(super) fn nodes(given: &[u32], field: &'static str) -> Result<NodeCores, Malformed> {
     let max = NUMA_NODES_MAX as u64;
     let too_many = Malformed::TooLarge { field, given: given.len() as u64, max };
@@ -58,7 +58,7 @@ fn effect(effect: TaintEffect) -> proto::TaintEffect {
     }
 }
 
-/// The effect of a message; `None` if unset.
+/// Converts the effect in a message; `None` if it is not set.
 fn some_effect(value: i32) -> Result<Option<TaintEffect>, Malformed> {
     Ok(match variant(value, "effect")? {
         proto::TaintEffect::Unspecified => None,

@@ -1,8 +1,8 @@
 //! Conversions between the types of `omega-core` and the messages of the API.
 //!
-//! Outgoing messages are made by `From`, which cannot fail; incoming ones are read by `TryFrom`,
-//! which rejects invalid values and names the field. Bounds are checked once, by the cell, when it
-//! applies a command. Reading allocates memory in proportion to the message.
+//! Outgoing messages are made by `From`, which cannot fail. Incoming messages are read by `TryFrom`, which rejects
+//! invalid values and names the field. Bounds are checked only once, by the cell, when it applies a command. Reading
+//! allocates memory in proportion to the size of the message.
 
 mod delta;
 mod job;
@@ -26,14 +26,14 @@ use omega_core::{
     TaskId, TenantConfig, Unit,
 };
 
-/// An invalid message: correct the named field.
+/// Error of an invalid message. Correct the field that it names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// Remedy: set this field.
+    /// This field is not set. Set it.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// Remedy: use one of the enum's values.
+    /// The enum has no such value. Use one of its values.
     #[error("{field}: {given} is not a valid value")]
     NoSuchValue {
         /// Name of the field.
@@ -41,37 +41,37 @@ pub enum Malformed {
         /// The given value.
         given: i64,
     },
-    /// Remedy: use a smaller number.
+    /// The number is too large. Use a smaller one.
     #[error("{field}: {given} is above the maximum of {max}")]
     TooLarge {
         /// Name of the field.
         field: &'static str,
         /// The given value.
         given: u64,
-        /// Maximum.
+        /// Maximum value.
         max: u64,
     },
-    /// Remedy: make the columns equally long.
+    /// The columns have different lengths. Make them equally long.
     #[error("{field} has {given} values where {expected} are needed")]
     Columns {
         /// Name of the column.
         field: &'static str,
-        /// Actual number.
+        /// Actual number of values.
         given: usize,
-        /// Number that it should have.
+        /// Expected number of values.
         expected: usize,
     },
-    /// Remedy: correct the list of kinds.
+    /// The list of resource kinds is invalid, as the underlying error explains.
     #[error(transparent)]
     Kinds(#[from] omega_core::KindsError),
 }
 
-/// A field that must be there.
+/// The value of a field that must be set.
 fn given<T>(value: Option<T>, field: &'static str) -> Result<T, Malformed> {
     value.ok_or(Malformed::Missing(field))
 }
 
-/// A number that must fit in fewer bits than its wire type.
+/// Converts a number that must fit in fewer bits than its wire type has.
 fn narrow<T>(value: u32, max: T, field: &'static str) -> Result<T, Malformed>
 where
     T: TryFrom<u32> + Into<u64>,
@@ -80,7 +80,7 @@ where
     T::try_from(value).map_err(|_| too_large())
 }
 
-/// A value of an enum.
+/// Converts a number to a value of an enum.
 fn variant<E: TryFrom<i32>>(value: i32, field: &'static str) -> Result<E, Malformed> {
     E::try_from(value).map_err(|_| Malformed::NoSuchValue { field, given: value.into() })
 }
@@ -90,13 +90,13 @@ fn all<T, U: TryFrom<T, Error = Malformed>>(list: Vec<T>) -> Result<Vec<U>, Malf
     list.into_iter().map(U::try_from).collect()
 }
 
-/// The amounts of a message: of the kinds in order.
+/// Converts the amounts in a message, which are those of the first kinds, in order.
 #[must_use]
 pub fn amounts(values: Vec<u64>) -> Amounts {
     Amounts::new(values)
 }
 
-/// Converts a tenant's configuration. Without fields: no parent and no guarantee.
+/// Converts a tenant's configuration. Without fields, the tenant has no parent and no guarantee.
 #[must_use]
 pub fn tenant_config(given: Option<proto::TenantConfig>) -> TenantConfig {
     let Some(given) = given else { return TenantConfig::default() };
@@ -119,10 +119,10 @@ impl From<&TenantConfig> for proto::TenantConfig {
     }
 }
 
-/// The policy of a message.
+/// Converts the policy in a message.
 ///
 /// # Errors
-/// If it is not one.
+/// The policy is not valid.
 pub fn policy(given: proto::Policy) -> Result<Policy, Malformed> {
     let cap = |cap: proto::EvictionCap| EvictionCap { count: cap.count, per_ms: cap.per_ms };
     Ok(Policy {
@@ -157,7 +157,7 @@ impl From<proto::Band> for Band {
     }
 }
 
-/// Amounts as a message has them.
+/// Converts amounts to a list.
 #[must_use]
 pub fn values(amounts: &Amounts) -> Vec<u64> {
     amounts.as_slice().to_vec()
@@ -204,32 +204,32 @@ impl TryFrom<proto::ResourceKind> for ResourceKind {
     }
 }
 
-/// The resource kind with a number.
+/// Converts the number of a resource kind.
 ///
 /// # Errors
-/// If the number exceeds the maximum of kinds.
+/// The number is above the maximum.
 pub fn kind(number: u32) -> Result<KindId, Malformed> {
     Ok(KindId(narrow(number, u8::MAX, "kind")?))
 }
 
-/// The kinds of a message.
+/// Converts the resource kinds in a message.
 ///
 /// # Errors
-/// If a cell cannot have such kinds.
+/// A cell cannot have such kinds.
 pub fn kinds(list: Vec<proto::ResourceKind>) -> Result<Kinds, Malformed> {
     Ok(Kinds::new(all(list)?)?)
 }
 
-/// Kinds as a message has them.
+/// Converts resource kinds to messages.
 #[must_use]
 pub fn kind_list(kinds: &Kinds) -> Vec<proto::ResourceKind> {
     kinds.iter().map(|(_, kind)| kind.into()).collect()
 }
 
-/// The overcommit of a message.
+/// Converts the overcommit in a message.
 ///
 /// # Errors
-/// If a kind has no number that a kind can have.
+/// The number of a kind is above the maximum.
 pub fn overcommit(list: Vec<proto::Overcommit>) -> Result<Overcommit, Malformed> {
     let mut overcommit = Overcommit::none();
     for one in list {
@@ -239,7 +239,7 @@ pub fn overcommit(list: Vec<proto::Overcommit>) -> Result<Overcommit, Malformed>
     Ok(overcommit)
 }
 
-/// Overcommit as a message has it.
+/// Converts overcommit to messages.
 #[must_use]
 pub fn overcommit_list(overcommit: &Overcommit) -> Vec<proto::Overcommit> {
     let one = |(kind, percent): (KindId, u32)| proto::Overcommit { kind: kind.0.into(), percent };

@@ -1,18 +1,18 @@
-//! A large delta is sent in pieces, so that no message exceeds the receiver's limit.
+//! Splitting of large deltas into pieces, so that no message exceeds the receiver's limit.
 //!
-//! A piece has the next items of each list, as many as fit into its bytes. Joined in order, the
-//! pieces are the delta. A larger item is a piece by itself: the bounds of jobs and machines in
-//! [`omega_core::limits`] keep it below the limit of a message.
+//! A piece has the next items of each list, as many as its bytes allow. The pieces, joined in order, are the delta. An
+//! item that needs more bytes is a piece by itself; the bounds of jobs and machines in [`omega_core::limits`] keep it
+//! below the limit of a message.
 
 use crate::proto;
 use prost::Message;
 use prost::encoding::{encoded_len_varint, key_len};
 use std::vec::IntoIter;
 
-/// Approximate bytes of a piece: an unread stream has one in memory.
+/// Approximate bytes of a piece. A stream whose receiver does not read has one piece in memory.
 pub const PIECE_BYTES: usize = 64 << 10;
 
-/// Cuts a delta into pieces of about this many bytes, on demand. Most need no cut.
+/// Splits a delta into pieces of about this many bytes, as they are requested. Most deltas are one piece.
 #[must_use]
 pub fn split(delta: proto::Delta, piece_bytes: usize) -> Pieces {
     match delta.encoded_len() <= piece_bytes {
@@ -21,7 +21,7 @@ pub fn split(delta: proto::Delta, piece_bytes: usize) -> Pieces {
     }
 }
 
-/// The pieces of a delta, in order. There is at least one; all but the last have `more` set.
+/// The pieces of a delta, in order. There is at least one. All but the last have `more` set.
 #[derive(Debug)]
 pub struct Pieces {
     whole: Option<proto::Delta>,
@@ -45,7 +45,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// Encoded size of an item of a repeated field, assuming a large field number.
+/// Encoded size of an item of a repeated field. The number of the field is assumed to be large.
 trait Item {
     fn bytes(&self) -> usize;
 }
@@ -57,7 +57,7 @@ impl<M: Message> Item for M {
     }
 }
 
-/// Takes items from the front of a list while there is room. A piece always gets its first item.
+/// Takes items from the front of a list as long as the piece has room. The first item of a piece is always taken.
 fn take<T>(from: &mut IntoIter<T>, room: &mut Room, bytes: impl Fn(&T) -> usize) -> Vec<T> {
     let mut fitting = 0;
     for item in from.as_slice() {
@@ -69,7 +69,7 @@ fn take<T>(from: &mut IntoIter<T>, room: &mut Room, bytes: impl Fn(&T) -> usize)
     from.by_ref().take(fitting).collect()
 }
 
-/// The room that is left in a piece.
+/// Bytes that are left in a piece.
 struct Room {
     bytes: usize,
     is_empty: bool,
@@ -86,12 +86,12 @@ impl Room {
     }
 }
 
-/// Unsigned numbers, as protobuf packs them.
+/// Bytes of an unsigned number in a packed field.
 fn unsigned<T: Copy + Into<u64>>(value: &T) -> usize {
     encoded_len_varint((*value).into())
 }
 
-/// Numbers with a sign, as protobuf packs them.
+/// Bytes of a signed number in a packed field.
 fn signed(value: &i64) -> usize {
     encoded_len_varint(((value << 1) ^ (value >> 63)) as u64)
 }
@@ -100,7 +100,8 @@ fn phase(value: &i32) -> usize {
     encoded_len_varint(*value as u64)
 }
 
-/// Every list of a delta, each with the bytes of an item of it. One line adds a list to the cuts and to the joins.
+/// Lists all lists of a delta, each with a function for the bytes of an item. A list that is added here is split and
+/// joined.
 macro_rules! lists {
     ($with:ident) => {
         $with!(
@@ -149,10 +150,10 @@ macro_rules! define_rest {
         { $($list:ident: $item:ty, $bytes:expr;)* }
         { $($count:ident: $number:ty, $size:expr;)* }
     ) => {
-        /// The remainder of a delta.
+        /// The part of a delta that is not in a piece yet.
         #[derive(Debug)]
         struct Rest {
-            /// All fields that are not lists; they go into the first piece.
+            /// All fields that are not lists, which the first piece contains.
             head: Option<proto::Delta>,
             counts: Option<RestOfCounts>,
             $($list: IntoIter<$item>,)*
@@ -201,7 +202,7 @@ macro_rules! define_rest {
             }
         }
 
-        /// Appends a piece to those before it.
+        /// Appends a piece to the delta that the pieces before it have formed.
         pub fn join(delta: &mut proto::Delta, piece: proto::Delta) {
             delta.more = piece.more;
             $(delta.$list.extend(piece.$list);)*

@@ -1,4 +1,4 @@
-//! Columns of policies in a delta: one place for each policy in both directions.
+//! Conversion of policies' columns in a delta. Both directions of a policy are together.
 
 use super::delta::by_row;
 use super::{Malformed, all, amounts, values};
@@ -9,7 +9,7 @@ use omega_cellstate::{
 };
 use std::mem::take;
 
-/// Adds the columns of all policies to a message.
+/// Writes the columns of all policies into a message.
 pub(super) fn put(policies: &PolicyColumns, message: &mut proto::Delta) {
     let PolicyColumns { evictions, reservations, cluster_resources, peaks, tasks_per_machine } =
         policies;
@@ -34,10 +34,10 @@ pub(super) fn put(policies: &PolicyColumns, message: &mut proto::Delta) {
     message.tenant_counts = tasks_per_machine.counts.iter().map(count).collect();
 }
 
-/// Takes the policy columns from the message of a delta with this number of rows.
+/// Takes the columns of all policies from the message of a delta with this number of rows.
 ///
 /// # Errors
-/// If they are not valid.
+/// The columns are not valid.
 pub(super) fn get(message: &mut proto::Delta, rows: usize) -> Result<PolicyColumns, Malformed> {
     let reservations = message.reservations.take().map(|given| all(given.all)).transpose()?;
     let calendars = message.peaks.take().map(|given| all(given.all)).transpose()?;

@@ -195,7 +195,7 @@ impl From<&TopologyLevel> for proto::TopologyLevel {
     }
 }
 
-/// The level of a message; unset means the machine.
+/// Converts the level in a message. If it is not set, each machine is a domain.
 pub(super) fn level(level: Option<proto::TopologyLevel>) -> TopologyLevel {
     match level {
         Some(level) if !level.label.is_empty() => TopologyLevel::Label(level.label.into()),

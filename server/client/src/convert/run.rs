@@ -1,4 +1,4 @@
-//! Programs of tasks.
+//! Conversion of tasks' programs.
 
 use super::job::{strings, texts};
 use super::{Malformed, given, narrow};
@@ -119,7 +119,7 @@ impl From<&RunEnd> for proto::RunEnd {
     }
 }
 
-/// The end of a run; `None` where the message has none, or one of a newer program.
+/// Converts the end of a run; `None` if the message has none, or one that a newer program has added.
 #[must_use]
 pub fn run_end(end: &proto::RunEnd) -> Option<RunEnd> {
     use proto::EndReason as Sent;

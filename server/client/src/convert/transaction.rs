@@ -1,4 +1,4 @@
-//! Transactions and their answers.
+//! Conversion of transactions and their results.
 
 use super::{Malformed, amounts, given, values, variant};
 use crate::proto;
@@ -43,7 +43,7 @@ impl From<&Transaction> for proto::CommitRequest {
     }
 }
 
-/// A column that is left out where all of it is 0.
+/// A column, which is left out if all of its values are 0.
 fn sparse(claims: &[Claim], value: fn(&Claim) -> u32) -> Vec<u32> {
     match claims.iter().all(|claim| value(claim) == 0) {
         true => Vec::new(),
@@ -183,14 +183,14 @@ impl TryFrom<proto::Conflict> for Conflict {
     }
 }
 
-/// Name of a reason in the API and in metrics: `NO_ROOM`.
+/// The name of a reason in the API and in metrics, such as `NO_ROOM`.
 #[must_use]
 pub fn reason_name(reason: Reason) -> &'static str {
     let name = reason_out(reason).0.as_str_name();
     name.strip_prefix("REASON_").unwrap_or(name)
 }
 
-/// A reason as a message has it, and the kind that it names.
+/// Converts a reason to that of a message, and the kind that it refers to.
 fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
     use proto::Reason as R;
     let plain = match reason {
@@ -230,7 +230,7 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
     (plain, KindId(0))
 }
 
-/// The reason of a message; `None` if unset.
+/// Converts the reason in a message; `None` if it is not set.
 fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
     use proto::Reason as R;
     Some(match reason {

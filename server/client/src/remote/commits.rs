@@ -1,9 +1,8 @@
-//! The commit stream: transactions are sent and answered in order, and sent again if the stream
-//! breaks.
+//! The commit stream: transactions are sent and answered in order, and sent again if the stream breaks.
 //!
-//! Invariant: every transaction is queued until it is answered. Its `sent` tells whether a replica
-//! may have received it, and is set before it is passed to a connection. If a caller resends a
-//! transaction with an unknown outcome, it is marked as sent: see `doubts`.
+//! Invariant: every transaction is queued until it is answered. Its `sent` records whether a replica may have received
+//! it, and is set before the transaction is passed to a connection. If a caller submits a transaction again because its
+//! outcome is unknown, it is marked as sent (see `doubts`).
 
 use super::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
@@ -23,19 +22,19 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Status, Streaming};
 
-/// Time without an answer to sent transactions until the client switches to the next replica: most
-/// of an election, so that the client learns of its result soon. The time doubles with each switch,
-/// so that a slow cell does not get the same transactions again and again.
+/// Time without a reply to sent transactions after which the client switches to the next replica. It is most of an
+/// election, so that the client soon gets the result from a new leader. The time doubles with each switch, so that a
+/// slow cell does not get the transactions again and again.
 const SILENCE_MIN: Duration = Duration::from_millis(400);
 const SILENCE_MAX: Duration = Duration::from_secs(4);
 
-/// Time for which an unresponsive replica is skipped.
+/// Time for which a replica that did not answer is skipped.
 const PASSED_OVER: Duration = Duration::from_secs(2);
 
 /// Destination of a transaction's result.
 pub(super) type Reply = Sender<Result<Commit, HandleError>>;
 
-/// The entrance of the line.
+/// The sending end of the queue of transactions.
 #[derive(Debug)]
 pub(super) struct Commits {
     entrance: mpsc::UnboundedSender<Waiting>,
@@ -45,7 +44,7 @@ pub(super) struct Commits {
 struct Waiting {
     txn: Transaction,
     reply: Reply,
-    /// Whether a replica may have seen it.
+    /// Whether a replica may have received the transaction.
     sent: bool,
     until: Instant,
 }
@@ -67,7 +66,7 @@ impl Commits {
     pub(super) fn send(&self, txn: &Transaction, reply: Reply) {
         let until = Instant::now() + PATIENCE;
         let waiting = Waiting { txn: txn.clone(), reply, sent: false, until };
-        // It fails only after the runtime has ended, and then the reply is dropped with it.
+        // The only possible error is that the runtime has ended, and then the reply is dropped, too.
         let _ = self.entrance.send(waiting);
     }
 }
@@ -76,27 +75,27 @@ impl Commits {
 struct Line {
     connections: Connections,
     new: mpsc::UnboundedReceiver<Waiting>,
-    /// Unanswered transactions in the order sent.
+    /// Unanswered transactions, in the order in which they are sent.
     waiting: VecDeque<Waiting>,
-    /// Highest transaction of each scheduler with an unknown outcome: it, and those before it, are
-    /// sent as retries. One entry for each scheduler of this handle.
+    /// Number of each scheduler's last transaction with an unknown outcome. That transaction and earlier ones are sent
+    /// as retries. There is one entry for each scheduler of this handle.
     doubts: BTreeMap<SchedulerId, u64>,
     wanted: Arc<AtomicU64>,
     /// Time since which a reply is expected.
     heard: Instant,
-    /// Maximum silence of this connection.
+    /// Maximum time without a reply on this connection.
     silence: Duration,
-    /// The replica that was silent last, and when it was left.
+    /// The last replica that did not answer, and the time at which the client left it.
     silent: Option<(String, Instant)>,
 }
 
-/// End of a stream of commits.
+/// Reason for which a stream of commits has ended.
 enum Ended {
     /// The scheduler was dropped.
     Scheduler,
     /// The connection broke, or a transaction must be sent again.
     Stream,
-    /// The replica is busy, and gave a delay.
+    /// The replica is busy, and suggested a delay.
     Refused(ApiError),
     /// The replica does not answer.
     Silence,
@@ -106,7 +105,7 @@ impl Line {
     async fn run(mut self) {
         loop {
             if self.waiting.is_empty() {
-                // Nothing to do: no stream is kept open for it.
+                // While no transaction waits, no stream is kept open.
                 let Some(first) = self.new.recv().await else { return };
                 let first = self.marked(first);
                 self.waiting.push_back(first);
@@ -129,7 +128,7 @@ impl Line {
         }
     }
 
-    /// The current connection, or the next if its replica was unresponsive recently.
+    /// The present connection, or the next one if the present replica did not answer recently.
     fn next_connection(&self) -> Connection {
         let connection = self.connections.current();
         let was_silent = self.silent.as_ref().is_some_and(|(address, left)| {
@@ -151,7 +150,7 @@ impl Line {
             let mut request = CommitRequest::from(&waiting.txn);
             request.retry = waiting.sent;
             waiting.sent = true;
-            // The receiver exists in this function.
+            // This cannot fail, because the receiver exists in this function.
             let _ = to_stream.send(request);
         }
         let opened = client.commit_stream(UnboundedReceiverStream::new(requests));
@@ -191,11 +190,11 @@ impl Line {
         }
     }
 
-    /// Passes an answer on. The result is `false` if the transaction must be sent again.
+    /// Passes a reply on. Returns `false` if the transaction must be sent again.
     fn answer(&mut self, answer: CommitStreamResponse) -> bool {
         let Some(first) = self.waiting.front() else { return false };
         if first.txn.id.number != answer.number {
-            // The replica broke the order: open a new stream.
+            // The replica has violated the order, so a new stream must be opened.
             return false;
         }
         let result = match answer.answer {
@@ -219,13 +218,13 @@ impl Line {
             self.wanted.fetch_max(commit.version.0, Ordering::Relaxed);
         }
         if let Some(first) = self.waiting.pop_front() {
-            // The caller may have stopped waiting.
+            // If this fails, the caller has stopped waiting.
             let _ = first.reply.send(result);
         }
         true
     }
 
-    /// Error for the scheduler of the first transaction.
+    /// The error for the scheduler of the first transaction.
     fn error(&self, error: &ApiError) -> HandleError {
         let refused = self.waiting.front().and_then(|first| error.transaction_error(&first.txn));
         match refused {
@@ -234,7 +233,8 @@ impl Line {
         }
     }
 
-    /// A stream that cannot be opened because the caller may not is no matter of time.
+    /// Fails all transactions if the stream cannot be opened because the caller is not permitted to, which no retry can
+    /// change.
     fn refuse_all_if_denied(&mut self, status: Status) -> Ended {
         let error = ApiError::from(status);
         if matches!(error.code, ErrorCode::Denied | ErrorCode::Unauthenticated) {
@@ -254,7 +254,7 @@ impl Line {
         new
     }
 
-    /// Fails transactions that have waited too long.
+    /// Fails the transactions that have waited too long.
     fn give_up_late(&mut self) {
         let now = Instant::now();
         let doubts = &mut self.doubts;
@@ -296,7 +296,7 @@ mod tests {
 
     type Answer = crossbeam_channel::Receiver<Result<Commit, HandleError>>;
 
-    /// A line with some transactions in it, and no replica. It lives as long as its runtime.
+    /// A line with some transactions in it, and without a replica. It lives as long as its runtime.
     fn line(runtime: &Runtime, waiting: VecDeque<Waiting>) -> Line {
         let address = Address::plain(["127.0.0.1:1"]);
         let connections = runtime.block_on(async { Connections::new(&address) }).unwrap();

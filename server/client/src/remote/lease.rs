@@ -1,11 +1,10 @@
 //! Leases of the scheduler names that this process owns, and their renewal.
 //!
-//! The cell decides which process owns a name, whatever the clocks say. So a process that cannot
-//! reach the leader keeps trying, and one that was paused and still owns its name continues. Its
-//! ownership ends when the leader says so, or the cell rejects a transaction as fenced.
+//! The cell decides which process owns a name, independently of all clocks. So a process that cannot reach the leader
+//! keeps trying, and a process that was paused and still owns its name continues. The ownership ends when the leader
+//! reports this, or when the cell rejects a transaction as fenced.
 //!
-//! Renewals go to the leader on separate connections; a scheduler's reads and commits stay at its
-//! replica.
+//! Renewals go to the leader on separate connections. A scheduler's reads and commits stay at its replica.
 
 use crate::connect::{Address, Connections};
 use crate::proto::scheduling_service_client::SchedulingServiceClient;
@@ -22,28 +21,28 @@ use tokio::time::Instant;
 use tonic::Request;
 use tonic::transport::Channel;
 
-/// Renewals in each lease time: two may be lost, or one and an election.
+/// Number of renewals within the time of a lease. Two of them may be lost, or one of them and the time of an election.
 const RENEWALS: u32 = 3;
 
-/// Time limit of one replica's answer: an answer takes milliseconds, and the next replica may be
-/// the leader.
+/// Time limit for one replica's reply. A reply takes milliseconds, and if there is none, the next replica may be the
+/// leader.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// Time to try to revoke the leases. They end by themselves, too.
+/// Time limit for revoking the leases. If that fails, they expire by themselves.
 const END_MAX: Duration = Duration::from_secs(2);
 
 /// Settings of the leases of the names that a process registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
-    /// Maximum silence of this process before another one may take its names: from one second to
-    /// one minute, in whole milliseconds.
+    /// Maximum time without a renewal before another process may take the names, from one second to one minute, in
+    /// whole milliseconds.
     pub lease: Duration,
     /// Name of the process, such as `node7:4711`.
     pub process: String,
 }
 
 impl Default for LeaseSettings {
-    /// Ten seconds: an election after the loss of a leader takes two.
+    /// Ten seconds, because an election after the loss of a leader takes two.
     fn default() -> LeaseSettings {
         let process = format!("process {}", std::process::id());
         LeaseSettings { lease: Duration::from_secs(10), process }
@@ -56,7 +55,7 @@ pub(super) struct Lease {
     connections: Connections,
     settings: LeaseSettings,
     holder: HolderId,
-    /// Locked for one look-up or change.
+    /// Names that are leased. Locked for one look-up or change at a time.
     held: Mutex<Held>,
 }
 
@@ -74,7 +73,7 @@ impl Lease {
         settings: LeaseSettings,
     ) -> Result<Arc<Lease>, ApiError> {
         let connections = runtime.block_on(async { Connections::new(address) })?;
-        // The keys of a new state are drawn by chance; 0 would mean that there is none.
+        // The keys of a new `RandomState` are random. 0 would mean that there is no id.
         let holder = HolderId(RandomState::new().hash_one(std::process::id()).max(1));
         let lease = Arc::new(Lease { connections, settings, holder, held: Mutex::default() });
         runtime.spawn(lease.clone().renew_all());
@@ -105,7 +104,7 @@ impl Lease {
         self.held.lock().lost.clone()
     }
 
-    /// Gives all names up.
+    /// Gives up all names.
     pub(super) async fn end(&self) -> Result<(), ApiError> {
         let names = std::mem::take(&mut self.held.lock().names);
         if names.is_empty() {
@@ -136,7 +135,7 @@ impl Lease {
             });
             let Err(error) = renewed.await else { continue };
             let mut held = self.held.lock();
-            // Released names are not lost, and certificates may be renewed while it runs.
+            // Names that were released are not lost, and certificates may be replaced while this process runs.
             if !may_be_tried_again(&error) && error.code != ErrorCode::Tls && !held.names.is_empty()
             {
                 held.lost = Some(error);
@@ -146,13 +145,13 @@ impl Lease {
     }
 }
 
-/// Gives a scheduler an id.
+/// Registers a scheduler, and returns its id.
 pub(super) async fn register(
     connections: &Connections,
     request: RegisterRequest,
     patience: Duration,
 ) -> Result<(SchedulerId, u64), ApiError> {
-    // To register twice does no harm.
+    // The call is repeated, because registering a name twice does no harm.
     round(connections, patience, |channel| {
         let request = timed(request.clone());
         async move {
@@ -164,7 +163,7 @@ pub(super) async fn register(
     .await
 }
 
-/// Calls one replica after the other until one answers or the time is over.
+/// Calls one replica after the other, until one answers or the time is over.
 async fn round<T, F>(
     connections: &Connections,
     patience: Duration,
@@ -192,7 +191,7 @@ where
             connections.leave(&connection);
             continue;
         }
-        // The lease is running out, so do not wait longer than the given delay.
+        // The lease is running out, so the delay is not longer than the replica suggests.
         let pause = before_another_try(&error, 0);
         if !may_be_tried_again(&error) || Instant::now() + pause >= until {
             return Err(error);
@@ -202,7 +201,7 @@ where
     }
 }
 
-/// Whether a retry, at this or another replica, may succeed. The request may then be sent twice.
+/// Whether a retry, at this replica or another one, may succeed. The request may be applied twice then.
 pub(super) fn may_be_tried_again(error: &ApiError) -> bool {
     error.is_temporary()
         || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late | ErrorCode::Internal)

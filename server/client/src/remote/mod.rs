@@ -1,4 +1,4 @@
-//! A remote cell, with the same handle as a cell in this process.
+//! A remote cell, with the handle that a cell in this process has.
 //!
 //! ```text
 //!   scheduler's threads                    one thread for the network
@@ -7,13 +7,12 @@
 //!              answer ◀─────────────────── in the order in which they were sent ◀──
 //! ```
 //!
-//! The replica pushes changes, so a sync only reads what has arrived, without a request. Commits
-//! use one stream, with all of a scheduler's in-flight transactions. When a connection breaks, both
-//! continue at the next replica: the deltas from the last received version, and the unanswered
-//! transactions with the same ids and marked as sent, so that nothing is applied twice. The
-//! scheduler gets an error only if that fails for ten seconds.
+//! The replica pushes changes, so a sync only reads the deltas that have arrived, without a request. Commits use one
+//! stream for all transactions of a scheduler in flight. When a connection breaks, both continue at the next replica:
+//! deltas from the last received version on, and unanswered transactions with unchanged ids and marked as sent, so that
+//! nothing is applied twice. The scheduler gets an error only if this fails for ten seconds.
 //!
-//! With leases (`lease.rs`), a network thread renews the leases of this process.
+//! With leases (`lease.rs`), the network thread renews the leases of this process.
 
 mod commits;
 mod lease;
@@ -37,13 +36,13 @@ use tokio::runtime::Runtime;
 
 pub use lease::LeaseSettings;
 
-/// Time of retries before the scheduler gets an error: ten seconds, enough for many elections.
+/// Time for retries before the scheduler gets an error: ten seconds, enough for many elections.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Delay before the next attempt: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A cell at the other end of a network. Clones share its connections.
+/// A cell that is used over a network. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct RemoteCell {
     shared: Arc<Shared>,
@@ -53,14 +52,14 @@ pub struct RemoteCell {
 struct Shared {
     connections: Connections,
     commits: Commits,
-    /// Subscriptions by interest. Each has its own lock while it is read.
+    /// Subscriptions by interest. Each has a lock of its own, which is taken while it is read.
     subscriptions: Mutex<Vec<(Interest, Arc<Mutex<Subscription>>)>>,
-    /// Version required by the last conflict, for which a sync waits. It only rises, and orders no
-    /// other memory.
+    /// Version that the last conflict requires, and for which a sync waits. It only rises, and orders no other memory
+    /// accesses.
     wanted: Arc<AtomicU64>,
     /// Leases of this process, if it has any.
     lease: Option<Arc<Lease>>,
-    /// Ends with the last handle, and everything that runs on it.
+    /// Runtime of the network thread. It ends with the last handle, together with everything that runs on it.
     runtime: Runtime,
 }
 
@@ -68,17 +67,17 @@ impl RemoteCell {
     /// Prepares a connection to a cell. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the address is invalid, or the network thread cannot be started.
+    /// The address is invalid, or the network thread cannot be started.
     pub fn connect(address: &Address) -> Result<RemoteCell, ApiError> {
         RemoteCell::connect_as(address, None)
     }
 
-    /// Connects with a lease on every name registered through it, so that no other process can
-    /// commit under it, and another one can take over when this one ends. The leases are renewed
-    /// while a clone of the result exists.
+    /// Connects with a lease on every name that is registered through this handle. No other process can then commit
+    /// under the name, and another process can take the name over when this one ends. The leases are renewed while a
+    /// clone of the result exists.
     ///
     /// # Errors
-    /// As [`RemoteCell::connect`].
+    /// Those of [`RemoteCell::connect`].
     pub fn with_leases(address: &Address, settings: LeaseSettings) -> Result<RemoteCell, ApiError> {
         RemoteCell::connect_as(address, Some(settings))
     }
@@ -105,22 +104,22 @@ impl RemoteCell {
         Ok(RemoteCell { shared: Arc::new(shared) })
     }
 
-    /// Registers a scheduler and returns its id. With leases, this process then owns the name.
-    /// While another process owns it, retry until it is free: see [`RemoteCell::stand_by`].
+    /// Registers a scheduler and returns its id. With leases, this process then owns the name. While another process
+    /// owns it, the call fails and may be repeated (see [`RemoteCell::stand_by`]).
     ///
     /// # Errors
-    /// If the name is rejected or another process holds it, this process has lost its leases, or no
-    /// replica answers for ten seconds.
+    /// The name is rejected or another process owns it, this process has lost its leases, or no replica answers for ten
+    /// seconds.
     pub fn hold(&self, name: &str) -> Result<(SchedulerId, u64), ApiError> {
         self.hold_within(name, PATIENCE)
     }
 
-    /// Connects as a standby: retries until the name is free. `wait` gets the obstacle each time
-    /// and delays the next attempt, for instance by a quarter of a second. If it gives up, the
-    /// result is `None`.
+    /// Connects as a standby, which tries to register until the name is free. After each failure `wait` is called with
+    /// the error, and delays the next attempt, for instance by a quarter of a second. If `wait` gives up, the result is
+    /// `None`.
     ///
     /// # Errors
-    /// If the name is rejected for another reason than its holder.
+    /// The name is rejected for another reason than its owner.
     pub fn stand_by(
         &self,
         name: &str,
@@ -140,18 +139,18 @@ impl RemoteCell {
         }
     }
 
-    /// Reason why this process has lost its leases, if it has: its further commits are rejected,
-    /// and it should stop.
+    /// Reason for which this process has lost its leases, if it has. Its further commits are rejected, so it should
+    /// stop.
     #[must_use]
     pub fn lost(&self) -> Option<ApiError> {
         self.shared.lease.as_ref()?.lost()
     }
 
-    /// Releases all leased names, so that a standby need not wait for the leases to expire. Call it
-    /// when no transaction is in flight; later ones would be fenced.
+    /// Releases all leased names, so that a standby need not wait until the leases expire. To be called when no
+    /// transaction is in flight; later transactions would be fenced.
     ///
     /// # Errors
-    /// If no replica answers for two seconds. Then the leases expire by themselves.
+    /// No replica answers for two seconds. The leases expire by themselves then.
     pub fn end_leases(&self) -> Result<(), ApiError> {
         match &self.shared.lease {
             Some(lease) => self.shared.runtime.block_on(lease.end()),
@@ -214,13 +213,13 @@ impl CellHandle for RemoteCell {
             answer
         };
         let begun: Vec<_> = txns.iter().map(begin).collect();
-        // One ends without an answer only with the runtime, which this handle keeps.
+        // A transaction can only lack a reply if the runtime has ended, which this handle prevents.
         let answer = |to: channel::Receiver<_>| to.recv().unwrap_or(Err(HandleError::Unknown));
         begun.into_iter().map(answer).collect()
     }
 }
 
-/// Error for a scheduler from a call that is no commit.
+/// Converts the error of a call that is no commit, for a scheduler.
 fn handle_error(error: &ApiError) -> HandleError {
     match error.code {
         ErrorCode::OutcomeUnknown | ErrorCode::Late => HandleError::Unavailable,

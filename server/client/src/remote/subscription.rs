@@ -1,7 +1,7 @@
-//! The stream of deltas of one interest.
+//! The stream of deltas for one interest.
 //!
-//! Deltas collect until the scheduler syncs, and are merged. If it does not sync for long, the
-//! channel is full and the replica waits; later changes then come as one delta.
+//! Deltas collect until the scheduler syncs, and are then merged. If the scheduler does not sync for long, the channel
+//! becomes full and the replica waits. Later changes then come as one delta.
 
 use super::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
@@ -17,28 +17,28 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-/// Deltas that wait to be read.
+/// Maximum number of deltas that wait to be read.
 const DELTAS_MAX: usize = 64;
 
-/// Interval at which a stream checks whether commits have left its replica. A silent stream may
-/// mean no changes or a stopped replica; only commits that get no answer show the latter.
+/// Interval at which a stream checks whether commits have left its replica. If nothing arrives on a stream, there may
+/// be no changes, or the replica may have stopped; only commits without a reply show that it has stopped.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Longest wait of a sync for the version that its scheduler requires.
+/// Maximum time for which a sync waits for the version that its scheduler requires.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Subscription {
     interest: Interest,
     connections: Connections,
-    /// Version from which the next delta starts.
+    /// Version from which the next delta must start.
     next: Version,
     lineage: Version,
     stream: Option<Stream>,
     watcher: Watcher,
 }
 
-/// Function that wakes the reader when a delta has arrived. Shared with the network thread.
+/// Function that wakes the reader when a delta has arrived. It is shared with the network thread.
 #[derive(Clone, Default)]
 struct Watcher(Arc<Mutex<Option<Wake>>>);
 
@@ -57,12 +57,11 @@ impl Watcher {
     }
 }
 
-/// A stream that is kept open; it ends when this is dropped.
+/// A stream that is kept open until this value is dropped.
 #[derive(Debug)]
 struct Stream {
     deltas: mpsc::Receiver<Delta>,
-    /// Whether a replica is sending. A stale value reports a lost connection to a sync too late or
-    /// too early.
+    /// Whether a replica is sending. If the value is stale, a sync reports a lost connection too late or too early.
     connected: Arc<AtomicBool>,
 }
 
@@ -78,13 +77,13 @@ impl Subscription {
         }
     }
 
-    /// Calls `wake` whenever a delta has arrived or the connection was lost.
+    /// Sets the function that is called whenever a delta has arrived or the connection was lost.
     pub(super) fn watch(&mut self, wake: Wake) {
         *self.watcher.0.lock() = Some(wake);
     }
 
-    /// Fills `delta` with the changes since a version; waits if the view is empty, or requires a
-    /// version that has not arrived.
+    /// Fills `delta` with the changes since a version. It waits if the view is empty, or requires a version that has
+    /// not arrived.
     pub(super) fn read(
         &mut self,
         runtime: &Runtime,
@@ -94,7 +93,7 @@ impl Subscription {
     ) -> Result<(), HandleError> {
         let goes_on = since == self.next && delta.lineage == self.lineage && since != Version(0);
         if self.stream.is_none() || !goes_on {
-            // Another view than the last one's, or a new one.
+            // The reader is a new view, or another one than last time.
             self.next = since;
             self.lineage = delta.lineage;
             self.stream = Some(self.open(runtime));
@@ -180,7 +179,7 @@ impl Source {
             let connection = self.connections.current();
             self.stream(&connection).await;
             self.connected.store(false, Ordering::Relaxed);
-            // The reader's next sync reports that no server answers.
+            // Woken because the reader's next sync must report that no server answers.
             self.watcher.wake();
             self.connections.leave(&connection);
             tokio::time::sleep(PAUSE).await;
@@ -221,7 +220,7 @@ impl Source {
                 begun = Some(whole);
                 continue;
             }
-            // If the delta is malformed or does not continue the last one, the stream is reopened.
+            // If the delta is malformed or does not continue the last one, the stream is opened again.
             let Ok(delta) = convert::delta(whole) else { return };
             let goes_on = delta.from == self.since && delta.lineage == self.lineage;
             if !delta.full && !goes_on {
@@ -232,12 +231,12 @@ impl Source {
             if self.to.send(delta).await.is_err() {
                 return;
             }
-            // Only now, so that the woken reader finds the delta.
+            // Called only after the delta was passed on, so that the reader finds it.
             self.watcher.wake();
         }
     }
 
-    /// Waits until other users of the connections have left this replica.
+    /// Waits until other users of the connections have left the replica.
     async fn left(&self, connection: &Connection) {
         while self.connections.current().address == connection.address {
             tokio::time::sleep(LOOK).await;
