@@ -1,4 +1,4 @@
-//! Control groups, version 2: a group for each task below one of the agent's.
+//! Control groups, version 2: a group for each task, below the group of the agent.
 //!
 //! ```text
 //!   ROOT/                       given to the agent (systemd: Delegate=yes)
@@ -12,7 +12,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Controllers that tasks are limited by.
+/// Controllers by which tasks are limited.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
 /// The controller that exclusive cores need.
@@ -21,7 +21,7 @@ const CPUSET: &str = "cpuset";
 /// The length of a period of `cpu.max`, in microseconds.
 const PERIOD_US: u64 = 100_000;
 
-/// Where the groups of tasks are made.
+/// The group below which the groups of tasks are created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupRoot {
     tasks: PathBuf,
@@ -33,24 +33,24 @@ pub(crate) struct Cgroup {
     folder: PathBuf,
 }
 
-/// Reason why there are no groups. Start the agent with more rights, or without limits.
+/// Reason for which groups cannot be created. Start the agent with more rights, or without limits.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
-    /// The machine has version 1, or none is mounted.
+    /// The machine has control groups of version 1, or none.
     #[error("{0} is no control group of version 2: boot with systemd.unified_cgroup_hierarchy=1")]
     NotVersion2(PathBuf),
-    /// The group lacks a controller for the limits of tasks.
+    /// The group lacks a controller that the limits of tasks need.
     #[error("{folder} has no controller {controller:?}: let the agent's service have Delegate=yes")]
     NoController {
-        /// Which group.
+        /// Folder of the group.
         folder: PathBuf,
-        /// Which controller.
+        /// Name of the controller.
         controller: &'static str,
     },
-    /// The agent may not write there.
+    /// The agent may not write a file or folder.
     #[error("{path}: {why}: start the agent as root, or in a group of its own (Delegate=yes)")]
     Refused {
-        /// Which file.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Error of the operating system.
         why: io::Error,
@@ -62,22 +62,22 @@ fn write(folder: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
     fs::write(&path, value).map_err(|why| CgroupError::Refused { path, why })
 }
 
-/// The group of this process, by `/proc/self/cgroup`.
+/// The group of this process, according to `/proc/self/cgroup`.
 fn own(mount: &Path, table: &str) -> Option<PathBuf> {
     let path = table.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(mount.join(path.trim_start_matches('/')))
 }
 
 impl CgroupRoot {
-    /// Prepares the group of this process for tasks: moves this process into a group below it.
+    /// Prepares the group of this process for tasks. This process is moved into a group below it.
     ///
     /// # Errors
-    /// If there is none of version 2, or the agent may not change it.
+    /// There are no control groups of version 2, or the agent may not change its group.
     pub fn of_this_process() -> Result<CgroupRoot, CgroupError> {
         let mount = Path::new("/sys/fs/cgroup");
         let table = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let own = own(mount, &table).ok_or_else(|| CgroupError::NotVersion2(mount.to_owned()))?;
-        // An agent that was started again in the same service is below already.
+        // If the agent was restarted in its service, it may already be in the group below.
         let is_below = own.file_name().is_some_and(|name| name == "agent");
         let root = own.parent().filter(|_| is_below).unwrap_or(&own);
         CgroupRoot::prepare(root)
@@ -86,7 +86,7 @@ impl CgroupRoot {
     /// Prepares a group for tasks.
     ///
     /// # Errors
-    /// If it is none of version 2, or the agent may not change it.
+    /// It is no control group of version 2, or the agent may not change it.
     pub fn prepare(root: &Path) -> Result<CgroupRoot, CgroupError> {
         let listed = fs::read_to_string(root.join("cgroup.controllers"))
             .map_err(|_| CgroupError::NotVersion2(root.to_owned()))?;
@@ -112,10 +112,10 @@ impl CgroupRoot {
         Ok(CgroupRoot { tasks })
     }
 
-    /// Makes the group of a task with its limits.
+    /// Creates the group of a task, with its limits.
     ///
     /// # Errors
-    /// If the agent may not.
+    /// The agent may not create it.
     pub fn make(&self, name: &str, limits: &Limits) -> Result<PathBuf, CgroupError> {
         let folder = self.tasks.join(name);
         fs::create_dir_all(&folder)
@@ -130,7 +130,7 @@ impl Cgroup {
         Cgroup { folder: folder.to_owned() }
     }
 
-    /// Sets the limits, now or later.
+    /// Sets or changes the limits.
     pub(crate) fn limit(&self, limits: &Limits) -> Result<(), CgroupError> {
         let Limits { cpu_millis, memory_bytes, pids, cores, .. } = limits;
         let bound = |amount: &u64| match amount {
@@ -140,7 +140,7 @@ impl Cgroup {
         let folder = &self.folder;
         write(folder, "cpu.weight", &weight(*cpu_millis).to_string())?;
         let quota = cpu_millis.saturating_mul(PERIOD_US) / 1000;
-        // The kernel's minimum is a millisecond.
+        // The kernel's minimum is a millisecond, which is 1000 microseconds.
         let quota = if quota == 0 { 0 } else { quota.max(1000) };
         write(folder, "cpu.max", &format!("{} {PERIOD_US}", bound(&quota)))?;
         write(folder, "memory.max", &bound(memory_bytes))?;
@@ -153,7 +153,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Kills all processes of the group. Where it is gone, so are they.
+    /// Kills all processes of the group. If the group no longer exists, it has no processes.
     pub(crate) fn kill(&self) {
         let _ = fs::write(self.folder.join("cgroup.kill"), "1");
     }
@@ -163,7 +163,7 @@ impl Cgroup {
         let _ = fs::remove_dir(&self.folder);
     }
 
-    /// Number of the group's processes that the kernel has killed for lack of memory.
+    /// Number of the group's processes that the kernel has killed because of the memory limit.
     pub(crate) fn out_of_memory(&self) -> u64 {
         field(&self.read("memory.events"), "oom_kill")
     }
@@ -173,7 +173,7 @@ impl Cgroup {
         field(&self.read("cpu.stat"), "usage_usec")
     }
 
-    /// Memory that the group uses.
+    /// Bytes of memory that the group uses.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.read("memory.current").trim().parse().unwrap_or_default()
     }
@@ -183,12 +183,12 @@ impl Cgroup {
     }
 }
 
-/// The weight of a task by its processors: 100, which all groups have at first, for one core.
+/// The `cpu.weight` of a task, by its requested processor time. One core is 100, which is the default of all groups.
 fn weight(cpu_millis: u64) -> u64 {
     (cpu_millis / 10).clamp(1, 10_000)
 }
 
-/// The number behind a name in a file of such lines.
+/// The number after a name, in a file with one name and number per line.
 fn field(lines: &str, name: &str) -> u64 {
     let line = lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|number| number.trim().parse().ok()).unwrap_or_default()

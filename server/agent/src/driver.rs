@@ -1,31 +1,31 @@
 //! The interface of a driver, which starts and stops tasks, and reports their events.
 //!
-//! Your own driver (for virtual machines or a container runtime) implements [`Driver`]. Its calls
-//! return at once; [`Driver::poll`] returns the events.
+//! A driver of your own (for virtual machines or a container runtime) implements [`Driver`]. Its calls must return at
+//! once; [`Driver::poll`] returns the events.
 
 use crate::spec::TaskSpec;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// Runs tasks on this machine.
+/// A driver, which runs tasks on this machine.
 pub trait Driver: Send + fmt::Debug {
-    /// Name, for messages.
+    /// Name of the driver, for messages.
     fn name(&self) -> &'static str;
 
-    /// Finds the tasks that run since before this process began.
+    /// Finds the tasks that were started before this process began, and still run.
     ///
     /// # Errors
-    /// If the driver's state cannot be read.
+    /// The driver's state cannot be read.
     fn find(&mut self) -> Result<Vec<FoundTask>, DriverError>;
 
-    /// Starts a task. [`Event::Started`] follows once it runs.
+    /// Starts a task. [`Event::Started`] follows once the task runs.
     ///
     /// # Errors
-    /// If it cannot be started. It has failed then.
+    /// The task cannot be started. It has failed then.
     fn start(&mut self, spec: &TaskSpec) -> Result<(), DriverError>;
 
-    /// Stops a task, and kills it after its grace. [`Event::Ended`] follows.
+    /// Stops a task, and kills it after its grace period. [`Event::Ended`] follows.
     fn stop(&mut self, task: &str);
 
     /// Kills a task with all its processes.
@@ -34,7 +34,7 @@ pub trait Driver: Send + fmt::Debug {
     /// Changes the limits of a running task.
     ///
     /// # Errors
-    /// If the limits cannot be changed.
+    /// The limits cannot be changed.
     fn resize(&mut self, task: &str, cpu_millis: u64, memory_bytes: u64)
     -> Result<(), DriverError>;
 
@@ -44,29 +44,29 @@ pub trait Driver: Send + fmt::Debug {
     /// Returns the present usage of all tasks.
     fn usage(&mut self) -> Usage;
 
-    /// Folder of the logs of a task, while the driver keeps them.
+    /// Folder of the logs of a task; `None` if the driver no longer keeps them.
     fn logs(&self, task: &str) -> Option<PathBuf>;
 }
 
-/// A task that runs since before this process began.
+/// A running task that was started before this process began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundTask {
-    /// Its description.
+    /// Description of the task.
     pub spec: TaskSpec,
-    /// Whether it was stopped and has not ended yet.
+    /// Whether the task was stopped and has not ended yet.
     pub is_ending: bool,
-    /// Number of restarts of its program so far.
+    /// Number of restarts of the task's program so far.
     pub restarts: u32,
 }
 
 /// An event of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The task runs, and its health check, if it has one, has succeeded.
+    /// The task runs. If it has a health check, the check has succeeded.
     Started(String),
-    /// Its program has ended like this, and was started again; the number counts such restarts.
+    /// The task's program has ended in this way, and was restarted. The number is that of all restarts so far.
     Restarted(String, Exit, u32),
-    /// The task has ended, and none of its processes is left.
+    /// The task has ended in this way, and none of its processes is left.
     Ended(String, Exit),
 }
 
@@ -76,17 +76,17 @@ pub enum Event {
 pub enum Exit {
     /// The program exited with this code.
     Code(i32),
-    /// A signal ended it.
+    /// A signal with this number ended the program.
     Signal(i32),
-    /// The program used more memory than it may, and the kernel killed it.
+    /// The kernel killed the program, because the task used more memory than its limit.
     OutOfMemory,
-    /// Its health check failed.
+    /// The task's health check failed.
     Unhealthy,
-    /// The program was stopped and has ended.
+    /// The task was stopped, and has ended.
     Stopped,
-    /// The program could not be started.
+    /// The program could not be started, for this reason.
     NotStarted(String),
-    /// Its supervisor ended without a report, and the rest of the task was killed.
+    /// The task's supervisor ended without a report, and the remaining processes were killed.
     Lost,
 }
 
@@ -112,12 +112,12 @@ impl fmt::Display for Exit {
     }
 }
 
-/// Use of the machine by tasks.
+/// Resources that all tasks use together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time per time, in thousandths of a core.
+    /// Processor time since the last call, divided by the time since then, in thousandths of a core.
     pub cpu_millis: u64,
-    /// Memory.
+    /// Bytes of memory.
     pub memory_bytes: u64,
 }
 
@@ -125,15 +125,15 @@ pub struct Usage {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
-    /// Remedy: look at the file and the rights of the agent.
+    /// A file cannot be read or written. Check the file, and the rights of the agent.
     #[error("{path}: {why}")]
     File {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Error of the operating system.
         why: std::io::Error,
     },
-    /// Remedy: correct the job.
+    /// The task cannot be run, for this reason. Correct the job.
     #[error("{0}")]
     Refused(String),
 }

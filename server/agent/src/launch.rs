@@ -1,6 +1,6 @@
-//! The last stage before the program: a process that limits itself, and becomes the program.
+//! The last stage before the program: a process that limits itself, and then becomes the program.
 //!
-//! Limits, sessions and users are set here rather than between `fork` and `exec`, which would need unsafe code.
+//! Limits, sessions and users are set in this process and not between `fork` and `exec`, which would need unsafe code.
 
 use crate::spec::{self, SPEC, TaskSpec, WORK};
 use crate::users::{self, User};
@@ -12,13 +12,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Exit code of a stage that did not become the program: that of shells.
+/// Exit code of a stage that could not become the program. Shells use this code, too.
 pub const CANNOT_START: u8 = 127;
 
-/// Environment variable of all processes of a task, by which remaining ones are found.
+/// Environment variable of all processes of a task, by which processes that are left over are found.
 pub(crate) const FOLDER_VARIABLE: &str = "OMEGA_TASK_FOLDER";
 
-/// Where programs without a path are looked for.
+/// Folders in which a program is looked up if its name has no path.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Becomes the program of a task.
@@ -51,7 +51,7 @@ fn become_program(
 ) -> io::Result<()> {
     rustix::process::setsid()?;
     if let Some(cgroup) = &spec.limits.cgroup {
-        // 0 is the process that writes.
+        // 0 stands for the process that writes.
         fs::write(cgroup.join("cgroup.procs"), "0")?;
     }
     limit(spec)?;
@@ -69,8 +69,8 @@ fn become_program(
         rustix::thread::set_thread_gid(rustix::process::Gid::from_raw(user.gid))?;
         rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(user.uid))?;
     }
-    // Without its supervisor the task would be unwatched. A change of the user clears this setting,
-    // so it comes after that.
+    // Without its supervisor the task would run unwatched, so this process is killed with it. Set after the user,
+    // because a change of the user clears this setting.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_no_new_privs(true)?;
     let why = program.exec();
@@ -87,7 +87,7 @@ fn limit(spec: &TaskSpec) -> io::Result<()> {
     Ok(())
 }
 
-/// Binds the process, and with it the program, to cores.
+/// Restricts the process, and so the program, to these cores.
 fn pin(cores: &[u32]) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     for core in cores.iter().filter(|core| (**core as usize) < rustix::thread::CpuSet::MAX_CPU) {
@@ -96,7 +96,7 @@ fn pin(cores: &[u32]) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None::<Pid>, &set)?)
 }
 
-/// The directory that a program begins in: its own belongs to its user.
+/// The working directory of the program. The task's own directory is given to the user of the task.
 fn working_dir(folder: &Path, spec: &TaskSpec, user: Option<&User>) -> io::Result<PathBuf> {
     if let Some(named) = &spec.working_dir {
         return Ok(named.clone());

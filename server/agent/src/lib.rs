@@ -7,9 +7,9 @@
 //!                       signals, folder of the task: spec.json, supervisor.json, status.json, exit.json, lock
 //! ```
 //!
-//! The supervisor is a process of its own, so that a task outlives its agent: an agent that is restarted or upgraded
-//! finds supervisors by the locks that they hold, which no other process can. All that the two tell each other is in
-//! the folder of the task.
+//! The supervisor is a process of its own, so that a task outlives its agent. An agent that is restarted or upgraded
+//! finds each supervisor by its lock, which only one process can have. Agent and supervisor exchange data only by
+//! signals and by files in the folder of the task.
 //!
 //! In reading order: [`driver`], [`spec`], [`process`], `supervisor.rs`, `launch.rs`, `tree.rs`, `probe.rs`, [`logs`],
 //! [`cgroup`], [`machine`].
@@ -34,11 +34,12 @@ pub use spec::{Limits, TaskSpec};
 use std::io;
 use std::path::Path;
 
-/// Runs a stage of a task: `supervise`, or `launch` and `probe`, which become the program. The folder is the task's.
-/// To be called before the process has threads. After an error the process is to end with [`CANNOT_START`].
+/// Runs a stage of a task: `supervise`; or `launch` or `probe`, after which this process becomes the program or the
+/// health check's command. `folder` is the folder of the task. To be called before the process has threads. After an
+/// error the process should exit with [`CANNOT_START`].
 ///
 /// # Errors
-/// If the stage cannot be run, or the program cannot be started.
+/// The stage cannot be run, or the program cannot be started.
 pub fn exec(stage: &str, folder: &Path) -> io::Result<()> {
     match stage {
         "supervise" => supervisor::run(folder),

@@ -1,8 +1,8 @@
-//! Output of a task: two streams, each in a file that is rotated when it is full. So a task has at
-//! most twice the limit per stream on the disk.
+//! Output of a task: two streams, each in a file that is rotated when it is full. So for each stream a task has at most
+//! twice the limit on the disk.
 //!
-//! Positions count from the first byte that the task ever wrote to the stream, so that a reader can
-//! continue across rotations and restarts.
+//! Positions are counted from the first byte that the task ever wrote to the stream, so that a reader can continue
+//! across rotations and restarts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -18,7 +18,7 @@ pub enum LogStream {
 }
 
 impl LogStream {
-    /// Its name, which files begin with.
+    /// Name of the stream, with which the names of its files begin.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -31,15 +31,15 @@ impl LogStream {
 /// Part of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogPart {
-    /// Position of its first byte. It is later than the requested one if older bytes are gone.
+    /// Position of the first byte. It is later than the requested position if older bytes were deleted.
     pub from: u64,
-    /// Its bytes.
+    /// Bytes of the part.
     pub bytes: Vec<u8>,
-    /// Position behind the last byte of the log.
+    /// Position after the last byte of the log.
     pub end: u64,
 }
 
-/// The files of a stream: `stdout.POSITION`, by the position of the first byte of each, ascending.
+/// The files of a stream, each with the position of its first byte, ascending. They are named `stdout.POSITION`.
 fn files(folder: &Path, stream: LogStream) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     let entries = match fs::read_dir(folder) {
@@ -57,20 +57,20 @@ fn files(folder: &Path, stream: LogStream) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// Appends to a stream and rotates its files.
+/// A writer that appends to a stream, and rotates its files.
 #[derive(Debug)]
 pub(crate) struct Writer {
     folder: PathBuf,
     stream: LogStream,
     bytes_max: u64,
     file: File,
-    /// Bytes of the file, and the position of its first one.
+    /// Bytes of the present file, and the position of its first byte.
     length: u64,
     from: u64,
 }
 
 impl Writer {
-    /// Continues the newest file.
+    /// Opens the newest file of the stream, to append to it.
     pub(crate) fn open(folder: &Path, stream: LogStream, bytes_max: u64) -> io::Result<Writer> {
         fs::create_dir_all(folder)?;
         let last = files(folder, stream)?.pop();
@@ -82,7 +82,7 @@ impl Writer {
         Ok(Writer { folder, stream, bytes_max, file, length, from })
     }
 
-    /// Appends bytes. If the disk is full they are lost, and the task continues.
+    /// Appends bytes. If the disk is full, the bytes are lost, and the task continues.
     pub(crate) fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.length >= self.bytes_max && self.rotate().is_err() {
@@ -98,7 +98,7 @@ impl Writer {
         }
     }
 
-    /// Begins a new file, and removes all but the one before it.
+    /// Begins a new file, and removes all older ones except the last.
     fn rotate(&mut self) -> io::Result<()> {
         let from = self.from + self.length;
         for (at, old) in files(&self.folder, self.stream)? {
@@ -113,15 +113,14 @@ impl Writer {
     }
 }
 
-/// Reads at most this number of bytes of a stream, starting at a position. See [`tail`] for the
-/// end.
+/// Reads at most this number of bytes of a stream, from a position on. [`tail`] reads the end.
 ///
 /// # Errors
-/// If the files cannot be read.
+/// The files cannot be read.
 pub fn read(folder: &Path, stream: LogStream, from: u64, bytes_max: usize) -> io::Result<LogPart> {
     let mut part = LogPart { from, ..LogPart::default() };
     for (at, path) in files(folder, stream)? {
-        // A file that was just rotated away counts as absent.
+        // If a rotation has just removed the file, its bytes are left out.
         let Ok(mut file) = File::open(path) else { continue };
         let length = file.metadata()?.len();
         part.end = at + length;
@@ -146,7 +145,7 @@ pub fn read(folder: &Path, stream: LogStream, from: u64, bytes_max: usize) -> io
 /// Reads the last lines of a stream, up to a number of bytes.
 ///
 /// # Errors
-/// If the files cannot be read.
+/// The files cannot be read.
 pub fn tail(folder: &Path, stream: LogStream, lines: u32, bytes_max: usize) -> io::Result<LogPart> {
     let end = read(folder, stream, u64::MAX, 0)?.end;
     let mut part = read(folder, stream, end.saturating_sub(bytes_max as u64), bytes_max)?;

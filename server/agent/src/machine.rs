@@ -6,13 +6,13 @@ use std::path::Path;
 /// Resources found on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Name of the machine in its network.
+    /// Host name of the machine.
     pub name: String,
-    /// Thousandths of cores that this process may use.
+    /// Processor time that this process may use, in thousandths of a core.
     pub cpu_millis: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Bytes of the file system of a folder, free or not: an agent may not offer more than before.
+    /// Bytes of the folder's file system, whether free or not, so that a restarted agent offers as much as before.
     pub disk_bytes: u64,
     /// Numbers of the cores of each NUMA node.
     pub nodes: Vec<Vec<u32>>,
@@ -20,7 +20,7 @@ pub struct Found {
     pub gpus: u8,
 }
 
-/// Looks at this machine. Its disk is the one of the folder.
+/// Detects the resources of this machine. The disk is that of the folder.
 #[must_use]
 pub fn find(folder: &Path) -> Found {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -37,7 +37,7 @@ pub fn find(folder: &Path) -> Found {
     }
 }
 
-/// The memory of `/proc/meminfo`, which is in kibibytes.
+/// The total memory in `/proc/meminfo`, which has it in kibibytes.
 fn memory_total(meminfo: &str) -> u64 {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let number = line.and_then(|line| line.split_whitespace().next());
@@ -58,7 +58,7 @@ fn nodes(folder: &Path) -> Vec<Vec<u32>> {
     found.into_iter().map(|(_, cores)| cores).filter(|cores| !cores.is_empty()).collect()
 }
 
-/// A list of cores as the kernel writes it: `0-3,8,10-11`.
+/// Parses a list of cores in the kernel's format, such as `0-3,8,10-11`.
 fn cores(list: &str) -> Vec<u32> {
     let mut cores = Vec::new();
     for part in list.split(',') {
@@ -70,7 +70,8 @@ fn cores(list: &str) -> Vec<u32> {
     cores
 }
 
-/// Number of GPUs by their device files: NVIDIA's `nvidia0`, and AMD's render nodes below `dri` where there is `kfd`.
+/// Number of GPUs, by their device files: `nvidia0` and so on for NVIDIA; for AMD the render nodes below `dri`, if
+/// there is a `kfd`.
 fn gpus(dev: &Path) -> u8 {
     let count = |folder: &Path, prefix: &str| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();

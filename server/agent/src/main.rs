@@ -1,4 +1,4 @@
-//! The supervisor of one task as a separate program; `omega agent-exec` is the same.
+//! The supervisor of one task as a separate program. `omega agent-exec` runs the same code.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Health checks: a thread for each run of a program that has one.
+//! Health checks: a thread for each run of a program that has a check.
 
 use crate::supervisor::Happened;
 use omega_core::{HealthCheck, Probe};
@@ -7,10 +7,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
-/// Bytes of an answer that are looked at: its first line.
+/// Bytes of a response that are read, enough for its first line.
 const ANSWER_BYTES: usize = 64;
 
-/// Watches a run until its supervisor ends, or the check has failed too often.
+/// Checks a run until its supervisor ends, or until the check has failed too often.
 pub(crate) fn watch(check: HealthCheck, run: u32, events: Sender<Happened>) {
     std::thread::spawn(move || {
         let began = Instant::now();
@@ -33,7 +33,7 @@ pub(crate) fn watch(check: HealthCheck, run: u32, events: Sender<Happened>) {
                     return;
                 }
             }
-            // Until a program is up, it is looked at more often, so that it is ready soon.
+            // Until the program is ready, it is checked more often, so that this is noticed soon.
             let pause = if is_ready { interval } else { interval.min(Duration::from_millis(200)) };
             std::thread::sleep(if succeeded || is_ready || began.elapsed() < start {
                 pause
@@ -76,7 +76,7 @@ fn address(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// The status of the response to a GET request.
+/// The status code of the response to a GET request.
 fn status(port: u16, path: &str, timeout: Duration) -> io::Result<u16> {
     let until = Instant::now() + timeout;
     let mut stream = TcpStream::connect_timeout(&address(port), timeout)?;

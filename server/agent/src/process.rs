@@ -1,8 +1,9 @@
-//! The process driver: each task is a process with a supervisor, in a folder below the agent's.
+//! The process driver: each task is a process with a supervisor, and has a folder below the agent's.
 //!
-//! The driver keeps no state that it could not find again: the folder of a task has all of it. A supervisor is alive
-//! as long as its lock is held; it is signalled by a handle of its process (a pidfd) that was opened before the number
-//! and the start of the process were compared, so a number that the system has given to another process does no harm.
+//! The driver can always restore its state, because the folders of the tasks contain all of it. A supervisor is alive
+//! as long as it keeps its lock. It is signalled by a handle of its process (a pidfd). After the handle is opened, the
+//! number and the start time of the process are compared with those in the folder, so it does no harm if the system has
+//! given the number to another process.
 
 use crate::cgroup::{Cgroup, CgroupRoot};
 use crate::driver::{Driver, DriverError, Event, Exit, FoundTask, Usage};
@@ -30,29 +31,29 @@ const ENDED_MAX: usize = 200;
 pub struct ProcessSettings {
     /// Folder of the tasks.
     pub folder: PathBuf,
-    /// The command that becomes a supervisor with a stage and a folder as arguments: program and
-    /// first arguments.
+    /// Program and first arguments of the command that becomes a supervisor. The driver adds a stage and a folder as
+    /// arguments.
     pub supervisor: Vec<OsString>,
-    /// Where groups with limits are made; `None`: tasks run without limits.
+    /// The group below which groups with limits are created; `None` runs tasks without limits.
     pub cgroups: Option<CgroupRoot>,
 }
 
-/// A task that has a supervisor, or had one until now.
+/// A task that has a supervisor, or whose supervisor has just ended.
 #[derive(Debug)]
 struct Running {
     spec: TaskSpec,
     folder: PathBuf,
-    /// The supervisor as a child of this process; `None` if an earlier agent started it.
+    /// Pid of the supervisor if it is a child of this process; `None` if an earlier agent started it.
     child: Option<Pid>,
     handle: Option<OwnedFd>,
     is_started: bool,
-    /// Reported restarts of its program.
+    /// Number of the program's restarts that were reported.
     restarts: u32,
-    /// Processor time that it had used when that was last looked at, in microseconds.
+    /// Processor time that the task had used at the last measurement, in microseconds.
     cpu_us: u64,
 }
 
-/// See the head of the file.
+/// The process driver. See the module documentation.
 #[derive(Debug)]
 pub struct ProcessDriver {
     settings: ProcessSettings,
@@ -60,7 +61,7 @@ pub struct ProcessDriver {
     events: Vec<Event>,
     /// Ended tasks whose logs are kept, the oldest first.
     ended: VecDeque<String>,
-    /// When use was last measured.
+    /// Time of the last measurement of use.
     measured: Instant,
 }
 
@@ -70,10 +71,10 @@ fn file_error(path: &Path) -> impl Fn(io::Error) -> DriverError {
 }
 
 impl ProcessDriver {
-    /// A driver with its folder.
+    /// A driver for the tasks in a folder.
     ///
     /// # Errors
-    /// If the folder cannot be made.
+    /// The folder cannot be created.
     pub fn new(settings: ProcessSettings) -> Result<ProcessDriver, DriverError> {
         fs::create_dir_all(&settings.folder).map_err(file_error(&settings.folder))?;
         Ok(ProcessDriver {
@@ -85,12 +86,12 @@ impl ProcessDriver {
         })
     }
 
-    /// Writes the folder of a task and starts its supervisor.
+    /// Creates the folder of a task, and starts its supervisor.
     fn launch(&self, spec: &TaskSpec) -> Result<Running, DriverError> {
         spec.check()?;
         let folder = self.settings.folder.join(&spec.id);
         fs::create_dir_all(&folder).map_err(file_error(&folder))?;
-        // Reports of an earlier run are removed; its log continues.
+        // Reports of an earlier run of this task are removed. Its log is continued.
         for name in [EXIT, STATUS, SUPERVISOR, REPORTED] {
             match fs::remove_file(folder.join(name)) {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => {
@@ -114,7 +115,7 @@ impl ProcessDriver {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
         let child = command.spawn().map_err(file_error(Path::new(program)))?;
         let pid = Pid::from_child(&child);
-        // It is a child that was not waited for, so its number is not reused.
+        // The pid cannot have been reused, because the process is a child that was not waited for.
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
         Ok(Running {
             spec,
@@ -134,7 +135,7 @@ impl ProcessDriver {
         while self.ended.len() > ENDED_MAX {
             let Some(oldest) = self.ended.pop_front() else { return };
             if !self.tasks.contains_key(&oldest) {
-                // A restarted agent checks it again.
+                // If this fails, a restarted agent tries it again.
                 let _ = fs::remove_dir_all(self.settings.folder.join(oldest));
             }
         }
@@ -143,13 +144,13 @@ impl ProcessDriver {
     fn signal(&self, task: &str, signal: Signal) {
         let handle = self.tasks.get(task).and_then(|running| running.handle.as_ref());
         if let Some(handle) = handle {
-            // If it has ended, the next poll reports it.
+            // If the supervisor has ended, the next poll reports it.
             let _ = rustix::process::pidfd_send_signal(handle, signal);
         }
     }
 }
 
-/// The handle of a supervisor that another process started, if it is the same still.
+/// A handle of the supervisor that an earlier agent started; `None` if it has ended.
 fn handle(folder: &Path) -> Option<OwnedFd> {
     let known: SupervisorFile = spec::read(folder, SUPERVISOR).ok()??;
     let handle =
@@ -157,14 +158,14 @@ fn handle(folder: &Path) -> Option<OwnedFd> {
     (tree::start_ticks(known.pid) == Some(known.start_ticks)).then_some(handle)
 }
 
-/// Whether a supervisor has locked a folder.
+/// Whether a supervisor has locked the folder.
 fn is_locked(folder: &Path) -> bool {
     let Ok(lock) = OpenOptions::new().append(true).open(folder.join(LOCK)) else { return false };
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()
 }
 
 impl Running {
-    /// Whether its supervisor has ended.
+    /// Whether the task's supervisor has ended.
     fn is_over(&mut self) -> bool {
         match self.child {
             Some(pid) => match rustix::process::waitpid(Some(pid), WaitOptions::NOHANG) {
@@ -175,7 +176,7 @@ impl Running {
         }
     }
 
-    /// The end that its supervisor reported. Without a report, the rest of the task is killed.
+    /// The end that the task's supervisor reported. Without a report, the remaining processes are killed.
     fn exit(&self) -> Exit {
         if let Ok(Some(ExitFile { exit, .. })) = spec::read(&self.folder, EXIT) {
             return exit;
@@ -191,7 +192,7 @@ impl Running {
         }
     }
 
-    /// The event of unreported restarts.
+    /// The event for restarts that were not reported yet, if any.
     fn restarted(&mut self, id: &str, status: &StatusFile) -> Option<Event> {
         let last = status.last.clone().filter(|_| status.restarts > self.restarts)?;
         self.restarts = status.restarts;
@@ -202,7 +203,8 @@ impl Running {
         spec::read(&self.folder, STATUS).ok().flatten().unwrap_or_default()
     }
 
-    /// Use of it and of the processes below it: processor time in microseconds, and memory.
+    /// Use of the task: processor time in microseconds, and bytes of memory, of the supervisor and all processes below
+    /// it.
     fn used(&self) -> (u64, u64) {
         if let Some(cgroup) = &self.spec.limits.cgroup {
             let cgroup = Cgroup::at(cgroup);
@@ -237,7 +239,8 @@ impl Driver for ProcessDriver {
                 cpu_us: 0,
             };
             let id = running.spec.id.clone();
-            // The next poll reports a task that ended without an agent.
+            // An end that was reported before is not reported again. If a task ended while no agent ran, the next poll
+            // reports it.
             if running.is_over() && running.folder.join(REPORTED).exists() {
                 let changed = running.folder.metadata().and_then(|known| known.modified()).ok();
                 over.push((changed, id));
@@ -306,12 +309,12 @@ impl Driver for ProcessDriver {
                 Cgroup::at(cgroup).remove();
             }
             let _ = fs::remove_dir_all(running.folder.join(spec::WORK));
-            // A task that is over at once did start.
+            // A task that ended before a poll found it running was started nevertheless.
             if !running.is_started && !matches!(exit, Exit::NotStarted(_)) {
                 self.events.push(Event::Started(id.clone()));
             }
             self.events.extend(running.restarted(&id, &running.status()));
-            // Without it, the end is reported again, and rejected if it is known.
+            // If this fails, the end is reported again, and rejected because the task has ended already.
             let _ = File::create(running.folder.join(REPORTED));
             self.keep(id.clone());
             self.events.push(Event::Ended(id, exit));

@@ -1,4 +1,4 @@
-//! The description of a task for its supervisor, and the files by which the supervisor reports.
+//! The description of a task for its supervisor, and the files in which the supervisor reports.
 
 use crate::driver::{DriverError, Exit};
 use omega_core::{HealthCheck, RestartPolicy};
@@ -8,74 +8,73 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A task to run.
+/// A task that is to be run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSpec {
-    /// Its name, which is the name of its folder: letters, digits, `-`, `_` and `.`.
+    /// Id of the task, which is also the name of its folder. It consists of letters, digits, `-`, `_` and `.`.
     pub id: String,
     /// The program.
     pub command: String,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
-    /// Its environment, to which only `PATH` and `HOME` are added.
+    /// Environment of the program. Only `PATH` and `HOME` are added to it.
     pub env: Vec<(String, String)>,
-    /// Its working directory; `None`: the task's folder.
+    /// Working directory of the program; `None` means the task's own directory.
     pub working_dir: Option<PathBuf>,
-    /// User of its processes; `None`: the agent's.
+    /// User that the processes run as; `None` means the agent's user.
     pub user: Option<String>,
-    /// Its limits.
+    /// Limits of the task.
     pub limits: Limits,
-    /// Time from stop to kill, in milliseconds.
+    /// Grace period: the time from the stop until the task is killed, in milliseconds.
     pub grace_ms: u32,
-    /// Restarts in place.
+    /// Restarts of the program on this machine.
     pub restart: RestartPolicy,
-    /// Whether it is to stay up, so that its end is a failure whatever its exit code.
+    /// Whether the program should run without end, so that its end is a failure even if it exits with 0.
     pub stays_up: bool,
-    /// Its health check.
+    /// Health check of the program, if it has one.
     pub health: Option<HealthCheck>,
-    /// The agent's data, returned when the task is found again.
+    /// Data of the agent, which it gets back when the task is found again.
     pub note: String,
 }
 
 /// Limits of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Its cgroup, where the agent has any.
+    /// Control group of the task, if the agent uses control groups.
     pub cgroup: Option<PathBuf>,
-    /// Thousandths of a core; 0: no limit.
+    /// Processor time in thousandths of a core; 0 means no limit.
     pub cpu_millis: u64,
-    /// Bytes of memory; 0: no limit.
+    /// Bytes of memory; 0 means no limit.
     pub memory_bytes: u64,
-    /// Numbers of its exclusive cores.
+    /// Numbers of the task's exclusive cores.
     pub cores: Vec<u32>,
-    /// Number of processes and threads; 0: no limit.
+    /// Number of processes and threads; 0 means no limit.
     pub pids: u64,
     /// Maximum bytes of a log file. There are two files each for stdout and stderr.
     pub log_bytes: u64,
 }
 
-/// The supervisor of a task.
+/// The process of a task's supervisor, in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SupervisorFile {
-    /// Its process.
+    /// Pid of the supervisor.
     pub(crate) pid: i32,
-    /// Its start, in clock ticks since the boot of the machine. Together with the pid it identifies
-    /// a process.
+    /// Start of the process, in clock ticks since the machine booted. Pid and start together identify a process.
     pub(crate) start_ticks: u64,
 }
 
 /// Progress of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusFile {
-    /// Number of restarts in place so far.
+    /// Number of restarts of the program on this machine so far.
     pub restarts: u32,
     /// Whether the program runs.
     pub running: bool,
-    /// Whether its health check has succeeded in this run; without one, the same as `running`.
+    /// Whether the health check has succeeded in this run. Without a health check it equals `running`.
     pub ready: bool,
-    /// Whether it was stopped.
+    /// Whether the task was stopped.
     pub ending: bool,
-    /// The end of the run before this one, after a restart.
+    /// After a restart, the end of the run before.
     #[serde(default)]
     pub last: Option<Exit>,
 }
@@ -96,7 +95,7 @@ pub(crate) const LOCK: &str = "lock";
 pub(crate) const LOGS: &str = "logs";
 pub(crate) const WORK: &str = "work";
 
-/// Replaces a file atomically: readers see the old or the new content.
+/// Replaces a file atomically, so that readers get either the old content or the new one.
 pub(crate) fn write<T: Serialize>(folder: &Path, name: &str, value: &T) -> io::Result<()> {
     let unfinished = folder.join(format!("{name}.new"));
     let mut file = File::create(&unfinished)?;
@@ -104,7 +103,7 @@ pub(crate) fn write<T: Serialize>(folder: &Path, name: &str, value: &T) -> io::R
     fs::rename(unfinished, folder.join(name))
 }
 
-/// Reads a file, if it exists.
+/// Reads a file; `None` if it does not exist.
 pub(crate) fn read<T: DeserializeOwned>(folder: &Path, name: &str) -> io::Result<Option<T>> {
     match fs::read(folder.join(name)) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),

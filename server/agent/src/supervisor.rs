@@ -1,9 +1,7 @@
-//! The supervisor of a task: starts the program, stores its output, watches it, and reports its
-//! end.
+//! The supervisor of a task: starts the program, stores its output, watches it, and reports its end.
 //!
-//! One thread makes decisions; the others send it events. Signals from the agent: `SIGTERM` stops
-//! the task (the supervisor measures its grace, so the agent may end meanwhile), `SIGUSR1` kills
-//! it.
+//! One thread makes decisions, and the others send it events. The agent sends signals: `SIGTERM` stops the task, and
+//! `SIGUSR1` kills it. The supervisor measures the grace period, so the agent may end meanwhile.
 
 use crate::cgroup::Cgroup;
 use crate::driver::Exit;
@@ -27,25 +25,25 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A run of this length ends a row of restarts.
+/// Duration of a run after which restarts in a row are counted from 0 again.
 const LONG_RUN: Duration = Duration::from_secs(600);
 
 /// The longest delay before a restart.
 const DELAY_MAX: Duration = Duration::from_secs(300);
 
-/// Bytes that are read at once from the program.
+/// Bytes of the program's output that are read at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// An event.
+/// An event for the thread that makes decisions.
 #[derive(Debug)]
 pub(crate) enum Happened {
-    /// A child ended, perhaps several.
+    /// At least one child has ended.
     Child,
-    /// The task is to end.
+    /// The task is to be stopped.
     Stop,
     /// The task is to be killed.
     Kill,
-    /// The command of the health check is to be run; the answer is whether it exited with 0.
+    /// The command of the health check is to be run. The sender gets whether it exited with 0.
     Probe(Sender<bool>),
     /// The health check took too long.
     ProbeIsLate,
@@ -60,22 +58,21 @@ struct Run {
     pid: Pid,
     began: Instant,
     readers: [JoinHandle<()>; 2],
-    /// Number of the task's processes that the kernel had killed for lack of memory before this
-    /// run.
+    /// Number of the task's processes that the kernel had killed because of the memory limit before this run began.
     out_of_memory: u64,
 }
 
-/// See the head of the file.
+/// The supervisor of a task. See the module documentation.
 struct Supervisor {
     folder: PathBuf,
     spec: TaskSpec,
     cgroup: Option<Cgroup>,
-    /// Arguments of this program before the stage.
+    /// Arguments of this program in front of the stage, which other stages need, too.
     prefix: Vec<OsString>,
     events: Sender<Happened>,
     run: Option<Run>,
     status: StatusFile,
-    /// Number of restarts in this row.
+    /// Number of restarts in a row.
     row: u32,
     is_unhealthy: bool,
     kill_at: Option<Instant>,
@@ -91,7 +88,7 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
     listen(events.clone())?;
     rustix::process::setsid()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    // Locked until this process has ended in any way, so that others know that it runs.
+    // The file is locked until this process ends, in whatever way, so that others can tell that it runs.
     let lock = OpenOptions::new().create(true).append(true).open(folder.join(LOCK))?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
     let pid = rustix::process::getpid().as_raw_nonzero().get();
@@ -122,7 +119,7 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The arguments of this program before the stage and its folder.
+/// The arguments of this program in front of the stage and the folder.
 fn prefix() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
     args.truncate(args.len().saturating_sub(2));
@@ -138,7 +135,7 @@ fn listen(events: Sender<Happened>) -> io::Result<()> {
                 SIGCHLD => Happened::Child,
                 SIGUSR1 => Happened::Kill,
                 SIGTERM => Happened::Stop,
-                // The terminal of an agent that is tried out is not the task's.
+                // Signals from the terminal in which an agent is tried out are not for the task.
                 _ => continue,
             };
             if events.send(happened).is_err() {
@@ -173,7 +170,7 @@ impl Supervisor {
         }
     }
 
-    /// Does everything that is due.
+    /// Does everything whose time has come.
     fn due(&mut self) -> io::Result<()> {
         let now = Instant::now();
         if self.kill_at.take_if(|at| *at <= now).is_some() {
@@ -228,7 +225,7 @@ impl Supervisor {
         Ok(None)
     }
 
-    /// Reaps all ended children.
+    /// Collects the exit statuses of children that have ended. Returns the end of the task, if it has ended.
     fn reap(&mut self) -> io::Result<Option<Exit>> {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
@@ -247,7 +244,7 @@ impl Supervisor {
         }
     }
 
-    /// A command of this program, in another stage.
+    /// A command that runs another stage of this program.
     fn stage(&self, stage: &str) -> Command {
         let mut command = Command::new("/proc/self/exe");
         command.args(&self.prefix).arg(stage).arg(&self.folder).stdin(Stdio::null());
@@ -275,7 +272,7 @@ impl Supervisor {
         self.tell()
     }
 
-    /// Stores the output of a pipe.
+    /// Starts a thread that stores the output from a pipe.
     fn keep(
         &self,
         stream: LogStream,
@@ -299,10 +296,11 @@ impl Supervisor {
         spec::write(&self.folder, STATUS, &self.status)
     }
 
-    /// Stops the program, and records when to kill it.
+    /// Stops the program, and records when it must be killed.
     fn terminate(&mut self) {
         let Some(run) = &self.run else { return };
-        // The program leads its session; before that, it is the only process.
+        // Sent to the group because the program leads its session, and to the process because it may not have begun the
+        // session yet.
         let _ = rustix::process::kill_process_group(run.pid, Signal::TERM);
         let _ = rustix::process::kill_process(run.pid, Signal::TERM);
         let grace = Duration::from_millis(self.spec.grace_ms.into());
@@ -310,7 +308,7 @@ impl Supervisor {
         self.kill_at = Some(self.kill_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// Kills all processes of the task. Their end is noted as any.
+    /// Kills all processes of the task. Their end is handled as any other.
     fn kill(&mut self) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
@@ -321,7 +319,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends a run: nothing of it is left then. The answer is the end of the task, unless it is started again.
+    /// Ends a run, so that none of its processes is left. Returns the end of the task, unless the program will be
+    /// restarted.
     fn ended(&mut self, status: WaitStatus) -> io::Result<Option<Exit>> {
         let Some(run) = self.run.take() else { return Ok(None) };
         if let Some(cgroup) = &self.cgroup {

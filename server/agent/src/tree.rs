@@ -1,8 +1,8 @@
-//! The processes of a task, and ending all of them.
+//! The processes of a task, and how all of them are ended.
 //!
-//! A supervisor is a *subreaper*: orphaned processes of its program become its children, so none
-//! escapes by forking twice. With a cgroup the kernel kills all of them at once; otherwise they are
-//! killed until the supervisor has no child.
+//! A supervisor is a *subreaper*: orphaned processes of its program become its children, so no process escapes by
+//! forking twice. With a cgroup, the kernel kills all processes at once. Without one, processes are killed until the
+//! supervisor has no child.
 
 use crate::launch::FOLDER_VARIABLE;
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -15,26 +15,27 @@ use std::time::Duration;
 /// Pause between killing processes and checking for more.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Maximum number of checks for remaining processes. A process that the kernel cannot end by then,
-/// such as one that waits for a dead disk, is left to the next agent.
+/// Maximum number of checks for remaining processes. A process that the kernel cannot end in this time, such as one
+/// that waits for a dead disk, is left to the next agent.
 const ROUNDS: u32 = 1000;
 
-/// When a process began, in clock ticks since the machine booted; `None` if there is no such process, or it has ended.
+/// Start of a process, in clock ticks since the machine booted; `None` if there is no such process, or it has ended.
 pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = after_name(&stat)?;
     let state = fields.next()?;
-    // The 22nd field: 18 further ones follow the state, which is the third.
+    // The start is the 22nd field. The first field here is the state, which is the third, and 18 fields follow before
+    // the start.
     let ticks: u64 = fields.nth(18)?.parse().ok()?;
     (state != "Z" && state != "X").then_some(ticks)
 }
 
-/// The fields of a line of `/proc/PID/stat` behind the name, which may have spaces and brackets.
+/// The fields of `/proc/PID/stat` after the name of the process, which may contain spaces and brackets.
 fn after_name(stat: &str) -> Option<std::str::SplitWhitespace<'_>> {
     Some(stat.get(stat.rfind(')')? + 1..)?.split_whitespace())
 }
 
-/// Every process of the machine with its parent.
+/// The parent of each process on the machine.
 fn parents() -> BTreeMap<i32, i32> {
     let mut all = BTreeMap::new();
     let Ok(entries) = fs::read_dir("/proc") else { return all };
@@ -49,7 +50,7 @@ fn parents() -> BTreeMap<i32, i32> {
     all
 }
 
-/// The processes below one.
+/// All processes below a process.
 pub(crate) fn descendants(of: i32) -> Vec<i32> {
     let parents = parents();
     let mut found = BTreeSet::from([of]);
@@ -66,14 +67,15 @@ pub(crate) fn descendants(of: i32) -> Vec<i32> {
     found.into_iter().collect()
 }
 
-/// Processor time of a process and all below it, in microseconds, and the memory that they have now.
+/// Processor time of a process and all processes below it, in microseconds, and the bytes of memory that they use now.
 pub(crate) fn used(pid: i32) -> (u64, u64) {
     let (mut cpu_us, mut memory) = (0, 0);
     for pid in descendants(pid).into_iter().chain([pid]) {
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         let Some(fields) = after_name(&stat) else { continue };
         let fields: Vec<u64> = fields.map(|field| field.parse().unwrap_or_default()).collect();
-        // Of the process and its children that have ended: user and system time, then the pages in memory.
+        // User and system time, of the process and of its children that have ended. A later field has the pages in
+        // memory.
         let ticks: u64 = fields.get(11..15).map_or(0, |times| times.iter().sum());
         cpu_us += ticks * (1_000_000 / rustix::param::clock_ticks_per_second().max(1));
         memory += fields.get(21).copied().unwrap_or_default() * rustix::param::page_size() as u64;
@@ -83,17 +85,17 @@ pub(crate) fn used(pid: i32) -> (u64, u64) {
 
 fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
-        // A process that has ended meanwhile needs no signal.
+        // If this fails, the process has ended meanwhile and needs no signal.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
-/// Kills all descendants of this process, and waits until it has no child. No other code may wait
-/// for children at the same time.
+/// Kills all descendants of this process, and waits until it has no child. No other code may wait for children at the
+/// same time.
 pub(crate) fn kill_all_below() -> io::Result<()> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     loop {
-        // Stopped first, so that none forks while the others are killed.
+        // All are stopped first, so that none can fork while the others are killed.
         let below = descendants(own);
         below.iter().for_each(|pid| signal(*pid, Signal::STOP));
         below.iter().for_each(|pid| signal(*pid, Signal::KILL));
@@ -110,8 +112,8 @@ pub(crate) fn kill_all_below() -> io::Result<()> {
     }
 }
 
-/// Kills the remaining processes of a task whose supervisor has ended: those with its folder in
-/// their environment. Returns their number.
+/// Kills the remaining processes of a task whose supervisor has ended. They are found by the task's folder in their
+/// environment. Returns their number.
 pub(crate) fn kill_strays(folder: &Path) -> usize {
     let mark = format!("{FOLDER_VARIABLE}={}", folder.display());
     let mut killed = 0;
@@ -128,7 +130,7 @@ pub(crate) fn kill_strays(folder: &Path) -> usize {
     killed
 }
 
-/// Whether a running process has a variable in its environment; a zombie has none.
+/// Whether a running process has a variable in its environment. A zombie has no environment.
 fn has_mark(pid: i32, mark: &str) -> bool {
     let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())

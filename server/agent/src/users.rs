@@ -1,8 +1,8 @@
-//! Users by name, as `/etc/passwd` and `/etc/group` have them.
+//! Users by name, from `/etc/passwd` and `/etc/group`.
 
 use std::io;
 
-/// A user, and the groups that it is in.
+/// A user, and the groups that the user is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) uid: u32,
@@ -11,7 +11,7 @@ pub(crate) struct User {
     pub(crate) home: String,
 }
 
-/// Finds a user by its name.
+/// Finds a user by name.
 pub(crate) fn find(name: &str) -> io::Result<User> {
     let read = |path| std::fs::read_to_string(path);
     let found = lookup(name, &read("/etc/passwd")?, &read("/etc/group")?);

@@ -1,4 +1,4 @@
-//! Real processes: started, watched, stopped, found after a restart, and none of them left.
+//! Tests with real processes, which are started, watched, stopped, and found again after a restart. None may be left.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
@@ -62,7 +62,7 @@ fn output(driver: &ProcessDriver, task: &str) -> String {
     String::from_utf8(part.bytes).unwrap()
 }
 
-/// Waits for an output of a task.
+/// Waits until the output of a task is as expected.
 fn said(driver: &ProcessDriver, task: &str, expected: &str) {
     let is_said = || driver.logs(task).is_some() && output(driver, task).contains(expected);
     while !is_said() {
@@ -70,7 +70,7 @@ fn said(driver: &ProcessDriver, task: &str, expected: &str) {
     }
 }
 
-/// Whether any process has a folder in its environment.
+/// Whether any process has this folder in its environment.
 fn is_anything_left(folder: &Path) -> bool {
     let mark = folder.display().to_string();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
@@ -120,7 +120,7 @@ fn a_task_that_ignores_the_signal_is_killed_after_its_grace() {
 fn what_a_task_leaves_behind_is_killed_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut driver = driver(folder.path());
-    // In its own session, with another parent, it would outlive a process group.
+    // This process is in another session and has another parent, so it would outlive its process group.
     let script = "setsid sh -c 'trap \"\" TERM HUP; sleep 1000 & echo away; wait' & \
                   setsid sleep 1000 & sleep 1000 & wait";
     driver.start(&shell("parent", script)).unwrap();
@@ -198,7 +198,7 @@ fn a_process_with_the_number_of_a_supervisor_is_left_alone() {
     std::fs::create_dir(&task).unwrap();
     std::fs::write(task.join("spec.json"), serde_json::to_vec(&shell("old", "true")).unwrap())
         .unwrap();
-    // As before a boot: the number is that of another process now.
+    // Simulates a reboot, after which the pid is that of another process.
     let stale = format!("{{\"pid\":{},\"start_ticks\":1}}", other.id());
     std::fs::write(task.join("supervisor.json"), stale).unwrap();
     std::fs::write(task.join("lock"), "").unwrap();
