@@ -53,7 +53,7 @@ impl<T> Track<T> {
     }
 
     fn drop_before(&mut self, position: u64) {
-        // Mostly one or two changes are dropped, and for so few a range to drain would cost more.
+        // Mostly one or two changes are dropped. For so few, draining a range would cost more.
         while self.dropped < position {
             self.changes.pop_front();
             self.dropped += 1;

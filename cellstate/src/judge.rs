@@ -47,7 +47,7 @@ pub(crate) struct Asked {
     pub(crate) devices: DeviceSet,
 }
 
-/// The policies that a check asks, and the state that they read.
+/// The policies that a check consults, and the state that they read.
 pub(crate) struct Rules<'a, C> {
     pub(crate) policies: &'a C,
     pub(crate) context: &'a Context<'a>,

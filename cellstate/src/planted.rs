@@ -131,9 +131,9 @@ mod list {
         ReadWithoutIndex,
         /// A leader answers a read without confirming its leadership.
         ReadOfDeposedLeader,
-        /// Requesters of a deposed leader are told that nothing was done.
+        /// Requesters of a deposed leader get the reply that nothing was done.
         ForwardedDenied,
-        /// Requesters that waited too long for an entry are told that nothing was done.
+        /// Requesters that waited too long for an entry get the reply that nothing was done.
         LateDenied,
         /// A client without an answer retries under another id.
         RetryUnderNewId,

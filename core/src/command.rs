@@ -287,7 +287,8 @@ pub enum Rejection {
         /// Name in the update.
         given: Text,
     },
-    /// An update changes the machine's number of devices while a task has a device. Repeat it when no task has one.
+    /// An update changes the machine's number of devices while a task has a device. Repeat the update when no task has
+    /// one.
     #[error("tasks of machine {0} have some of its devices")]
     DevicesInUse(MachineId),
     /// No job has this id: it was forgotten after its end, or never existed.
@@ -382,8 +383,8 @@ pub enum Rejection {
     /// The machine's description is invalid, as the text explains. Correct it.
     #[error("{0}")]
     BadMachine(Text),
-    /// An update changes the cores of the machine's NUMA nodes while a task has exclusive cores. Repeat it when no task
-    /// has any.
+    /// An update changes the cores of the machine's NUMA nodes while a task has exclusive cores. Repeat the update when
+    /// no task has any.
     #[error("tasks of machine {0} have some of its cores to themselves")]
     CoresInUse(MachineId),
     /// The NUMA nodes of the machine have too few cores left for the task to adopt. Correct the machine's description

@@ -22,10 +22,10 @@ pub struct CoreRequest {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum CorePlace {
-    /// On any NUMA nodes.
+    /// The cores are on any NUMA nodes.
     #[default]
     AnyNodes,
-    /// All on one NUMA node. (Kubernetes' topology policy `single-numa-node`.)
+    /// All cores are on one NUMA node. (Kubernetes' topology policy `single-numa-node`.)
     OneNode,
 }
 

@@ -141,7 +141,7 @@ pub struct TaskGroup {
     /// [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity) sets their capacity. Zero for nearly all
     /// tasks.
     pub cluster_request: Amounts,
-    /// Program of each task; `None` if the agents know from elsewhere what to run.
+    /// Program of each task; `None` if the agents get the program in another way.
     pub run: Option<Arc<Run>>,
     /// Opaque bytes for agents other than Omega's own, at most 64 KiB.
     pub payload: Payload,

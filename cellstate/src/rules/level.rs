@@ -7,7 +7,7 @@ use omega_core::Text;
 /// A domain of a level: at the machine level the row of the machine, otherwise the number of the label's value.
 pub(crate) type Domain = u32;
 
-/// Value that stands for no domain, for machines without the label.
+/// Value for machines that have no domain, because they lack the label.
 pub(super) const NOWHERE: Domain = Domain::MAX;
 
 /// Index of a level in a [`RuleBook`](super::RuleBook).

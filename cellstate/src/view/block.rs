@@ -5,8 +5,8 @@ use crate::facts::Need;
 use crate::sets::SetId;
 use omega_core::{KindId, MachineId};
 
-/// Up to this many machines are evaluated one by one. For each machine this takes one load for each kind; a block
-/// takes, for each kind, eight loads of the widest vectors.
+/// Up to this many machines are evaluated one by one, which takes one load per kind for each machine. Evaluating a
+/// whole block takes eight loads of the widest vectors per kind.
 pub const FEW: u32 = 4;
 
 /// A block of a view's machines. Words have one bit per machine, and the lowest bit is that of the first machine.

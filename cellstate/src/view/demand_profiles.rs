@@ -57,7 +57,7 @@ impl Block<'_> {
         if need.demand_profiles.is_none() {
             return fits;
         }
-        // The request, which is the highest point, does not fit, but the profile may.
+        // The request, which is the profile's highest point, does not fit, but the profile itself may fit.
         let has_room = |lane| self.view().has_room(self.first_row() + lane, need, request);
         fits | filter_bits(among & !fits, has_room)
     }

@@ -6,7 +6,7 @@ use crate::map::FastMap;
 use omega_core::{KindId, Machine};
 use std::sync::Arc;
 
-/// Time that stands for no report.
+/// Value in place of a time for machines without a report.
 pub const NEVER: u64 = u64::MAX;
 
 /// The values of one kind in all reports, by row.

@@ -29,11 +29,11 @@ pub(super) struct Victim {
 /// Progress of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It is not yet in a transaction.
+    /// The eviction is not yet in a transaction.
     Open,
-    /// It was submitted in the transaction with this number.
+    /// The eviction was submitted in the transaction with this number.
     InFlight(u64),
-    /// It was accepted at this version, which the view has not reached.
+    /// The eviction was accepted at this version, which the view has not reached.
     Taken(Version),
 }
 

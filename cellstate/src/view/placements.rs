@@ -342,8 +342,8 @@ impl View {
         }
     }
 
-    /// Takes a placed task with this allocation, or with its group's request if `held` is `None`, off a row if `sign`
-    /// is 1, or puts it back if it is -1.
+    /// Takes a placed task off a row if `sign` is 1, or puts it back if it is -1. Its allocation is that in `holding`,
+    /// or its group's request if `holding` has none.
     pub(super) fn count_holding(&mut self, row: usize, holding: Holding, sign: i64) {
         let Holding { task, held } = holding;
         let Some(job) = self.job_of(task.id).cloned() else { return };

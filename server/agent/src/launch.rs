@@ -51,7 +51,7 @@ fn become_program(
 ) -> io::Result<()> {
     rustix::process::setsid()?;
     if let Some(cgroup) = &spec.limits.cgroup {
-        // 0 stands for the process that writes.
+        // 0 means the process that writes.
         fs::write(cgroup.join("cgroup.procs"), "0")?;
     }
     limit(spec)?;
@@ -69,8 +69,8 @@ fn become_program(
         rustix::thread::set_thread_gid(rustix::process::Gid::from_raw(user.gid))?;
         rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(user.uid))?;
     }
-    // Without its supervisor the task would run unwatched, so this process is killed with it. Set after the user,
-    // because a change of the user clears this setting.
+    // Without its supervisor the task would run unwatched, so this process is killed together with the supervisor. Set
+    // after the user, because a change of the user clears this setting.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_no_new_privs(true)?;
     let why = program.exec();

@@ -95,7 +95,7 @@ fn signal(pid: i32, signal: Signal) {
 pub(crate) fn kill_all_below() -> io::Result<()> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     loop {
-        // All are stopped first, so that none can fork while the others are killed.
+        // All processes are stopped first, so that none can fork while the others are killed.
         let below = descendants(own);
         below.iter().for_each(|pid| signal(*pid, Signal::STOP));
         below.iter().for_each(|pid| signal(*pid, Signal::KILL));

@@ -89,9 +89,9 @@ pub(super) struct ToWriter {
 /// Choice of the writes for which the replica's thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// It waits for all writes.
+    /// The thread waits for all writes.
     Always,
-    /// It waits for a write if there was no slow one within the last second.
+    /// The thread waits for a write if there was no slow one within the last second.
     WhileQuick,
 }
 

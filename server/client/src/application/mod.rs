@@ -89,7 +89,7 @@ pub struct Registered {
     /// Containers that already exist in the cell, by name; none after [`Recover::Drop`]. Callbacks that are set on them
     /// are called for their present states.
     pub recovered: Vec<Container>,
-    /// All later changes. Drop this if you do not read it, because callbacks and the stream wait while it is full.
+    /// All later changes. Drop this list if you do not read it, because callbacks and the stream wait while it is full.
     pub events: Events,
 }
 

@@ -33,7 +33,7 @@ struct Replay {
 /// The end of a segment's records.
 struct End {
     offset: usize,
-    /// The damage that ends the records; `None` if they end at a marker.
+    /// Damage of the record that follows the end; `None` if a marker follows.
     damage: Option<Damage>,
     /// Offset of the first record that is not known to be synced.
     unsafe_from: usize,
@@ -41,9 +41,9 @@ struct End {
 
 /// Meaning of the bytes behind the end of the records.
 enum Behind {
-    /// They prove that the missing record was synced.
+    /// The bytes prove that the missing record was synced.
     Proof,
-    /// They have no records, or only unsynced ones, up to this offset.
+    /// The bytes have no records, or only unsynced ones, up to this offset.
     Debris(usize),
 }
 
@@ -464,7 +464,7 @@ fn behind(segment: &[u8], from: usize, salt: u32, missing: u64) -> Behind {
     let mut debris = from;
     let mut offset = from;
     while offset + record::HEAD <= segment.len() {
-        // Most of these bytes are zeros, and no record has the number 0.
+        // Most bytes behind the end are zeros, and no record has the number 0.
         let Some(head) = Head::at(segment, offset) else { break };
         let sensible = head.number > head.synced;
         if sensible && let Ok(record) = record::read(segment, offset, salt) {
