@@ -48,6 +48,7 @@
 //! - `model/`: a model of the commit protocol, in every order of events.
 //! - `retries.rs`: which requests the pre-check rejects, and which it never does.
 //! - `elections.rs`: elections, and membership changes that a leader rejects.
+//! - `diverged.rs`: replicas whose outcomes differ.
 //! - `replicated.rs`, `remote.rs`: a replicated cell, and one behind a socket, as a scheduler sees them.
 //! - `misled.rs`: clients of a replica that breaks streams, skips deltas or replies out of order.
 //! - `watches.rs`: watches of jobs against the cell.
@@ -78,6 +79,7 @@ mod corrupted_histories;
 mod demand_profiles;
 mod diagnosis;
 mod directory;
+mod diverged;
 mod elections;
 mod evicting;
 mod evicting_random;

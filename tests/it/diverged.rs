@@ -1,0 +1,91 @@
+//! Replicas that applied equal entries with other outcomes: they stop at the next entry, instead of going on with another
+//! state.
+
+use omega_cellstate::Cell;
+use omega_core::{
+    Amounts, Claim, Command, Job, JobId, Kinds, Machine, MachineId, SchedulerId, SequenceNumber,
+    TaskGroup, TaskId, Transaction, TransactionId, Version,
+};
+use omega_store::log::{Entry, HardState, LogIndex, ReplicaId, Term};
+use omega_store::membership::Membership;
+use omega_store::node;
+use omega_store::replica::{Ask, FIRST, Replica, Settings, Start, Stop};
+
+/// A cell with a machine of some milli-cores and a job of one task of a core.
+fn cell(milli: u64) -> (Cell, JobId, MachineId) {
+    let mut cell = Cell::new(Kinds::standard());
+    cell.apply(Command::RegisterScheduler { name: "a".into() }).unwrap();
+    let machine = Machine::new("m", Amounts::new([milli, 1 << 30]));
+    cell.apply(Command::RegisterMachine(machine)).unwrap();
+    let job = Job::batch("j", TaskGroup::new(1, Amounts::new([1000, 1 << 20])));
+    cell.apply(Command::SubmitJob(job)).unwrap();
+    let (job, machine) = (cell.jobs().next().unwrap().0, cell.machines().next().unwrap().id);
+    (cell, job, machine)
+}
+
+/// The only replica of a cell, with these entries, all of which are committed.
+fn alone(cell: Cell, entries: Vec<Entry>, fingerprint: u64) -> Replica {
+    let commit = entries.last().map_or(FIRST.index, |last| last.position.index);
+    let term = entries.last().map_or(Term(1), |last| last.position.term);
+    let node = node::Start {
+        id: ReplicaId(1),
+        base: FIRST,
+        membership: Membership::founding([ReplicaId(1)]),
+        hard_state: HardState { term, vote: None, commit },
+        entries,
+        doubt: None,
+    };
+    Replica::new(Start { node, cell, fingerprint }, Settings::default())
+}
+
+/// Lets the replica proceed until it asks for no more writes. Returns the entries that it wrote.
+fn written(replica: &mut Replica) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    loop {
+        let output = replica.proceed();
+        if output.writes.is_empty() {
+            return entries;
+        }
+        for write in output.writes {
+            replica.persisted(write.number);
+            entries.extend(write.batch.entries);
+        }
+    }
+}
+
+/// Entries of a leader: a transaction that places the task, and a job after it.
+fn entries() -> Vec<Entry> {
+    let (cell, job, machine) = cell(1000);
+    let mut leader = alone(cell, Vec::new(), 0);
+    let mut entries = written(&mut leader);
+    let claim = Claim::new(TaskId { job, index: 0 }, machine, SequenceNumber(0));
+    let id = TransactionId { scheduler: SchedulerId(0), number: 0 };
+    let place = Command::Commit(Transaction::new(id, Version(0), vec![claim]));
+    let next = Command::SubmitJob(Job::batch("next", TaskGroup::new(1, Amounts::new([1]))));
+    for command in [place, next] {
+        leader.ask(Ask::Command(command));
+        entries.extend(written(&mut leader));
+    }
+    assert!(leader.stopped().is_none());
+    entries
+}
+
+/// Index of the entry at which a replica of this cell stops.
+fn diverges_at(milli: u64, fingerprint: u64) -> Option<LogIndex> {
+    let mut replica = alone(cell(milli).0, entries(), fingerprint);
+    written(&mut replica);
+    match replica.stopped() {
+        None => None,
+        Some(Stop::Diverged { at }) => Some(*at),
+        Some(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_replica_with_another_outcome_stops_at_the_next_entry() {
+    let last = entries().last().unwrap().position.index;
+    assert_eq!(diverges_at(1000, 0), None);
+    assert_eq!(diverges_at(999, 0), Some(last), "the task does not fit there");
+    let before = LogIndex(last.0 - 1);
+    assert_eq!(diverges_at(1000, 1), Some(before), "the outcomes before the snapshot were others");
+}
