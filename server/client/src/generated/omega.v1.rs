@@ -6,7 +6,7 @@ pub struct ResourceKind {
     pub name: ::prost::alloc::string::String,
     #[prost(enumeration = "Unit", tag = "2")]
     pub unit: i32,
-    /// Whether a task with less of it only runs slower. Only such kinds may be overcommitted.
+    /// Whether a task that gets less of the kind only runs slower. Only such kinds may be overcommitted.
     #[prost(bool, tag = "3")]
     pub compressible: bool,
 }
@@ -52,7 +52,7 @@ pub struct Image {
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
 }
-/// How far a kind may be claimed beyond its capacity.
+/// Percentage of the capacity of a kind that may be claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Overcommit {
     #[prost(uint32, tag = "1")]
@@ -79,11 +79,12 @@ pub struct Machine {
     /// number of accelerator devices, each of 1000 thousandths
     #[prost(uint32, tag = "7")]
     pub devices: u32,
-    /// Cores of each NUMA node that tasks may have exclusively; they are also part of its `cpu`. At most 8 nodes.
+    /// Number of cores of each NUMA node that tasks may have exclusively. They are also part of the machine's `cpu`. At
+    /// most 8 nodes.
     #[prost(uint32, repeated, tag = "8")]
     pub numa: ::prost::alloc::vec::Vec<u32>,
 }
-/// A band of precedences without evictions among each other; both ends are included.
+/// A band of precedences, including both ends, within which no task evicts another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Band {
     #[prost(sint32, tag = "1")]
@@ -117,8 +118,8 @@ pub struct Job {
     /// expected run time of a task
     #[prost(uint64, optional, tag = "9")]
     pub runtime_estimate_ms: ::core::option::Option<u64>,
-    /// The gang timeout, 1 to 3600000; only with `gang_min`. With it, several transactions may place the gang: an
-    /// incomplete gang keeps its places for this time, and its tasks do not run.
+    /// The gang timeout, from 1 to 3600000; only allowed with `gang_min`. If it is set, several transactions may place the
+    /// gang. An incomplete gang keeps its machines for this time, and its tasks do not run.
     #[prost(uint32, optional, tag = "10")]
     pub gang_timeout_ms: ::core::option::Option<u32>,
     /// time by which it should end, in the cell's time; queues may be ordered by it
@@ -143,8 +144,8 @@ pub struct UpdateRules {
     #[prost(enumeration = "OnFailure", tag = "4")]
     pub on_failure: i32,
 }
-/// A reservation of machines for some tenants, from a time until a time. Before it, tasks of other tenants are placed
-/// there only if they are expected to end in time. Tasks that already run there stay.
+/// A reservation of machines for some tenants during a time window. Before the window, tasks of other tenants are placed
+/// on these machines only if they are expected to end in time. Running tasks stay.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Reservation {
     /// unique in the cell
@@ -163,8 +164,8 @@ pub struct Reservation {
     #[prost(uint64, tag = "5")]
     pub until_ms: u64,
 }
-/// Peak hours on some machines, with the share that batch tasks may have then. While a peak is active, no batch task is
-/// placed or grows beyond the share. Existing allocations stay.
+/// Peak hours on some machines, with the share of a machine that batch tasks may have during them. While a peak is
+/// active, no batch task is placed or grows beyond the share. Existing allocations stay.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PeakCalendar {
     /// unique in the cell
@@ -176,7 +177,7 @@ pub struct PeakCalendar {
     #[prost(message, repeated, tag = "3")]
     pub peaks: ::prost::alloc::vec::Vec<Peak>,
 }
-/// A part of each day. The day begins when the cell's time is a multiple of 86400000: at midnight UTC.
+/// A part of each day. A day begins when the cell's time is a multiple of 86400000, which is at midnight UTC.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Peak {
     /// milliseconds of the day
@@ -223,7 +224,7 @@ pub struct TaskGroup {
     /// grace period of a task after a stop, then it is killed; at most 3600000
     #[prost(uint32, tag = "10")]
     pub grace_ms: u32,
-    /// Requests that vary over the day, ascending by kind. `request` has the highest point of each.
+    /// Requests that vary over the day, ascending by kind. `request` has the highest point of each profile.
     #[prost(message, repeated, tag = "11")]
     pub demand_profiles: ::prost::alloc::vec::Vec<DemandProfile>,
     /// absent: none; only for groups without demand profiles
@@ -231,7 +232,7 @@ pub struct TaskGroup {
     pub optional: ::core::option::Option<OptionalResources>,
     #[prost(message, optional, tag = "13")]
     pub cores: ::core::option::Option<CoreRequest>,
-    /// Cluster resources that each placed task claims, such as licences: see `CellService.SetClusterCapacity`.
+    /// Cluster resources that each placed task claims, such as licences (see `CellService.SetClusterCapacity`).
     #[prost(uint64, repeated, tag = "14")]
     pub cluster_request: ::prost::alloc::vec::Vec<u64>,
     /// the program of each task; absent: its agent knows it by other means
@@ -243,8 +244,8 @@ pub struct TaskGroup {
     /// version of the job with which the group came: set by the cell, ignored in requests
     #[prost(uint32, tag = "17")]
     pub version: u32,
-    /// One task on each machine where such a task may run; the cell sets the count. The group needs anti-affinity to its
-    /// own tasks at the level of machines.
+    /// Whether the group has one task on each machine that may run it. The cell then sets the count. The group needs
+    /// anti-affinity to its own tasks at the level of machines.
     #[prost(bool, tag = "18")]
     pub per_machine: bool,
 }
@@ -279,7 +280,7 @@ pub struct EnvVar {
     #[prost(string, tag = "2")]
     pub value: ::prost::alloc::string::String,
 }
-/// A name for a port of the group: the program gets the port's number in the variable `OMEGA_PORT_<NAME>`.
+/// A name for a port of the group. The program gets the port's number in the environment variable `OMEGA_PORT_<NAME>`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NamedPort {
     #[prost(string, tag = "1")]
@@ -324,13 +325,13 @@ pub mod health_check {
         Http(super::HttpProbe),
     }
 }
-/// A command. It succeeds if it exits with 0.
+/// A command that is run. The test succeeds if the command exits with 0.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CommandProbe {
     #[prost(string, repeated, tag = "1")]
     pub words: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
-/// A GET request. It succeeds with a status from 200 to 399.
+/// A GET request that is sent. The test succeeds if the status is from 200 to 399.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HttpProbe {
     #[prost(uint32, tag = "1")]
@@ -338,7 +339,8 @@ pub struct HttpProbe {
     #[prost(string, tag = "2")]
     pub path: ::prost::alloc::string::String,
 }
-/// A task's claim of a kind for each part of the day. The parts are equally long, and their number divides 288.
+/// Amount of a kind that a task claims in each part of the day. The parts are equally long, and their number divides
+/// 288.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DemandProfile {
     #[prost(uint32, tag = "1")]
@@ -346,7 +348,7 @@ pub struct DemandProfile {
     #[prost(uint64, repeated, tag = "2")]
     pub points: ::prost::alloc::vec::Vec<u64>,
 }
-/// Resources that a claim may add to a task's request where they are free.
+/// Resources that a claim may add to a task's request if the machine has them free.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OptionalResources {
     #[prost(uint64, repeated, tag = "1")]
@@ -422,7 +424,7 @@ pub struct Preferred {
     #[prost(message, optional, tag = "2")]
     pub machines: ::core::option::Option<MachineSelector>,
 }
-/// Machines that meet every requirement; without requirements, none.
+/// A selector of machines that meet every requirement. Without requirements it selects none.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct MachineSelector {
     #[prost(message, repeated, tag = "1")]
@@ -494,7 +496,7 @@ pub mod labelled_tasks {
         Named(Named),
     }
 }
-/// A level of the topology: machines with the same value of this label form a domain. Empty: each machine is its own
+/// A level of the topology: machines with equal values of this label form a domain. If it is empty, each machine is a
 /// domain.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TopologyLevel {
@@ -549,7 +551,7 @@ pub mod task_rule {
         #[prost(uint32, tag = "2")]
         pub percent: u32,
     }
-    /// In a domain with a task of this group, at most this many selected tasks run.
+    /// In a domain with a task of this group, at most this many selected tasks are placed.
     #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct MaxColocated {
         #[prost(message, optional, tag = "1")]
@@ -558,7 +560,7 @@ pub mod task_rule {
         #[prost(uint32, tag = "2")]
         pub count: u32,
     }
-    /// Another selected task must run in the domain as long as a task of this group does.
+    /// As long as a task of this group is placed, another selected task must be placed in its domain.
     #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct RuntimeAffinity {
         #[prost(message, optional, tag = "1")]
@@ -606,7 +608,7 @@ pub struct Spread {
     #[prost(bool, tag = "7")]
     pub honors_taints: bool,
 }
-/// A port of a machine, which only one task has.
+/// A port of a machine, which one task uses exclusively.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Port {
     /// empty: every address of the machine
@@ -626,16 +628,16 @@ pub struct Quota {
 /// Configuration of a tenant.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TenantConfig {
-    /// The parent tenant, whose limits apply to all tenants below it together; empty: none.
+    /// The parent tenant, whose limits apply to all tenants below it together; empty if there is none.
     #[prost(string, tag = "1")]
     pub parent: ::prost::alloc::string::String,
-    /// Guaranteed amounts for the tenant and all below it. Omitted kinds at the end are 0.
+    /// Guaranteed amounts for the tenant and all tenants below it. Omitted kinds at the end are 0.
     #[prost(uint64, repeated, tag = "2")]
     pub guaranteed: ::prost::alloc::vec::Vec<u64>,
-    /// Weight relative to tenants of the same parent; 0 is 1.
+    /// Weight relative to tenants with an equal parent; 0 means 1.
     #[prost(uint32, tag = "3")]
     pub weight: u32,
-    /// Maximum number of its own tasks on one machine, at least 1; absent: no limit.
+    /// Maximum number of the tenant's own tasks on one machine, at least 1; absent if there is no maximum.
     #[prost(uint32, optional, tag = "4")]
     pub tasks_per_machine_max: ::core::option::Option<u32>,
 }
@@ -1012,8 +1014,8 @@ impl TaskPhase {
 pub struct RegisterRequest {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// A random number that identifies the process, the same for all its names; 0: no lease. It is a secret, because
-    /// whoever knows it can act as the process.
+    /// A random number that identifies the process, and is equal for all its names; 0 for no lease. It is a secret,
+    /// because any process that knows it can act as this one.
     #[prost(fixed64, tag = "2")]
     pub holder: u64,
     /// from 1000 to 60000; 0: 10000
@@ -1027,7 +1029,7 @@ pub struct RegisterRequest {
 pub struct RegisterResponse {
     #[prost(uint32, tag = "1")]
     pub scheduler: u32,
-    /// A number above all that the scheduler has used for transactions.
+    /// A number above all that were used for the scheduler's transactions.
     #[prost(uint64, tag = "2")]
     pub next_transaction: u64,
 }
@@ -1043,15 +1045,15 @@ pub struct RenewRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RenewResponse {}
-/// Set either `holder`, or `name` and `mark`.
+/// Either `holder` must be set, or `name` and `mark`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EndLeasesRequest {
     #[prost(fixed64, tag = "1")]
     pub holder: u64,
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// The mark of the present holder, from `ListSchedulers`. A later holder of the name keeps it, so the call may be
-    /// repeated.
+    /// Mark of the present owner, from `ListSchedulers`. If the name has a later owner, the call has no effect, so it may
+    /// be repeated.
     #[prost(fixed32, tag = "3")]
     pub mark: u32,
 }
@@ -1105,7 +1107,7 @@ pub struct SyncRequest {
 pub mod sync_request {
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct AllJobs {}
-    /// The jobs of one scheduler, or one of several equal shares of them.
+    /// The jobs of one scheduler, or one of several equal parts of these jobs.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct JobsOf {
         #[prost(string, tag = "1")]
@@ -1159,8 +1161,8 @@ pub struct Delta {
     pub devices: ::prost::alloc::vec::Vec<DevicesLeft>,
     #[prost(message, repeated, tag = "13")]
     pub loads: ::prost::alloc::vec::Vec<Load>,
-    /// Counts of tasks for rules about other tasks. A scheduler that leaves the check of such rules to the cell may skip
-    /// them.
+    /// Counts of tasks for rules about other tasks. A scheduler that does not check such rules, but leaves this to the
+    /// cell, may ignore them.
     #[prost(message, repeated, tag = "14")]
     pub trackers: ::prost::alloc::vec::Vec<Tracker>,
     #[prost(message, optional, tag = "15")]
@@ -1187,7 +1189,8 @@ pub struct Delta {
     /// a bit set of devices
     #[prost(uint32, repeated, tag = "24")]
     pub task_devices: ::prost::alloc::vec::Vec<u32>,
-    /// The next message continues this delta: append its columns. A large delta is sent in several messages.
+    /// Whether the next message continues this delta, so that its columns must be appended. A large delta is sent in
+    /// several messages.
     #[prost(bool, tag = "25")]
     pub more: bool,
     /// Tenants that are new, or whose configuration, limit or use changed. Empty while no tenant of the cell has a
@@ -1212,15 +1215,15 @@ pub struct Delta {
     /// all reservations; absent: unchanged
     #[prost(message, optional, tag = "32")]
     pub reservations: ::core::option::Option<Reservations>,
-    /// Demand profiles of the tasks in the rows of `slots`; a row without an entry has no such tasks. `free` is computed
-    /// with the highest point of their sum, so only schedulers of jobs with demand profiles need them.
+    /// Demand profiles of the tasks in the rows of `slots`. A row without an entry has no such tasks. `free` is the amount
+    /// above the highest point of their sum, so only schedulers of jobs with demand profiles need them.
     #[prost(message, repeated, tag = "33")]
     pub demand_profiles: ::prost::alloc::vec::Vec<DemandProfileSum>,
     /// by position, ascending
     #[prost(message, repeated, tag = "34")]
     pub allocations: ::prost::alloc::vec::Vec<Allocation>,
-    /// Exclusive cores: of the rows of `slots` whose machines have such cores, and of the tasks that have some. By
-    /// position, ascending.
+    /// Exclusive cores: free ones in the rows of `slots` whose machines have such cores, and those of tasks. Both are
+    /// given by position, ascending.
     #[prost(message, repeated, tag = "37")]
     pub cores: ::prost::alloc::vec::Vec<CoresLeft>,
     #[prost(message, repeated, tag = "38")]
@@ -1230,15 +1233,15 @@ pub struct Delta {
     pub cluster_capacity: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, repeated, tag = "40")]
     pub cluster_claimed: ::prost::alloc::vec::Vec<u64>,
-    /// All peak calendars; absent: they and the active peaks are unchanged.
+    /// All calendars of peak hours; absent if neither they nor the active peaks have changed.
     #[prost(message, optional, tag = "35")]
     pub peaks: ::core::option::Option<PeakCalendars>,
-    /// Allocation of batch tasks in the rows of `slots`, while there are peak calendars; a row without an entry has no
-    /// batch tasks. With `peaks`, it is sent for all rows.
+    /// Allocation of batch tasks in the rows of `slots`, while there are calendars of peak hours. A row without an entry
+    /// has no batch tasks. If `peaks` is set, the allocations of all rows are sent.
     #[prost(message, repeated, tag = "36")]
     pub batch: ::prost::alloc::vec::Vec<BatchAllocated>,
-    /// Numbers of tasks in the rows of `slots`, for tenants with a maximum per machine, in the order of `slots`; a tenant
-    /// without an entry has none there.
+    /// Numbers of tasks in the rows of `slots`, for tenants with a maximum per machine, in the order of `slots`. A tenant
+    /// without an entry for a row has no task there.
     #[prost(message, repeated, tag = "41")]
     pub tenant_counts: ::prost::alloc::vec::Vec<TenantCount>,
 }
@@ -1285,7 +1288,7 @@ pub struct DemandProfileSum {
     #[prost(sint64, repeated, tag = "4")]
     pub points: ::prost::alloc::vec::Vec<i64>,
 }
-/// Allocation of a task that differs from its group's request.
+/// An allocation of a task that differs from its group's request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Allocation {
     /// the position of the task in the columns of tasks
@@ -1366,7 +1369,7 @@ pub struct JobDelta {
     #[prost(message, optional, tag = "2")]
     pub job: ::core::option::Option<Job>,
 }
-/// A tracker: it counts some tasks in each domain of a level.
+/// A tracker, which counts some tasks in each domain of a level.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Tracker {
     #[prost(uint64, tag = "1")]
@@ -1382,16 +1385,18 @@ pub struct TrackerKey {
     #[prost(message, optional, tag = "2")]
     pub level: ::core::option::Option<TopologyLevel>,
     /// Restricts the count to tasks on machines that have all these labels, match one of these selectors, and have only
-    /// taints that these tolerations cover, as far as given.
+    /// taints that these tolerations cover. A list that is not given restricts nothing.
     #[prost(message, optional, tag = "3")]
     pub among: ::core::option::Option<CountingMachines>,
-    /// Bound for the counted tasks in a domain with a task that has the rule; absent: none may be placed there.
+    /// Bound for the counted tasks in a domain with a task that has the rule. If it is absent, no counted task may be
+    /// placed there.
     #[prost(oneof = "tracker_key::Beside", tags = "4, 5")]
     pub beside: ::core::option::Option<tracker_key::Beside>,
 }
 /// Nested message and enum types in `TrackerKey`.
 pub mod tracker_key {
-    /// Bound for the counted tasks in a domain with a task that has the rule; absent: none may be placed there.
+    /// Bound for the counted tasks in a domain with a task that has the rule. If it is absent, no counted task may be
+    /// placed there.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Beside {
         /// at most this many may run there
@@ -1465,13 +1470,13 @@ pub mod tracked {
         All(All),
     }
 }
-/// Changed counters: parallel columns, except `names`.
+/// Counters that have changed. All lists except `names` are parallel columns.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TrackerCounts {
     #[prost(uint64, repeated, tag = "1")]
     pub trackers: ::prost::alloc::vec::Vec<u64>,
-    /// The domain of each counter: 0 for the row in `rows`, or else the value of a label, as a position in `names`, from
-    /// 1.
+    /// The domain of each counter. 0 means the machine in the row in `rows`; another number is the position, from 1, of a
+    /// label's value in `names`.
     #[prost(uint32, repeated, tag = "2")]
     pub domains: ::prost::alloc::vec::Vec<u32>,
     /// 0 where the domain is not a row
@@ -1490,8 +1495,8 @@ pub struct TrackerCounts {
     #[prost(sint64, repeated, tag = "9")]
     pub pull: ::prost::alloc::vec::Vec<i64>,
 }
-/// A transaction. Releases are applied first, then evictions, resizes and claims; each item is checked after those
-/// before it.
+/// A transaction. Releases are applied first, then evictions, resizes and claims. Each item is checked against the state
+/// after the items before it.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CommitRequest {
     #[prost(uint32, tag = "1")]
@@ -1526,8 +1531,8 @@ pub struct CommitRequest {
     /// empty: the cell chooses
     #[prost(uint32, repeated, tag = "13")]
     pub claim_devices: ::prost::alloc::vec::Vec<u32>,
-    /// The transaction was sent before, and not answered. Never send an answered one again: if all its items conflicted,
-    /// the result may not be recorded, and it would be checked anew.
+    /// Whether the transaction was sent before and not answered. A transaction must not be sent again after its reply: if
+    /// all its items conflicted, the result may not be recorded, and the transaction would be checked as a new one.
     #[prost(bool, tag = "14")]
     pub retry: bool,
     #[prost(message, repeated, tag = "15")]
@@ -1536,7 +1541,7 @@ pub struct CommitRequest {
     #[prost(bool, repeated, tag = "16")]
     pub claim_optional: ::prost::alloc::vec::Vec<bool>,
 }
-/// Changes the allocation of a placed task, while it stays on its machine.
+/// Changes the allocation of a placed task for as long as it stays on its machine.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Resize {
     #[prost(message, optional, tag = "1")]
@@ -1546,7 +1551,7 @@ pub struct Resize {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CommitResponse {
-    /// Version to sync to: it contains the applied items, and everything that conflicted with the others.
+    /// Version to sync to. It includes the applied items, and all changes that the rejected items conflicted with.
     #[prost(uint64, tag = "1")]
     pub version: u64,
     /// all items that are not listed were applied
@@ -1640,7 +1645,7 @@ pub mod commit_stream_response {
         Error(super::Error),
     }
 }
-/// The error of one transaction in a stream. Failed calls have the same as `google.rpc.ErrorInfo`.
+/// The error of one transaction in a stream. Failed calls have its fields as `google.rpc.ErrorInfo`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Error {
     /// stable code, such as `ID_REUSED`: see docs/api.md
@@ -1926,10 +1931,10 @@ pub mod scheduling_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Returns the id of a scheduler. The same name always has the same id, also after a restart. With a holder, the name
-        /// is leased: only that process may commit under it while it renews the lease. This needs the leader. A name that
-        /// another process holds is rejected with `LEASE_HELD` until that process ends its leases or does not renew them in
-        /// time; then its later requests are rejected with `FENCED`.
+        /// Returns the id of a scheduler. A name keeps its id, also after a restart. With a holder, the name is leased: only
+        /// that process may commit under the name as long as it renews the lease. A lease needs the leader. While another
+        /// process owns the name, the call is rejected with `LEASE_HELD`. Once that process has ended its leases, or has not
+        /// renewed them in time, its later requests are rejected with `FENCED`.
         pub async fn register(
             &mut self,
             request: impl tonic::IntoRequest<super::RegisterRequest>,
@@ -1954,8 +1959,8 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "Register"));
             self.inner.unary(req, path, codec).await
         }
-        /// Renews the leases of a process; call it at the leader, several times per lease. `LEASE_LOST`: another process holds
-        /// one of the names, or may hold it; stop.
+        /// Renews the leases of a process. It must be called at the leader, several times per lease. After `LEASE_LOST`,
+        /// another process owns one of the names, or may own it, and the caller must stop.
         pub async fn renew(
             &mut self,
             request: impl tonic::IntoRequest<super::RenewRequest>,
@@ -1977,8 +1982,9 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "Renew"));
             self.inner.unary(req, path, codec).await
         }
-        /// Ends all leases of a process at once, so that no standby waits for their expiry: its own leases, by its number, or
-        /// those of a process that hangs and still renews, by a name and its mark.
+        /// Ends all leases of a process at once, so that no standby has to wait until they expire. A process ends its own
+        /// leases by its number. Those of a process that hangs and still renews its leases are ended by a name and the name's
+        /// mark.
         pub async fn end_leases(
             &mut self,
             request: impl tonic::IntoRequest<super::EndLeasesRequest>,
@@ -2003,7 +2009,8 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "EndLeases"));
             self.inner.unary(req, path, codec).await
         }
-        /// Lists all schedulers, with the process that holds each name and the time left of its lease. This needs the leader.
+        /// Lists all schedulers, each with the process that owns its name and the time left of the lease. This needs the
+        /// leader.
         pub async fn list_schedulers(
             &mut self,
             request: impl tonic::IntoRequest<super::ListSchedulersRequest>,
@@ -2029,9 +2036,9 @@ pub mod scheduling_service_client {
             self.inner.unary(req, path, codec).await
         }
         /// Streams changes since a version. The first delta leads to the present version; it has the whole cell if the version
-        /// is too old. Further deltas follow as the cell changes, or as its time advances without a new version. Each delta
-        /// starts where the previous one ended. The stream ends when the caller ends it, or with an error that says how to
-        /// continue.
+        /// is too old. Further deltas follow when the cell changes, or when its time advances without a new version. Each
+        /// delta starts at the version at which the previous one ended. The stream ends when the caller ends it, or with an
+        /// error that explains how to continue.
         pub async fn sync(
             &mut self,
             request: impl tonic::IntoRequest<super::SyncRequest>,
@@ -2056,8 +2063,8 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "Sync"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Checks a transaction, and applies the items without a conflict. A conflict is a result, not an error. Sending the
-        /// same transaction id again returns the same result, and applies nothing twice.
+        /// Checks a transaction, and applies the items that do not conflict. A conflict is a result, not an error. If a
+        /// transaction is sent again with its id, its first result is returned, and nothing is applied twice.
         pub async fn commit(
             &mut self,
             request: impl tonic::IntoRequest<super::CommitRequest>,
@@ -2079,8 +2086,8 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "Commit"));
             self.inner.unary(req, path, codec).await
         }
-        /// Commits many transactions, which are checked and answered in the order in which they are sent. An invalid
-        /// transaction is answered with an error, and does not end the stream.
+        /// Commits many transactions, which are checked and answered in the order in which they are sent. The reply to an
+        /// invalid transaction is an error, which does not end the stream.
         pub async fn commit_stream(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::CommitRequest>,
@@ -2105,8 +2112,8 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "CommitStream"));
             self.inner.streaming(req, path, codec).await
         }
-        /// Returns the result of a past transaction. The results of the last 1024 numbers of each scheduler are kept: an older
-        /// number is `ANSWER_EXPIRED`, one that was never committed is `UNKNOWN_TRANSACTION`.
+        /// Returns the result of a past transaction. The results of the last 1024 numbers of each scheduler are kept. The
+        /// error is `ANSWER_EXPIRED` for an older number, and `UNKNOWN_TRANSACTION` for a number that was never committed.
         pub async fn get_transaction(
             &mut self,
             request: impl tonic::IntoRequest<super::GetTransactionRequest>,
@@ -2131,7 +2138,7 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "GetTransaction"));
             self.inner.unary(req, path, codec).await
         }
-        /// Lists all kept results, the newest version first.
+        /// Lists all kept results, beginning with those of the newest version.
         pub async fn list_transactions(
             &mut self,
             request: impl tonic::IntoRequest<super::ListTransactionsRequest>,
@@ -2173,10 +2180,10 @@ pub mod scheduling_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with SchedulingServiceServer.
     #[async_trait]
     pub trait SchedulingService: std::marker::Send + std::marker::Sync + 'static {
-        /// Returns the id of a scheduler. The same name always has the same id, also after a restart. With a holder, the name
-        /// is leased: only that process may commit under it while it renews the lease. This needs the leader. A name that
-        /// another process holds is rejected with `LEASE_HELD` until that process ends its leases or does not renew them in
-        /// time; then its later requests are rejected with `FENCED`.
+        /// Returns the id of a scheduler. A name keeps its id, also after a restart. With a holder, the name is leased: only
+        /// that process may commit under the name as long as it renews the lease. A lease needs the leader. While another
+        /// process owns the name, the call is rejected with `LEASE_HELD`. Once that process has ended its leases, or has not
+        /// renewed them in time, its later requests are rejected with `FENCED`.
         async fn register(
             &self,
             request: tonic::Request<super::RegisterRequest>,
@@ -2184,14 +2191,15 @@ pub mod scheduling_service_server {
             tonic::Response<super::RegisterResponse>,
             tonic::Status,
         >;
-        /// Renews the leases of a process; call it at the leader, several times per lease. `LEASE_LOST`: another process holds
-        /// one of the names, or may hold it; stop.
+        /// Renews the leases of a process. It must be called at the leader, several times per lease. After `LEASE_LOST`,
+        /// another process owns one of the names, or may own it, and the caller must stop.
         async fn renew(
             &self,
             request: tonic::Request<super::RenewRequest>,
         ) -> std::result::Result<tonic::Response<super::RenewResponse>, tonic::Status>;
-        /// Ends all leases of a process at once, so that no standby waits for their expiry: its own leases, by its number, or
-        /// those of a process that hangs and still renews, by a name and its mark.
+        /// Ends all leases of a process at once, so that no standby has to wait until they expire. A process ends its own
+        /// leases by its number. Those of a process that hangs and still renews its leases are ended by a name and the name's
+        /// mark.
         async fn end_leases(
             &self,
             request: tonic::Request<super::EndLeasesRequest>,
@@ -2199,7 +2207,8 @@ pub mod scheduling_service_server {
             tonic::Response<super::EndLeasesResponse>,
             tonic::Status,
         >;
-        /// Lists all schedulers, with the process that holds each name and the time left of its lease. This needs the leader.
+        /// Lists all schedulers, each with the process that owns its name and the time left of the lease. This needs the
+        /// leader.
         async fn list_schedulers(
             &self,
             request: tonic::Request<super::ListSchedulersRequest>,
@@ -2214,15 +2223,15 @@ pub mod scheduling_service_server {
             + std::marker::Send
             + 'static;
         /// Streams changes since a version. The first delta leads to the present version; it has the whole cell if the version
-        /// is too old. Further deltas follow as the cell changes, or as its time advances without a new version. Each delta
-        /// starts where the previous one ended. The stream ends when the caller ends it, or with an error that says how to
-        /// continue.
+        /// is too old. Further deltas follow when the cell changes, or when its time advances without a new version. Each
+        /// delta starts at the version at which the previous one ended. The stream ends when the caller ends it, or with an
+        /// error that explains how to continue.
         async fn sync(
             &self,
             request: tonic::Request<super::SyncRequest>,
         ) -> std::result::Result<tonic::Response<Self::SyncStream>, tonic::Status>;
-        /// Checks a transaction, and applies the items without a conflict. A conflict is a result, not an error. Sending the
-        /// same transaction id again returns the same result, and applies nothing twice.
+        /// Checks a transaction, and applies the items that do not conflict. A conflict is a result, not an error. If a
+        /// transaction is sent again with its id, its first result is returned, and nothing is applied twice.
         async fn commit(
             &self,
             request: tonic::Request<super::CommitRequest>,
@@ -2233,8 +2242,8 @@ pub mod scheduling_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Commits many transactions, which are checked and answered in the order in which they are sent. An invalid
-        /// transaction is answered with an error, and does not end the stream.
+        /// Commits many transactions, which are checked and answered in the order in which they are sent. The reply to an
+        /// invalid transaction is an error, which does not end the stream.
         async fn commit_stream(
             &self,
             request: tonic::Request<tonic::Streaming<super::CommitRequest>>,
@@ -2242,8 +2251,8 @@ pub mod scheduling_service_server {
             tonic::Response<Self::CommitStreamStream>,
             tonic::Status,
         >;
-        /// Returns the result of a past transaction. The results of the last 1024 numbers of each scheduler are kept: an older
-        /// number is `ANSWER_EXPIRED`, one that was never committed is `UNKNOWN_TRANSACTION`.
+        /// Returns the result of a past transaction. The results of the last 1024 numbers of each scheduler are kept. The
+        /// error is `ANSWER_EXPIRED` for an older number, and `UNKNOWN_TRANSACTION` for a number that was never committed.
         async fn get_transaction(
             &self,
             request: tonic::Request<super::GetTransactionRequest>,
@@ -2251,7 +2260,7 @@ pub mod scheduling_service_server {
             tonic::Response<super::GetTransactionResponse>,
             tonic::Status,
         >;
-        /// Lists all kept results, the newest version first.
+        /// Lists all kept results, beginning with those of the newest version.
         async fn list_transactions(
             &self,
             request: tonic::Request<super::ListTransactionsRequest>,
@@ -2947,8 +2956,8 @@ pub struct JobStatus {
     /// 0: as it was submitted
     #[prost(uint32, tag = "12")]
     pub version: u32,
-    /// The description that its tasks will follow; absent: `job`. `job` has all groups of its present tasks, also those of
-    /// older versions.
+    /// The description that the job's tasks will follow; absent if it is `job`. `job` has all groups of the present tasks,
+    /// including those of older versions.
     #[prost(message, optional, tag = "13")]
     pub target: ::core::option::Option<Job>,
     /// tasks of older versions that have not ended
@@ -3092,8 +3101,8 @@ pub struct WatchJobsResponse {
     /// version of the cell after this message
     #[prost(uint64, tag = "1")]
     pub version: u64,
-    /// The state of all jobs begins here: drop each job that is in none of the messages up to the first with `more` false.
-    /// Set at the start of a stream, and after too many changes to list.
+    /// Whether the state of all jobs begins here. The receiver must drop each job that is in none of the messages up to
+    /// the first one with `more` false. Set at the start of a stream, and when too many changes had to be listed.
     #[prost(bool, tag = "2")]
     pub whole: bool,
     #[prost(message, repeated, tag = "3")]
@@ -3133,7 +3142,7 @@ pub struct TaskStatus {
     /// number of exclusive cores on each NUMA node
     #[prost(uint32, repeated, tag = "8")]
     pub cores: ::prost::alloc::vec::Vec<u32>,
-    /// Only in `ListTasks`, not in watches:
+    /// Only set in `ListTasks`, not in watches.
     #[prost(string, tag = "9")]
     pub job_name: ::prost::alloc::string::String,
     /// failures after which it was placed again, and restarts on the same machine
@@ -3178,8 +3187,8 @@ pub struct DrainMachineRequest {
     /// place tasks on it again
     #[prost(bool, tag = "2")]
     pub resume: bool,
-    /// Time by which tasks must leave the machine, in milliseconds since 1970; 0: tasks stay. Until then services get new
-    /// tasks elsewhere, by the rules of their updates; the remaining tasks are then stopped and placed elsewhere.
+    /// Time by which tasks must leave the machine, in milliseconds since 1970; with 0 they stay. Until that time, services
+    /// get new tasks elsewhere by the rules of their updates. The remaining tasks are then stopped and placed elsewhere.
     #[prost(uint64, tag = "3")]
     pub leave_by_ms: u64,
 }
@@ -3286,8 +3295,8 @@ pub struct TaskReported {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReportTasksResponse {
-    /// One for each report, in order: empty if it was applied, or else the code of the error, such as `TASK_NOT_THERE` for
-    /// a task that has left the machine.
+    /// One string for each report, in order. It is empty if the report was applied, and otherwise the code of the error,
+    /// such as `TASK_NOT_THERE` if the task has left the machine.
     #[prost(string, repeated, tag = "1")]
     pub refused: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -3389,7 +3398,7 @@ pub struct DeleteReservationResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
 }
-/// There are no pages: a cell has at most 256 reservations.
+/// Without pages, because a cell has at most 256 reservations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListReservationsRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3425,7 +3434,7 @@ pub struct RemovePeaksResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
 }
-/// There are no pages: a cell has at most 64 calendars.
+/// Without pages, because a cell has at most 64 calendars.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListPeaksRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3528,7 +3537,7 @@ pub struct DescribeCellResponse {
     /// absent: the cell is kept in memory only
     #[prost(message, optional, tag = "9")]
     pub members: ::core::option::Option<Members>,
-    /// No leader answered, so this is the last state that the replica knows.
+    /// Whether no leader answered, so that this is the last state that the replica has received.
     #[prost(bool, tag = "10")]
     pub stale: bool,
 }
@@ -3558,7 +3567,7 @@ pub struct GetStatisticsResponse {
     /// tasks of all jobs that the cell keeps
     #[prost(message, optional, tag = "7")]
     pub tasks: ::core::option::Option<TaskCounts>,
-    /// Every scheduler that is named by a job or has committed through this replica, in order of names.
+    /// Every scheduler that a job names or that has committed through this replica, ordered by name.
     #[prost(message, repeated, tag = "8")]
     pub schedulers: ::prost::alloc::vec::Vec<SchedulerStatistics>,
     /// transactions without a result: there was no leader, or they were invalid
@@ -3585,8 +3594,8 @@ pub struct TaskCounts {
     #[prost(uint64, tag = "6")]
     pub killed: u64,
 }
-/// A scheduler with all its workers. The counters are those of the answering replica: add those of all replicas for the
-/// cell.
+/// A scheduler with all its workers. The counters are those of the answering replica. Those of all replicas add up to
+/// the counters of the cell.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SchedulerStatistics {
     #[prost(string, tag = "1")]
@@ -3610,7 +3619,7 @@ pub struct SchedulerStatistics {
     pub pending_tasks: u64,
     #[prost(uint64, tag = "8")]
     pub pending_jobs: u64,
-    /// Time since the oldest job with pending tasks was submitted, as far as this replica saw it: at most its uptime.
+    /// Time since the oldest job with pending tasks was submitted, or since this replica started if that is shorter.
     #[prost(uint64, tag = "9")]
     pub oldest_wait_ms: u64,
     /// empty: no job is pending
@@ -3625,7 +3634,7 @@ pub struct ConflictCount {
     #[prost(uint64, tag = "2")]
     pub items: u64,
 }
-/// The progress of a replica. The leader reports all replicas, another one itself.
+/// The progress of a replica. The leader reports that of all replicas, and another replica only its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReplicaProgress {
     #[prost(uint64, tag = "1")]
@@ -3656,8 +3665,8 @@ pub struct Member {
     /// its address for clients, if known
     #[prost(string, tag = "3")]
     pub client_address: ::prost::alloc::string::String,
-    /// Time since the answering replica received a message from this one. Absent: never, or unknown, because only the
-    /// leader receives messages from all.
+    /// Time since the answering replica received a message from this one. Absent if it has received none, or cannot know
+    /// because it is not the leader, and only the leader receives messages from all.
     #[prost(uint64, optional, tag = "5")]
     pub silent_ms: ::core::option::Option<u64>,
     /// its address for other replicas, as host:port; empty: from their settings
@@ -3679,7 +3688,7 @@ pub struct Policy {
     #[prost(message, optional, tag = "4")]
     pub eviction_cap: ::core::option::Option<EvictionCap>,
 }
-/// At most `count` evictions in any span of `per_ms` of the cell's time.
+/// At most `count` evictions in any span of `per_ms` by the cell's time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EvictionCap {
     #[prost(uint32, tag = "1")]
@@ -3773,7 +3782,8 @@ pub struct TransferLeaderRequest {
 pub struct TransferLeaderResponse {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BackupRequest {}
-/// A piece of the backup file. The last one is the beginning of the file, so that an incomplete file is no valid backup.
+/// A piece of the backup file. The last piece is the beginning of the file, so that an incomplete file is no valid
+/// backup.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BackupResponse {
     /// version of the cell, the same in all pieces
@@ -3872,7 +3882,7 @@ pub struct ExplainedCount {
     #[prost(uint64, tag = "2")]
     pub machines: u64,
 }
-/// Machines with the same lacks.
+/// Machines that lack equal things.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExplainedMiss {
     #[prost(uint64, tag = "1")]
@@ -3898,7 +3908,7 @@ pub struct ExplainedLack {
     #[prost(string, tag = "4")]
     pub text: ::prost::alloc::string::String,
 }
-/// A single change that would help the group.
+/// A change that would help the group by itself.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExplainedRemedy {
     /// room, larger_machine, lift
@@ -4128,7 +4138,7 @@ pub mod job_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Submits a job. An identical job under the same name returns the same id.
+        /// Submits a job. If a job with this name and an equal description exists, its id is returned.
         pub async fn submit_job(
             &mut self,
             request: impl tonic::IntoRequest<super::SubmitJobRequest>,
@@ -4203,7 +4213,7 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "KillJob"));
             self.inner.unary(req, path, codec).await
         }
-        /// Ends a job and all its tasks, and forgets it, so that its name is free at once. Deleting a job by its id again
+        /// Ends a job and all its tasks, and forgets the job, so that its name is free at once. Deleting a job by its id again
         /// returns the first result.
         pub async fn delete_job(
             &mut self,
@@ -4255,7 +4265,7 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "UpdateJob"));
             self.inner.unary(req, path, codec).await
         }
-        /// Lists the latest eight versions of a job. For the roles that see its programs.
+        /// Lists the latest eight versions of a job, for roles that may see its programs.
         pub async fn list_job_versions(
             &mut self,
             request: impl tonic::IntoRequest<super::ListJobVersionsRequest>,
@@ -4325,7 +4335,7 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "ListJobs"));
             self.inner.unary(req, path, codec).await
         }
-        /// Streams the changes of a job's tasks, beginning with their present state, until all have ended.
+        /// Streams the changes of a job's tasks, beginning with their present states, until all tasks have ended.
         pub async fn watch_job(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchJobRequest>,
@@ -4350,8 +4360,8 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "WatchJob"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Streams the tasks of all jobs with a name prefix: first their present state, then every change, until the caller
-        /// ends the stream.
+        /// Streams the tasks of all jobs with a name prefix. It begins with their present states, and every change follows,
+        /// until the caller ends the stream.
         pub async fn watch_jobs(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchJobsRequest>,
@@ -4376,8 +4386,8 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "WatchJobs"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Lists recent events of a job and its tasks, of one task, or of a machine. Each replica keeps the events that it
-        /// applied, in bounded memory: see docs/history.md.
+        /// Lists recent events of a job and its tasks, of one task, or of a machine. Each replica keeps the events that it has
+        /// applied, in bounded memory (see docs/history.md).
         pub async fn list_events(
             &mut self,
             request: impl tonic::IntoRequest<super::ListEventsRequest>,
@@ -4402,8 +4412,8 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "ListEvents"));
             self.inner.unary(req, path, codec).await
         }
-        /// Explains why a job is pending, and what would help. It examines machines as a scheduler does, without blocking
-        /// commits; a few calls at once.
+        /// Explains why a job is pending, and which changes would help. It examines machines as a scheduler does, without
+        /// blocking commits. Only a few such calls run at once.
         pub async fn explain_job(
             &mut self,
             request: impl tonic::IntoRequest<super::ExplainJobRequest>,
@@ -4443,7 +4453,7 @@ pub mod job_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with JobServiceServer.
     #[async_trait]
     pub trait JobService: std::marker::Send + std::marker::Sync + 'static {
-        /// Submits a job. An identical job under the same name returns the same id.
+        /// Submits a job. If a job with this name and an equal description exists, its id is returned.
         async fn submit_job(
             &self,
             request: tonic::Request<super::SubmitJobRequest>,
@@ -4464,7 +4474,7 @@ pub mod job_service_server {
             &self,
             request: tonic::Request<super::KillJobRequest>,
         ) -> std::result::Result<tonic::Response<super::KillJobResponse>, tonic::Status>;
-        /// Ends a job and all its tasks, and forgets it, so that its name is free at once. Deleting a job by its id again
+        /// Ends a job and all its tasks, and forgets the job, so that its name is free at once. Deleting a job by its id again
         /// returns the first result.
         async fn delete_job(
             &self,
@@ -4482,7 +4492,7 @@ pub mod job_service_server {
             tonic::Response<super::UpdateJobResponse>,
             tonic::Status,
         >;
-        /// Lists the latest eight versions of a job. For the roles that see its programs.
+        /// Lists the latest eight versions of a job, for roles that may see its programs.
         async fn list_job_versions(
             &self,
             request: tonic::Request<super::ListJobVersionsRequest>,
@@ -4507,7 +4517,7 @@ pub mod job_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Streams the changes of a job's tasks, beginning with their present state, until all have ended.
+        /// Streams the changes of a job's tasks, beginning with their present states, until all tasks have ended.
         async fn watch_job(
             &self,
             request: tonic::Request<super::WatchJobRequest>,
@@ -4518,14 +4528,14 @@ pub mod job_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Streams the tasks of all jobs with a name prefix: first their present state, then every change, until the caller
-        /// ends the stream.
+        /// Streams the tasks of all jobs with a name prefix. It begins with their present states, and every change follows,
+        /// until the caller ends the stream.
         async fn watch_jobs(
             &self,
             request: tonic::Request<super::WatchJobsRequest>,
         ) -> std::result::Result<tonic::Response<Self::WatchJobsStream>, tonic::Status>;
-        /// Lists recent events of a job and its tasks, of one task, or of a machine. Each replica keeps the events that it
-        /// applied, in bounded memory: see docs/history.md.
+        /// Lists recent events of a job and its tasks, of one task, or of a machine. Each replica keeps the events that it has
+        /// applied, in bounded memory (see docs/history.md).
         async fn list_events(
             &self,
             request: tonic::Request<super::ListEventsRequest>,
@@ -4533,8 +4543,8 @@ pub mod job_service_server {
             tonic::Response<super::ListEventsResponse>,
             tonic::Status,
         >;
-        /// Explains why a job is pending, and what would help. It examines machines as a scheduler does, without blocking
-        /// commits; a few calls at once.
+        /// Explains why a job is pending, and which changes would help. It examines machines as a scheduler does, without
+        /// blocking commits. Only a few such calls run at once.
         async fn explain_job(
             &self,
             request: tonic::Request<super::ExplainJobRequest>,
@@ -5290,8 +5300,8 @@ pub mod machine_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Adds a machine. An identical machine under the same name returns the same id; a different one changes the machine,
-        /// whose tasks stay.
+        /// Adds a machine. If a machine with this name and an equal description exists, its id is returned. If the description
+        /// differs, the machine is changed, and its tasks stay.
         pub async fn register_machine(
             &mut self,
             request: impl tonic::IntoRequest<super::RegisterMachineRequest>,
@@ -5316,7 +5326,7 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("omega.v1.MachineService", "RegisterMachine"));
             self.inner.unary(req, path, codec).await
         }
-        /// Stops or resumes placing tasks on a machine. Its tasks stay.
+        /// Stops or resumes the placement of tasks on a machine. Tasks that the machine has stay.
         pub async fn drain_machine(
             &mut self,
             request: impl tonic::IntoRequest<super::DrainMachineRequest>,
@@ -5366,7 +5376,7 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("omega.v1.MachineService", "RemoveMachine"));
             self.inner.unary(req, path, codec).await
         }
-        /// Reports the measured usage of a machine's tasks. Also counts as a heartbeat.
+        /// Reports the measured usage of a machine's tasks. The report is also a heartbeat.
         pub async fn report_load(
             &mut self,
             request: impl tonic::IntoRequest<super::ReportLoadRequest>,
@@ -5439,8 +5449,8 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("omega.v1.MachineService", "ListMachines"));
             self.inner.unary(req, path, codec).await
         }
-        /// Reserves machines for some tenants and a time. An identical reservation under the same name returns the first
-        /// result.
+        /// Reserves machines for some tenants for a time window. If an equal reservation with this name exists, its result is
+        /// returned.
         pub async fn create_reservation(
             &mut self,
             request: impl tonic::IntoRequest<super::CreateReservationRequest>,
@@ -5465,7 +5475,7 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("omega.v1.MachineService", "CreateReservation"));
             self.inner.unary(req, path, codec).await
         }
-        /// Ends a reservation before its time.
+        /// Ends a reservation before the end of its time window.
         pub async fn delete_reservation(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteReservationRequest>,
@@ -5514,7 +5524,8 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("omega.v1.MachineService", "ListReservations"));
             self.inner.unary(req, path, codec).await
         }
-        /// Sets a calendar of peak hours, in which batch tasks are limited on some machines. It replaces one of the same name.
+        /// Sets a calendar of peak hours, in which batch tasks are limited on some machines. It replaces a calendar with an
+        /// equal name.
         pub async fn set_peaks(
             &mut self,
             request: impl tonic::IntoRequest<super::SetPeaksRequest>,
@@ -5539,7 +5550,7 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("omega.v1.MachineService", "SetPeaks"));
             self.inner.unary(req, path, codec).await
         }
-        /// Removes a peak calendar.
+        /// Removes a calendar of peak hours.
         pub async fn remove_peaks(
             &mut self,
             request: impl tonic::IntoRequest<super::RemovePeaksRequest>,
@@ -5603,8 +5614,8 @@ pub mod machine_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with MachineServiceServer.
     #[async_trait]
     pub trait MachineService: std::marker::Send + std::marker::Sync + 'static {
-        /// Adds a machine. An identical machine under the same name returns the same id; a different one changes the machine,
-        /// whose tasks stay.
+        /// Adds a machine. If a machine with this name and an equal description exists, its id is returned. If the description
+        /// differs, the machine is changed, and its tasks stay.
         async fn register_machine(
             &self,
             request: tonic::Request<super::RegisterMachineRequest>,
@@ -5612,7 +5623,7 @@ pub mod machine_service_server {
             tonic::Response<super::RegisterMachineResponse>,
             tonic::Status,
         >;
-        /// Stops or resumes placing tasks on a machine. Its tasks stay.
+        /// Stops or resumes the placement of tasks on a machine. Tasks that the machine has stay.
         async fn drain_machine(
             &self,
             request: tonic::Request<super::DrainMachineRequest>,
@@ -5628,7 +5639,7 @@ pub mod machine_service_server {
             tonic::Response<super::RemoveMachineResponse>,
             tonic::Status,
         >;
-        /// Reports the measured usage of a machine's tasks. Also counts as a heartbeat.
+        /// Reports the measured usage of a machine's tasks. The report is also a heartbeat.
         async fn report_load(
             &self,
             request: tonic::Request<super::ReportLoadRequest>,
@@ -5650,8 +5661,8 @@ pub mod machine_service_server {
             tonic::Response<super::ListMachinesResponse>,
             tonic::Status,
         >;
-        /// Reserves machines for some tenants and a time. An identical reservation under the same name returns the first
-        /// result.
+        /// Reserves machines for some tenants for a time window. If an equal reservation with this name exists, its result is
+        /// returned.
         async fn create_reservation(
             &self,
             request: tonic::Request<super::CreateReservationRequest>,
@@ -5659,7 +5670,7 @@ pub mod machine_service_server {
             tonic::Response<super::CreateReservationResponse>,
             tonic::Status,
         >;
-        /// Ends a reservation before its time.
+        /// Ends a reservation before the end of its time window.
         async fn delete_reservation(
             &self,
             request: tonic::Request<super::DeleteReservationRequest>,
@@ -5674,7 +5685,8 @@ pub mod machine_service_server {
             tonic::Response<super::ListReservationsResponse>,
             tonic::Status,
         >;
-        /// Sets a calendar of peak hours, in which batch tasks are limited on some machines. It replaces one of the same name.
+        /// Sets a calendar of peak hours, in which batch tasks are limited on some machines. It replaces a calendar with an
+        /// equal name.
         async fn set_peaks(
             &self,
             request: tonic::Request<super::SetPeaksRequest>,
@@ -5682,7 +5694,7 @@ pub mod machine_service_server {
             tonic::Response<super::SetPeaksResponse>,
             tonic::Status,
         >;
-        /// Removes a peak calendar.
+        /// Removes a calendar of peak hours.
         async fn remove_peaks(
             &self,
             request: tonic::Request<super::RemovePeaksRequest>,
@@ -6498,8 +6510,8 @@ pub mod task_service_client {
                 .insert(GrpcMethod::new("omega.v1.TaskService", "ListTasks"));
             self.inner.unary(req, path, codec).await
         }
-        /// Reads the output of a task, which its agent keeps. Only the leader can serve it, because it asks the agent. For the
-        /// roles of the job's tenant, and operators.
+        /// Reads the output of a task, which its agent keeps. Only the leader can do this, because agents are attached to it.
+        /// For roles of the job's tenant, and operators.
         pub async fn read_task_log(
             &mut self,
             request: impl tonic::IntoRequest<super::ReadTaskLogRequest>,
@@ -6554,8 +6566,8 @@ pub mod task_service_server {
             tonic::Response<super::ListTasksResponse>,
             tonic::Status,
         >;
-        /// Reads the output of a task, which its agent keeps. Only the leader can serve it, because it asks the agent. For the
-        /// roles of the job's tenant, and operators.
+        /// Reads the output of a task, which its agent keeps. Only the leader can do this, because agents are attached to it.
+        /// For roles of the job's tenant, and operators.
         async fn read_task_log(
             &self,
             request: tonic::Request<super::ReadTaskLogRequest>,
@@ -6956,8 +6968,8 @@ pub mod tenant_service_client {
                 .insert(GrpcMethod::new("omega.v1.TenantService", "SetTenant"));
             self.inner.unary(req, path, codec).await
         }
-        /// Sets or removes the limit of the total request of a tenant's jobs, placed or not. A job beyond it is rejected with
-        /// `NOT_ADMITTED` at submission.
+        /// Sets or removes the limit of the total that a tenant's jobs may request, whether placed or not. A job beyond the
+        /// limit is rejected with `NOT_ADMITTED` when it is submitted.
         pub async fn set_admission(
             &mut self,
             request: impl tonic::IntoRequest<super::SetAdmissionRequest>,
@@ -7037,8 +7049,8 @@ pub mod tenant_service_server {
             tonic::Response<super::SetTenantResponse>,
             tonic::Status,
         >;
-        /// Sets or removes the limit of the total request of a tenant's jobs, placed or not. A job beyond it is rejected with
-        /// `NOT_ADMITTED` at submission.
+        /// Sets or removes the limit of the total that a tenant's jobs may request, whether placed or not. A job beyond the
+        /// limit is rejected with `NOT_ADMITTED` when it is submitted.
         async fn set_admission(
             &self,
             request: tonic::Request<super::SetAdmissionRequest>,
@@ -7441,8 +7453,7 @@ pub mod cell_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Describes the cell: kinds, policy, version, sizes, and replicas. Also served without a leader, when operators need
-        /// it most.
+        /// Describes the cell: kinds, policy, version, sizes, and replicas. A replica also answers when there is no leader.
         pub async fn describe_cell(
             &mut self,
             request: impl tonic::IntoRequest<super::DescribeCellRequest>,
@@ -7467,8 +7478,8 @@ pub mod cell_service_client {
                 .insert(GrpcMethod::new("omega.v1.CellService", "DescribeCell"));
             self.inner.unary(req, path, codec).await
         }
-        /// Returns the counters of the answering replica since its start, and the pending work of the cell, as the web page
-        /// and `omega top` show them. Also served without a leader.
+        /// Returns the counters of the answering replica since its start, and the pending work of the cell, as shown by the
+        /// web page and `omega top`. A replica also answers when there is no leader.
         pub async fn get_statistics(
             &mut self,
             request: impl tonic::IntoRequest<super::GetStatisticsRequest>,
@@ -7517,8 +7528,8 @@ pub mod cell_service_client {
                 .insert(GrpcMethod::new("omega.v1.CellService", "SetPolicy"));
             self.inner.unary(req, path, codec).await
         }
-        /// Sets the capacity of a cluster resource, which tasks claim from the cell as a whole (`TaskGroup.cluster_request`):
-        /// licences, addresses, volumes of a cloud. Existing claims beyond it stay, and further ones are rejected.
+        /// Sets the capacity of a cluster resource, such as licences, addresses or volumes of a cloud provider
+        /// (`TaskGroup.cluster_request`). Existing claims beyond the capacity stay, and further claims are rejected.
         pub async fn set_cluster_capacity(
             &mut self,
             request: impl tonic::IntoRequest<super::SetClusterCapacityRequest>,
@@ -7543,7 +7554,7 @@ pub mod cell_service_client {
                 .insert(GrpcMethod::new("omega.v1.CellService", "SetClusterCapacity"));
             self.inner.unary(req, path, codec).await
         }
-        /// Lists cluster resources with their capacity, the claims of placed tasks, and those that pending tasks would have.
+        /// Lists cluster resources, each with its capacity, the claims of placed tasks, and the requests of pending tasks.
         pub async fn list_cluster_resources(
             &mut self,
             request: impl tonic::IntoRequest<super::ListClusterResourcesRequest>,
@@ -7659,8 +7670,7 @@ pub mod cell_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with CellServiceServer.
     #[async_trait]
     pub trait CellService: std::marker::Send + std::marker::Sync + 'static {
-        /// Describes the cell: kinds, policy, version, sizes, and replicas. Also served without a leader, when operators need
-        /// it most.
+        /// Describes the cell: kinds, policy, version, sizes, and replicas. A replica also answers when there is no leader.
         async fn describe_cell(
             &self,
             request: tonic::Request<super::DescribeCellRequest>,
@@ -7668,8 +7678,8 @@ pub mod cell_service_server {
             tonic::Response<super::DescribeCellResponse>,
             tonic::Status,
         >;
-        /// Returns the counters of the answering replica since its start, and the pending work of the cell, as the web page
-        /// and `omega top` show them. Also served without a leader.
+        /// Returns the counters of the answering replica since its start, and the pending work of the cell, as shown by the
+        /// web page and `omega top`. A replica also answers when there is no leader.
         async fn get_statistics(
             &self,
             request: tonic::Request<super::GetStatisticsRequest>,
@@ -7684,8 +7694,8 @@ pub mod cell_service_server {
             tonic::Response<super::SetPolicyResponse>,
             tonic::Status,
         >;
-        /// Sets the capacity of a cluster resource, which tasks claim from the cell as a whole (`TaskGroup.cluster_request`):
-        /// licences, addresses, volumes of a cloud. Existing claims beyond it stay, and further ones are rejected.
+        /// Sets the capacity of a cluster resource, such as licences, addresses or volumes of a cloud provider
+        /// (`TaskGroup.cluster_request`). Existing claims beyond the capacity stay, and further claims are rejected.
         async fn set_cluster_capacity(
             &self,
             request: tonic::Request<super::SetClusterCapacityRequest>,
@@ -7693,7 +7703,7 @@ pub mod cell_service_server {
             tonic::Response<super::SetClusterCapacityResponse>,
             tonic::Status,
         >;
-        /// Lists cluster resources with their capacity, the claims of placed tasks, and those that pending tasks would have.
+        /// Lists cluster resources, each with its capacity, the claims of placed tasks, and the requests of pending tasks.
         async fn list_cluster_resources(
             &self,
             request: tonic::Request<super::ListClusterResourcesRequest>,
@@ -8210,21 +8220,21 @@ pub mod cell_service_server {
     }
 }
 /// A report of an agent. The fields of each block are parallel columns of at most 4096 values. A column of incarnations
-/// may be empty: then all are 0.
+/// may be empty, which means that all are 0.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AgentReport {
-    /// Machines that the agent manages from now on. Everything that should run on them is sent in `starts`, and the agent
-    /// that managed them before gets them in `detached_slots`. Attaching counts as a heartbeat.
+    /// Machines that the agent manages from now on. All tasks that should run on them are sent in `starts`, and the agent
+    /// that managed them before gets them in `detached_slots`. Attaching is also a heartbeat.
     #[prost(uint32, repeated, tag = "1")]
     pub attach_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "2")]
     pub attach_incarnations: ::prost::alloc::vec::Vec<u32>,
-    /// Heartbeats of attached machines, due every ten seconds.
+    /// Heartbeats of attached machines, which must be sent every ten seconds.
     #[prost(uint32, repeated, tag = "3")]
     pub alive_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "4")]
     pub alive_incarnations: ::prost::alloc::vec::Vec<u32>,
-    /// New loads of machines.
+    /// Loads of machines that have changed.
     #[prost(message, repeated, tag = "5")]
     pub loads: ::prost::alloc::vec::Vec<MachineLoad>,
     /// State changes of tasks, in the order in which they happened. The end of a task must be reported again on each new
@@ -8239,10 +8249,10 @@ pub struct AgentReport {
     pub task_incarnations: ::prost::alloc::vec::Vec<u32>,
     #[prost(enumeration = "TaskReport", repeated, tag = "10")]
     pub task_reports: ::prost::alloc::vec::Vec<i32>,
-    /// Answers to `AgentDirectives.reads`.
+    /// Replies to `AgentDirectives.reads`.
     #[prost(message, repeated, tag = "11")]
     pub logs: ::prost::alloc::vec::Vec<LogPart>,
-    /// Ends of runs of the programs of tasks: empty, or one for each of `task_reports`.
+    /// Ends of runs of the tasks' programs. The list is empty, or has one for each of `task_reports`.
     #[prost(message, repeated, tag = "12")]
     pub task_ends: ::prost::alloc::vec::Vec<RunEnd>,
 }
@@ -8253,10 +8263,10 @@ pub struct MachineLoad {
     #[prost(uint64, repeated, tag = "2")]
     pub used: ::prost::alloc::vec::Vec<u64>,
 }
-/// Directives for an agent. Apply stops before starts.
+/// Directives for an agent. Stops must be applied before starts.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AgentDirectives {
-    /// Machines for which `starts` is complete: stop everything else that runs there.
+    /// Machines for which `starts` is complete. All other tasks on them must be stopped.
     #[prost(uint32, repeated, tag = "1")]
     pub whole_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "2")]
@@ -8265,19 +8275,20 @@ pub struct AgentDirectives {
     pub stops: ::prost::alloc::vec::Vec<StopTask>,
     #[prost(message, repeated, tag = "4")]
     pub starts: ::prost::alloc::vec::Vec<StartTask>,
-    /// Machines that the agent no longer manages, because they were removed from the cell, or another agent manages them.
-    /// Stop everything that runs there.
+    /// Machines that the agent no longer manages, because they were removed from the cell, or because another agent
+    /// manages them. All tasks on them must be stopped.
     #[prost(uint32, repeated, tag = "5")]
     pub detached_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "6")]
     pub detached_incarnations: ::prost::alloc::vec::Vec<u32>,
-    /// Programs that `starts` refer to. Equal ones are sent once.
+    /// Programs to which `starts` refer. Equal programs are sent once.
     #[prost(message, repeated, tag = "7")]
     pub programs: ::prost::alloc::vec::Vec<Program>,
-    /// The next message continues this one: concatenate the lists, and apply nothing before the last message.
+    /// Whether the next message continues this one. Concatenate the lists of all messages, and apply nothing before the
+    /// last one.
     #[prost(bool, tag = "8")]
     pub more: bool,
-    /// Logs to read. Answer each, also if there is no such log.
+    /// Logs to read. A reply to each is required, even if there is no such log.
     #[prost(message, repeated, tag = "9")]
     pub reads: ::prost::alloc::vec::Vec<ReadLog>,
 }
@@ -8306,14 +8317,14 @@ pub struct StartTask {
     /// the cell already knows that it runs
     #[prost(bool, tag = "10")]
     pub running: bool,
-    /// Grace period of the task after a stop; then it is killed. Start nothing that needs its resources before it has
-    /// ended.
+    /// Grace period of the task, after which a stopped task is killed. No task that needs its resources may be started
+    /// before it has ended.
     #[prost(uint32, tag = "11")]
     pub grace_ms: u32,
-    /// Number of exclusive cores on each NUMA node; the agent chooses which. Empty: none.
+    /// Number of exclusive cores on each NUMA node, of which the agent chooses the cores. Empty if the task has none.
     #[prost(uint32, repeated, tag = "12")]
     pub cores: ::prost::alloc::vec::Vec<u32>,
-    /// Position of its program in `AgentDirectives.programs`, from 1; 0: none is sent.
+    /// Position of the task's program in `AgentDirectives.programs`, from 1; 0 if no program is sent.
     #[prost(uint32, tag = "13")]
     pub program: u32,
 }
@@ -8463,8 +8474,8 @@ pub mod agent_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Attaches an agent to the leader, for one machine or many. Another replica, or a leader that loses leadership, ends
-        /// the stream with `NO_LEADER`: attach at the next replica.
+        /// Attaches an agent to the leader, for one machine or many. A replica that is not the leader, or loses leadership,
+        /// ends the stream with `NO_LEADER`. The agent must then attach at the next replica.
         pub async fn attach(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::AgentReport>,
@@ -8510,8 +8521,8 @@ pub mod agent_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Attaches an agent to the leader, for one machine or many. Another replica, or a leader that loses leadership, ends
-        /// the stream with `NO_LEADER`: attach at the next replica.
+        /// Attaches an agent to the leader, for one machine or many. A replica that is not the leader, or loses leadership,
+        /// ends the stream with `NO_LEADER`. The agent must then attach at the next replica.
         async fn attach(
             &self,
             request: tonic::Request<tonic::Streaming<super::AgentReport>>,
@@ -8690,13 +8701,13 @@ pub struct PeerFrame {
     pub from: u64,
     #[prost(uint64, tag = "3")]
     pub to: u64,
-    /// Messages in the format of the replicas (`store/src/wire.rs`), which no generated parser reads.
+    /// Messages in the format of the replicas (`store/src/wire.rs`), which is not protobuf.
     #[prost(bytes = "vec", repeated, tag = "4")]
     pub messages: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
-    /// Address of the sender for other replicas, as host:port, for a receiver that does not know it.
+    /// Address of the sender for other replicas, as host:port, in case the receiver does not have it.
     #[prost(string, tag = "5")]
     pub address: ::prost::alloc::string::String,
-    /// Address of the sender for clients, as host:port: other replicas pass it on to clients that need the leader.
+    /// Address of the sender for clients, as host:port. Other replicas pass it on to clients that need the leader.
     #[prost(string, tag = "6")]
     pub client_address: ::prost::alloc::string::String,
 }
@@ -8793,8 +8804,8 @@ pub mod peer_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Streams messages from one replica to another. Messages may be lost with the stream; replicas repeat those that
-        /// matter.
+        /// Streams messages from one replica to another. If the stream breaks, messages are lost; replicas send important ones
+        /// again.
         pub async fn deliver(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::PeerFrame>,
@@ -8834,8 +8845,8 @@ pub mod peer_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with PeerServiceServer.
     #[async_trait]
     pub trait PeerService: std::marker::Send + std::marker::Sync + 'static {
-        /// Streams messages from one replica to another. Messages may be lost with the stream; replicas repeat those that
-        /// matter.
+        /// Streams messages from one replica to another. If the stream breaks, messages are lost; replicas send important ones
+        /// again.
         async fn deliver(
             &self,
             request: tonic::Request<tonic::Streaming<super::PeerFrame>>,
