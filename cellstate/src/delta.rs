@@ -164,7 +164,7 @@ pub struct Delta {
     pub counts: Vec<(TrackerId, DomainName, Count)>,
     /// Whether a tenant's quota changed, or the use of a tenant with a quota fell.
     pub quotas: bool,
-    /// Tenants that are new, or whose configuration, limit or use changed. It may include unchanged tenants, and is
+    /// Tenants that are new, or whose configuration, limit or use changed. The list may include unchanged ones, and is
     /// empty while no tenant of the cell is configured.
     pub tenants: Vec<TenantDelta>,
     /// Jobs that were added, changed or ended.

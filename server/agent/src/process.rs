@@ -2,8 +2,8 @@
 //!
 //! The driver can always restore its state, because the folders of the tasks contain all of it. A supervisor is alive
 //! as long as it keeps its lock. It is signalled by a handle of its process (a pidfd). After the handle is opened, the
-//! number and the start time of the process are compared with those in the folder, so it does no harm if the system has
-//! given the number to another process.
+//! number and the start time of the process are compared with those in the folder. So another process to which the
+//! system has given the number is not signalled.
 
 use crate::cgroup::{Cgroup, CgroupRoot};
 use crate::driver::{Driver, DriverError, Event, Exit, FoundTask, Usage};

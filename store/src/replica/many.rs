@@ -1,8 +1,8 @@
 //! Pipelined commands: many commands of one caller, without waiting for the disk after each.
 //!
-//! All commands are sent before the first reply is awaited, so they share entries and syncs. Their order is preserved:
-//! a leader accepts the requests of a replica in the order of their numbers, and a command that was not done is sent
-//! again only if no later one was, or may have been, accepted.
+//! All commands are sent before the first reply is awaited, so they share entries and syncs. Their order is preserved,
+//! for two reasons. A leader accepts the requests of a replica in the order of their numbers. And a command that was
+//! not done is sent again only if no later one was, or may have been, accepted.
 
 use super::ask::{Again, Answer, Ask};
 use super::handle::{AskError, PAUSE, ReplicatedCell, TRIES};

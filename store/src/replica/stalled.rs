@@ -3,9 +3,9 @@
 //! While the log's thread waits for a hanging disk, the replica's own thread still sends heartbeats. So no other
 //! replica starts an election, but no request is answered, because a leader applies only entries that are durable on
 //! its own disk, too. Therefore the leader watches its oldest write that is not durable. If a majority of the others
-//! has had the entries of that write for the shortest election timeout, only the leader's disk is at fault, and it asks
-//! the most advanced replica to start an election. If the others do not have the entries either, the whole cell is
-//! slow, and another leader would not be faster.
+//! has had the entries of that write for the shortest election timeout, only the leader's disk is at fault. The leader
+//! then asks the most advanced replica to start an election. If the others do not have the entries either, the whole
+//! cell is slow, and another leader would not be faster.
 //!
 //! A leader whose own thread hangs in a write sends no heartbeats, so another one is elected anyway.
 //!
