@@ -26,13 +26,13 @@ class Amounts(unittest.TestCase):
     def test_what_is_no_amount_names_field_and_value(self) -> None:
         for named, says in [
             ({"cpu": "much"}, "cpu: 'much' is not an amount"),
-            ({"cpu": 0.0001}, "cpu: 0.0001 is not a multiple of 0.001"),
-            ({"cpu": -1}, "cpu: -1 is not a multiple"),
+            ({"cpu": 0.0001}, "cpu: 0.0001 must be a multiple of 0.001"),
+            ({"cpu": -1}, "cpu: -1 must be a multiple"),
             ({"memory": "2GiX"}, "memory: '2GiX'"),
             ({"memory": "1..2Gi"}, "memory: '1..2' is not a number"),
-            ({"licences": 0.5}, "licences: 0.5 is not a multiple of 1"),
+            ({"licences": 0.5}, "licences: 0.5 must be a multiple of 1"),
             ({"cpu": True}, "cpu: True is not an amount"),
-            ({"disk": 1}, "'disk' is not a resource kind of this cell; it has cpu, memory, licences"),
+            ({"disk": 1}, "'disk' is not a resource kind of this cell; its kinds are cpu, memory, licences"),
         ]:
             with self.subTest(named):
                 with self.assertRaises(ValueError) as caught:

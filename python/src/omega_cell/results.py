@@ -86,6 +86,6 @@ def _execute(command: list[str]) -> None:
     try:
         ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     except FileNotFoundError:
-        raise ProgramError(f"{command[0]} is not in PATH: install it, or name its path by `program`") from None
+        raise ProgramError(f"{command[0]} is not in PATH: install it, or give its path as `program`") from None
     if ended.returncode != 0:
         raise ProgramError(f"{command[0]} ended with status {ended.returncode}: {ended.stderr.strip()}")

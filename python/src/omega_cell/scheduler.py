@@ -198,7 +198,7 @@ class Scheduler:
         """
         chosen = np.asarray(rows, np.int64)
         if len(chosen) != len(tasks):
-            raise ValueError(f"rows: {len(chosen)} for {len(tasks)} tasks; give one for each, -1 for none")
+            raise ValueError(f"rows: has {len(chosen)} entries, but there are {len(tasks)} tasks: give one row for each task, -1 for none")
         claimed = np.flatnonzero(chosen >= 0)
         result = Result(0, [], self.view.version)
         for begin in range(0, len(claimed), ITEMS_MAX):

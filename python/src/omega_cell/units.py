@@ -44,12 +44,12 @@ class Kind:
         value = self._value(amount) * (1000 if self.unit == "milli" else 1)
         if value < 0 or value != value.to_integral_value():
             step = "0.001" if self.unit == "milli" else "1"
-            raise ValueError(f"{self.name}: {amount!r} is not a multiple of {step} that is 0 or more")
+            raise ValueError(f"{self.name}: {amount!r} must be a multiple of {step}, and at least 0")
         return int(value)
 
     def _value(self, amount: Amount) -> Decimal:
         if isinstance(amount, bool):
-            raise ValueError(f"{self.name}: {amount!r} is not an amount; give a number or a text such as '2GiB'")
+            raise ValueError(f"{self.name}: {amount!r} is not an amount: give a number, or a text such as '2GiB'")
         if isinstance(amount, (int, float)):
             return Decimal(str(amount))
         found = _WRITTEN.fullmatch(amount)
@@ -57,7 +57,7 @@ class Kind:
         if suffix is not None and self.unit == "bytes":
             suffix = suffix.removesuffix("B")
         if not found or suffix not in _SUFFIXES:
-            raise ValueError(f"{self.name}: {amount!r} is not an amount; give a number or a text such as '2GiB' or '500m'")
+            raise ValueError(f"{self.name}: {amount!r} is not an amount: give a number, or a text such as '2GiB' or '500m'")
         try:
             return Decimal(found[1]) * _SUFFIXES[suffix]
         except InvalidOperation:
@@ -93,7 +93,7 @@ class Kinds:
     def index(self, name: str) -> int:
         """Returns the position of a kind."""
         if name not in self._at:
-            raise ValueError(f"{name!r} is not a resource kind of this cell; it has {', '.join(self.names)}")
+            raise ValueError(f"{name!r} is not a resource kind of this cell; its kinds are {', '.join(self.names)}")
         return self._at[name]
 
     def amounts(self, named: Mapping[str, Amount]) -> list[int]:

@@ -48,7 +48,7 @@ def enum_number(enum: str, name: str) -> int:
     value = described.values_by_name.get(prefix + name.upper())
     if value is None:
         known = [enum_name(enum, number) for number in described.values_by_number if number]
-        raise ValueError(f"{enum}: {name!r} is not one of {', '.join(known)}")
+        raise ValueError(f"{enum}: {name!r} must be one of {', '.join(known)}")
     return int(value.number)
 
 
