@@ -23,6 +23,7 @@ use omega_run::{Carry, Moment, Pass, RunError, Stop, cell_of, rebalance_cell};
 use omega_schedulers::disruption::DisruptionBudget;
 use omega_schedulers::rebalance::objective::WEIGHT_MAX;
 use omega_schedulers::rebalance::{Annealing, Bounds, Settings};
+use omega_workload::LoadError;
 use omega_workload::input::InputArgs;
 use serde::Deserialize;
 use std::num::NonZero;
@@ -101,8 +102,8 @@ struct PassArgs {
     /// Safety level of a kind in percent, above which load costs: cpu=70,memory=85.
     #[arg(long, value_name = "KIND=PERCENT,...", value_delimiter = ',', value_parser = pair)]
     safety: Vec<(String, u32)>,
-    /// Weight of a term: misplaced, load, load.KIND, balance, fragments, crowding, moves or
-    /// job-moves.
+    /// Weight of a term: misplaced, load, load.KIND, balance, fragments, in-use, crowding, moves,
+    /// job-moves or machine-moves.
     #[arg(long, value_name = "TERM=N,...", value_delimiter = ',', value_parser = pair)]
     weight: Vec<(String, u32)>,
     /// Label whose values are the domains over which jobs are spread [default: machines].
@@ -196,7 +197,8 @@ pub(crate) enum RebalanceError {
     },
     /// There is no such term. Name an existing one.
     #[error(
-        "{place}: there is no term {term:?}; there are: misplaced, load, load.KIND, balance, fragments, crowding, moves, job-moves"
+        "{place}: there is no term {term:?}; there are: misplaced, load, load.KIND, balance, fragments, in-use, crowding, moves, \
+         job-moves, machine-moves"
     )]
     NoTerm {
         /// Flag, or field of a file.
@@ -220,6 +222,17 @@ pub(crate) enum RebalanceError {
         /// The given value.
         given: u32,
     },
+    /// A field of the file is invalid. Correct it.
+    #[error("{place}: {why}")]
+    Aim {
+        /// Field of a file.
+        place: String,
+        /// Its value, the rule and the remedy.
+        why: String,
+    },
+    /// A table that the file names is invalid. Correct it.
+    #[error(transparent)]
+    Table(#[from] LoadError),
     /// The file of objectives is invalid. Correct it.
     #[error(transparent)]
     Objectives(#[from] FileError),

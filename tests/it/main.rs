@@ -21,7 +21,8 @@
 //!   decision.
 //! - `volumes.rs`, `volumes_reference.rs`: tasks with volumes, and the list of volumes against a naive one.
 //! - `reassign.rs`: machine reassignment against a checker of the contest.
-//! - `rebalance.rs`, `rebalance_reference.rs`, `rebalance_annealed.rs`, `rebalance_retries.rs`: rebalancing, computed
+//! - `rebalance.rs`, `rebalance_reference.rs`, `rebalance_annealed.rs`, `rebalance_retries.rs`,
+//!   `rebalance_objectives.rs`: rebalancing, computed
 //!   by hand and naively; plans by annealing, and on cells that lose replies.
 //! - `waits.rs`: delay scheduling, and transactions that wait for more claims.
 //! - `wakes.rs`: waking only the jobs that an event may help leaves none unscheduled.
@@ -130,6 +131,7 @@ mod races;
 mod reassign;
 mod rebalance;
 mod rebalance_annealed;
+mod rebalance_objectives;
 mod rebalance_reference;
 mod rebalance_retries;
 mod remote;

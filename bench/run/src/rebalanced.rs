@@ -9,12 +9,12 @@ use crate::report::rebalanced::{
     Applied, FactLine, MoveLine, ReasonLine, RebalanceReport, StuckLine, TermLine,
 };
 use omega_cellstate::{Cell, CellHandle, HandleError, View};
-use omega_core::{Command, Kinds, MachineId, Outcome, TaskId, TopologyLevel};
+use omega_core::{Command, KindId, Kinds, MachineId, Outcome, TaskId, TopologyLevel};
 use omega_schedulers::explain::describe;
 use omega_schedulers::rebalance::objective::{MACHINE, MOVE, PAIR};
 use omega_schedulers::rebalance::{
-    Annealing, Ended, Fate, Hindrance, Plan, Pursued, Pursuit, Rebalancer, Settings, Stuck, Term,
-    Why,
+    Annealing, Ended, Fate, Hindrance, Objectives, Plan, Pursued, Pursuit, Rebalancer, Settings,
+    Stuck, Term, Why,
 };
 use omega_workload::{RunTime, Workload};
 use std::collections::BTreeMap;
@@ -224,11 +224,16 @@ fn what(plan: &Plan, term: Term, (before, after): (i128, i128), kinds: &Kinds) -
             let of = |cost: i128| cost / i128::from(MACHINE);
             format!("tasks: {}, then {}", of(before), of(after))
         }
+        Term::Load(kind) if plan.objectives.curves.contains_key(&kind) => {
+            format!("{} by its curve", name(kind))
+        }
         Term::Load(kind) => {
-            format!("{} above {} %", name(kind), plan.objectives.safety(kind).percent)
+            format!("{} above {}", name(kind), level(&plan.objectives, kind))
         }
         Term::Balance => "free of one kind without the other".to_owned(),
         Term::Fragments => "neither full nor empty".to_owned(),
+        Term::InUse => "machines on which something is claimed".to_owned(),
+        Term::MachineMoves => "moves by their two machines".to_owned(),
         Term::Crowding => {
             let of = |cost: i128| cost / i128::from(PAIR);
             let place = match &plan.objectives.level {
@@ -247,6 +252,14 @@ fn what(plan: &Plan, term: Term, (before, after): (i128, i128), kinds: &Kinds) -
     }
 }
 
+/// The safety level of a kind in words.
+fn level(objectives: &Objectives, kind: KindId) -> String {
+    match objectives.machines.iter().any(|aims| aims.safety.contains_key(&kind)) {
+        true => "their level of".to_owned(),
+        false => format!("{} %", objectives.safety(kind).percent),
+    }
+}
+
 fn facts(plan: &Plan, kinds: &Kinds) -> Vec<FactLine> {
     let [first, last] = &plan.pictures;
     let line = |fact: String, before: u64, after: u64| FactLine { fact, before, after };
@@ -257,8 +270,7 @@ fn facts(plan: &Plan, kinds: &Kinds) -> Vec<FactLine> {
         if first.fullest[at] == 0 && last.fullest[at] == 0 {
             continue;
         }
-        let percent = plan.objectives.safety(id).percent;
-        let above = format!("machines above {percent} % {}", kind.name);
+        let above = format!("machines above {} {}", level(&plan.objectives, id), kind.name);
         lines.push(line(above, first.above[at] as u64, last.above[at] as u64));
         let fullest = format!("% of {} claimed of the fullest", kind.name);
         lines.push(line(fullest, first.fullest[at].into(), last.fullest[at].into()));
@@ -359,9 +371,12 @@ fn wait(failures: usize) -> bool {
 fn applied(pursued: &Pursued, kinds: &Kinds) -> Applied {
     let mut refused: BTreeMap<String, usize> = BTreeMap::new();
     for fate in &pursued.left {
-        if let Fate::Refused(reason) = fate {
-            *refused.entry(describe(*reason, kinds)).or_default() += 1;
-        }
+        let reason = match fate {
+            Fate::Refused(reason) => describe(*reason, kinds),
+            Fate::Forbidden => "a rule of the objectives".to_owned(),
+            Fate::Moved | Fate::Stale => continue,
+        };
+        *refused.entry(reason).or_default() += 1;
     }
     Applied {
         committed: pursued.moved,

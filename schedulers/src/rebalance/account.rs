@@ -5,12 +5,15 @@
 //! term by term. [`Account::new`] computes the sums from scratch, and `tests/it/rebalance.rs` compares both with an
 //! independent reference.
 
-use super::objective::{Costs, MACHINE, MOVE, Objective, Objectives, PAIR, Spot};
+use super::aims::demand::{Change, Swings};
+use super::aims::move_costs::Between;
+use super::objective::{Costs, MACHINE, MOVE, Objectives, PAIR};
 use super::plan::Picture;
+use super::valuation::{Objective, Spot};
 use foldhash::fast::FixedState;
 use omega_cellstate::{BLOCK, Need, PlacedTask, View};
 use omega_core::limits::KINDS_MAX;
-use omega_core::{JobId, KindId, TopologyLevel};
+use omega_core::{JobId, KindId, Text, TopologyLevel};
 use std::collections::{BTreeMap, HashMap};
 
 /// No domain: the machine lacks the label of the level.
@@ -26,6 +29,12 @@ pub(super) struct Account {
     counts: Vec<bool>,
     /// The weighted cost of each row.
     values: Vec<i64>,
+    /// Use over time.
+    swings: Swings,
+    /// The cost of moves by their machines.
+    between: Between,
+    /// The cost of moving a task of a job beside that of any task. It is only looked up, never iterated.
+    of_jobs: HashMap<JobId, i64, FixedState>,
     domains: Vec<u32>,
     /// The number of tasks of each job in each domain. The map is only looked up, never iterated, so its order does not
     /// matter.
@@ -41,11 +50,16 @@ impl Account {
     pub(super) fn new(objectives: &Objectives, view: &mut View) -> Account {
         let kinds = view.kinds().count();
         let capacity = capacities(view, kinds);
-        let objective = Objective::new(objectives, &capacity, kinds);
+        let objective = Objective::new(objectives, &capacity, kinds, |row| {
+            view.machine(row).map(|machine| &**machine)
+        });
         let mut account = Account {
             capacity,
             counts: (0..view.rows()).map(|row| takes_tasks(view, row)).collect(),
             values: vec![0; view.rows()],
+            swings: Swings::new(&objectives.demand, view, kinds),
+            between: Between::new(&objectives.move_costs, view),
+            of_jobs: of_jobs(view, &objectives.move_costs.jobs),
             domains: domains(view, &objectives.level),
             crowds: HashMap::default(),
             costs: Costs::none(kinds),
@@ -80,8 +94,14 @@ impl Account {
         self.values[row]
     }
 
-    /// The weighted cost of a row if `more` of each kind were free.
-    pub(super) fn value_with(&self, view: &View, row: usize, more: impl Fn(usize) -> i64) -> i64 {
+    /// The weighted cost of a row if `more` of each kind were free, by these changes.
+    pub(super) fn value_with(
+        &self,
+        view: &View,
+        row: usize,
+        changes: &[Change<'_>],
+        more: impl Fn(usize) -> i64,
+    ) -> i64 {
         if !self.counts[row] {
             return 0;
         }
@@ -90,26 +110,47 @@ impl Account {
         for (kind, free) in free[..kinds].iter_mut().enumerate() {
             *free = view.free(row, KindId(kind as u8)) + more(kind);
         }
-        self.objective.value(Spot { capacity: self.capacity(row), free: &free[..kinds] })
+        let (capacity, free, swings) = (self.capacity(row), &free[..kinds], &self.swings);
+        self.objective.value(Spot { row, capacity, free, swings, changes })
     }
 
     /// Decrease of the cost of a row if a task of a job left it.
     pub(super) fn leaving(&self, view: &View, row: usize, (job, need): (JobId, &Need)) -> i64 {
-        let value = self.value_with(view, row, |kind| view.freed(row, need, KindId(kind as u8)));
+        let changes = [Change { job, request: &need.request, sign: -1 }];
+        let freed = |kind| view.freed(row, need, KindId(kind as u8));
+        let value = self.value_with(view, row, &changes, freed);
         self.values[row] - value + self.pairs(job, row, -1)
     }
 
-    /// Increase of the cost of a row if a task of a job arrives from another row. The task has been removed from the
-    /// view, but is still counted in the domain of its old row.
+    /// Increase of the cost of a row if a task of a job arrives from another row, with the cost of a move between them.
+    /// The task has been removed from the view, but is still counted in the domain of its old row.
     pub(super) fn arriving(
         &self,
         view: &View,
         (row, from): (usize, usize),
         (job, need): (JobId, &Need),
     ) -> i64 {
-        let value = self.value_with(view, row, |kind| -view.taken(row, need, KindId(kind as u8)));
+        let changes = [Change { job, request: &need.request, sign: 1 }];
+        let taken = |kind| -view.taken(row, need, KindId(kind as u8));
+        let value = self.value_with(view, row, &changes, taken);
         let here = self.domains[row] == self.domains[from];
-        value - self.values[row] + self.pairs(job, row, if here { -1 } else { 0 })
+        value - self.values[row]
+            + self.pairs(job, row, if here { -1 } else { 0 })
+            + self.between(from, row)
+    }
+
+    /// Whether moves have costs by their two machines.
+    pub(super) fn has_costs_between(&self) -> bool {
+        let objectives = &self.objective.objectives;
+        objectives.machine_moves > 0 && objectives.move_costs.has_machines()
+    }
+
+    /// The weighted cost of a move by its two machines.
+    pub(super) fn between(&self, from: usize, to: usize) -> i64 {
+        match self.objective.objectives.machine_moves {
+            0 => 0,
+            weight => self.between.cost(from, to) * MOVE * i64::from(weight),
+        }
     }
 
     /// The weighted cost of the pairs that one more task of a job would form in a row's domain. The domain is taken to
@@ -124,13 +165,18 @@ impl Account {
     }
 
     /// The weighted cost of one move and its effect on the cost of its job, if `moved` tasks of the job have moved
-    /// before.
-    pub(super) fn of_move(&self, request: &[i64], moved: u32) -> i64 {
+    /// before. The cost between its machines is in [`Account::between`].
+    pub(super) fn of_move(&self, (job, request): (JobId, &[i64]), moved: u32) -> i64 {
         let objectives = &self.objective.objectives;
         let more = (i128::from(moved) + 1) * i128::from(MOVE) - self.costs.job_moves;
         let of_job = if more > 0 { MOVE } else { 0 };
-        self.objective.of_move(request) * i64::from(objectives.moves)
+        self.of_move_alone((job, request)) * i64::from(objectives.moves)
             + of_job * i64::from(objectives.job_moves)
+    }
+
+    /// The cost of moving a task, without weights.
+    pub(super) fn of_move_alone(&self, (job, request): (JobId, &[i64])) -> i64 {
+        self.objective.of_move(request) + self.of_jobs.get(&job).copied().unwrap_or(0)
     }
 
     /// The weighted cost of a misplaced task.
@@ -149,7 +195,7 @@ impl Account {
             for (kind, capacity) in self.capacity(row).iter().enumerate() {
                 let used = capacity - view.free(row, KindId(kind as u8));
                 is_used |= used > 0;
-                picture.above[kind] += usize::from(self.objective.is_above(kind, *capacity, used));
+                picture.above[kind] += usize::from(self.objective.is_above(row, kind, used));
                 let percent = (used * 100).checked_div(*capacity).unwrap_or(0).max(0);
                 picture.fullest[kind] = picture.fullest[kind].max(percent as u32);
             }
@@ -168,7 +214,13 @@ impl Account {
     /// Adds the cost of a row to the sums. Call it after the row has changed.
     pub(super) fn come(&mut self, view: &View, row: usize) {
         self.count(view, row, 1);
-        self.values[row] = self.value_with(view, row, |_| 0);
+        self.values[row] = self.value_with(view, row, &[], |_| 0);
+    }
+
+    /// Counts the use over time of a task that arrives in a row or leaves it. Call it between [`Account::go`] and
+    /// [`Account::come`] of the row.
+    pub(super) fn swing(&mut self, row: usize, change: Change<'_>) {
+        self.swings.count(row, change);
     }
 
     fn count(&mut self, view: &View, row: usize, sign: i128) {
@@ -181,7 +233,8 @@ impl Account {
             *free = view.free(row, KindId(kind as u8));
         }
         let capacity = &self.capacity[row * kinds..][..kinds];
-        let spot = Spot { capacity, free: &free[..kinds] };
+        let (free, swings) = (&free[..kinds], &self.swings);
+        let spot = Spot { row, capacity, free, swings, changes: &[] };
         self.costs.count(&self.objective, spot, sign);
     }
 
@@ -211,8 +264,9 @@ impl Account {
     }
 
     /// Adds the cost of a move, or subtracts it if `sign` is -1. The cost for its job is in [`Account::job_moves`].
-    pub(super) fn moved(&mut self, request: &[i64], sign: i128) {
-        self.costs.moves += i128::from(self.objective.of_move(request)) * sign;
+    pub(super) fn moved(&mut self, of: (JobId, &[i64]), (from, to): (usize, usize), sign: i128) {
+        self.costs.moves += i128::from(self.of_move_alone(of)) * sign;
+        self.costs.machine_moves += i128::from(self.between.cost(from, to) * MOVE) * sign;
     }
 
     /// Sets the cost of the job with the most moves, and returns the former cost.
@@ -222,7 +276,7 @@ impl Account {
 
     /// The claimed amount of a row above the safety level.
     pub(super) fn unsafe_part(&self, row: usize, kind: usize) -> i64 {
-        self.objective.unsafe_part(kind, self.capacity(row)[kind])
+        self.objective.unsafe_part(row, kind, self.capacity(row)[kind])
     }
 
     fn capacity(&self, row: usize) -> &[i64] {
@@ -253,6 +307,21 @@ fn capacities(view: &mut View, kinds: usize) -> Vec<i64> {
     };
     let rows = 0..view.rows();
     rows.flat_map(|row| (0..kinds as u8).map(move |kind| of(row, kind))).collect()
+}
+
+/// The cost of moving a task of each job that runs, from costs by the jobs' names.
+fn of_jobs(view: &View, costs: &BTreeMap<Text, u32>) -> HashMap<JobId, i64, FixedState> {
+    let mut known = HashMap::default();
+    if costs.is_empty() {
+        return known;
+    }
+    for task in (0..view.rows()).flat_map(|row| view.tasks_on(row)) {
+        let cost = view.job_of(task.id).and_then(|job| costs.get(&job.name));
+        if let Some(cost) = cost {
+            known.insert(task.id.job, i64::from(*cost) * MOVE);
+        }
+    }
+    known
 }
 
 /// The number of each row's domain.

@@ -6,11 +6,13 @@
 //! room is still occupied. Rejected and unanswered steps are retried as long as other steps succeed.
 
 use super::Rebalancer;
+use super::aims::rules::{Keep, Rule, Shift};
 use super::plan::{Move, Plan, Step};
 use omega_cellstate::{CellHandle, HandleError, PlacedTask, View};
 use omega_core::limits::ANSWERS_PER_SCHEDULER;
 use omega_core::{Granularity, JobId, Reason, Transaction};
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 
 /// Outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub enum Fate {
     Stale,
     /// The view or the cell rejected the move for this reason.
     Refused(Reason),
+    /// A rule of the objectives forbids it after the steps before it.
+    Forbidden,
 }
 
 /// Outcome of the steps of a plan, in order.
@@ -81,7 +85,8 @@ fn persist(
     while fates.iter().any(is_open) {
         let open: Vec<usize> = (0..steps.len()).filter(|at| is_open(&fates[*at])).collect();
         let again: Vec<Step> = open.iter().map(|at| steps[*at].clone()).collect();
-        let (attempts, failed) = attempt(&mut rebalancer.view, cell, &again);
+        let rules = &rebalancer.settings.objectives.rules;
+        let (attempts, failed) = attempt(&mut rebalancer.view, rules, cell, &again);
         rebalancer.sync(cell)?;
         open.iter().zip(attempts).for_each(|(at, attempt)| fates[*at] = attempt);
         // An unanswered transaction may have been committed.
@@ -101,7 +106,7 @@ fn persist(
 
 /// Whether a step should be tried again.
 fn is_open(fate: &Attempt) -> bool {
-    matches!(fate, None | Some(Fate::Refused(_)))
+    matches!(fate, None | Some(Fate::Refused(_) | Fate::Forbidden))
 }
 
 /// Whether all tasks of a step run on their new machines.
@@ -113,19 +118,30 @@ fn is_done(view: &View, step: &Step) -> bool {
     })
 }
 
-/// Sends each step once, on a synced view. Returns the result of each step, and the last failure.
+/// Sends each step once, on a synced view. Returns the result of each step, and the last failure. Of the steps that one rule
+/// of the objectives concerns only the first is sent, because the others were checked as if it succeeded.
 fn attempt(
     view: &mut View,
+    rules: &[Rule],
     cell: &(impl CellHandle + ?Sized),
     steps: &[Step],
 ) -> (Vec<Attempt>, Option<HandleError>) {
     let mut fates = vec![Some(Fate::Stale); steps.len()];
     let (mut sent, mut lifted, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut keep = Keep::new(rules, view);
+    let mut in_flight: BTreeSet<u32> = BTreeSet::new();
     for (index, step) in steps.iter().enumerate() {
         let Some(tasks) = placed(view, step) else { continue };
+        let concerned = keep.rules_of(step.moves.iter().map(|m| m.task.job));
+        let waits = concerned.iter().any(|rule| in_flight.contains(rule));
+        if waits || !keep.allows(&shifts(step)) {
+            fates[index] = Some(Fate::Forbidden);
+            continue;
+        }
         match prepare(view, step, &tasks) {
             Ok(txn) => {
                 sent.push(Sent { step: index, txn });
+                in_flight.extend(concerned);
                 lifted.extend(step.moves.iter().map(|m| m.from.row()).zip(tasks));
                 jobs.extend(step.moves.iter().map(|m| m.task.job));
             }
@@ -156,6 +172,12 @@ fn attempt(
     lifted.into_iter().for_each(|(row, task)| view.put_back(row, task));
     forget(view, jobs);
     (fates, failed)
+}
+
+/// The moves of a step as the rules count them.
+fn shifts(step: &Step) -> SmallVec<[Shift; 2]> {
+    let shift = |m: &Move| Shift { job: m.task.job, from: m.from.row(), to: m.to.row() };
+    step.moves.iter().map(shift).collect()
 }
 
 /// The tasks of a step; `None` unless all of them are on the machines where the plan expects them.

@@ -2,10 +2,11 @@
 //! solution, each checked like any other move.
 //!
 //! The instance has the cell's load, balance and move costs, capacities, the machines that each task may use, limits on
-//! moves, and anti-affinity between tasks of a job on a machine. Tasks with any other rule, or with devices, exclusive
+//! moves, and anti-affinity between tasks of a job on a machine. Tasks with any other rule, of the cell or of the objectives, or with devices, exclusive
 //! cores, demand profiles or cluster resources stay on their machines. Amounts are rounded up for tasks and down for
 //! machines, to a millionth of a mean machine, so every assignment of the instance fits in the cell.
 
+use super::objective::{Pair, Ratio};
 use super::search::{Proposed, Search, suits};
 use super::sweep::step;
 use foldhash::fast::FixedState;
@@ -23,6 +24,9 @@ const SCALE: f64 = 1600.0;
 /// Factor of [`SCALE`] that goes into the numbers of a balance's ratio; the other factor goes into its weight.
 const RATIO: f64 = 16.0;
 
+/// Most machines for which costs between each two are expressed.
+const BETWEEN_MAX: usize = 2048;
+
 /// A cell as an instance of machine reassignment, and the task of each row of it.
 pub(super) struct Dense {
     instance: reassign::Instance,
@@ -33,7 +37,13 @@ impl Dense {
     /// Converts a cell; `None` if an instance cannot express its objectives.
     pub(super) fn new(search: &mut Search<'_>) -> Option<Dense> {
         let objectives = &search.settings.objectives;
-        if objectives.fragments > 0 || objectives.crowding > 0 || !search.misplaced.is_empty() {
+        let other_terms = [objectives.fragments, objectives.in_use, objectives.crowding];
+        let is_load_plain = objectives.curves.is_empty() && objectives.demand.is_empty();
+        if other_terms != [0; 3] || !is_load_plain || !search.misplaced.is_empty() {
+            return None;
+        }
+        let is_between = search.account.has_costs_between();
+        if is_between && search.view.rows() > BETWEEN_MAX {
             return None;
         }
         let tasks = movable(search);
@@ -49,7 +59,7 @@ impl Dense {
             weights: reassign::MoveWeights {
                 task: 1,
                 job: super::objective::MOVE * i64::from(objectives.job_moves) * SCALE as i64,
-                machine: 0,
+                machine: i64::from(is_between),
             },
             initial: tasks.iter().map(|(row, _)| *row as u32).collect(),
             ..reassign::Instance::default()
@@ -137,6 +147,7 @@ fn movable(search: &mut Search<'_>) -> Vec<(usize, PlacedTask)> {
         for task in search.unmoved(row) {
             if let Some(known) = search.know(task)
                 && !search.stays_put(known)
+                && !search.keep.concerns(task.id.job)
                 && is_said(search, task, known)
             {
                 found.push((row, task));
@@ -217,15 +228,23 @@ impl Units {
             .pairs
             .iter()
             .filter(|pair| pair.free.index() < kinds && pair.beside.index() < kinds && weight > 0);
-        let ratio = |percent: f64, kind: KindId| {
-            (percent * self.millionths[kind.index()] * RATIO).round().max(1.0) as i64
+        let part = |share: f64, kind: KindId| {
+            (share * self.millionths[kind.index()] * RATIO).round().max(1.0) as i64
+        };
+        let target = |pair: &Pair| match pair.ratio {
+            Ratio::Percent(percent) => part(f64::from(percent), pair.free),
+            Ratio::Amounts { want, per } => {
+                let units =
+                    self.unit[pair.free.index()] as f64 / self.unit[pair.beside.index()] as f64;
+                part(100.0 * want as f64 / per.max(1) as f64 * units, pair.beside)
+            }
         };
         pairs
             .map(|pair| reassign::Balance {
                 first: u32::from(pair.free.0),
                 second: u32::from(pair.beside.0),
-                target: ratio(f64::from(pair.percent), pair.free),
-                per: ratio(100.0, pair.beside),
+                target: target(pair),
+                per: part(100.0, pair.beside),
                 weight,
             })
             .collect()
@@ -263,10 +282,19 @@ fn machines(
             location: 0,
             capacity: amounts(&of_kind),
             safety: amounts(&slack),
-            move_costs: Vec::new(),
+            move_costs: between(search, row),
         }
     };
     (0..search.view.rows()).map(machine).collect()
+}
+
+/// The cost of a move from a row to each row; empty if no moves have such costs.
+fn between(search: &Search<'_>, from: usize) -> Vec<i64> {
+    if !search.account.has_costs_between() {
+        return Vec::new();
+    }
+    let cost = |to: usize| search.account.between(from, to) * SCALE as i64;
+    (0..search.view.rows()).map(|to| if to == from { 0 } else { cost(to) }).collect()
 }
 
 /// Key of a set of machines: the machine that a task names, the machines of its affinity, and those whose taints it
@@ -307,10 +335,11 @@ fn add_tasks(
             next
         });
         let request = need.request.iter().enumerate();
+        let move_cost = search.account.of_move_alone((task.id.job, &need.request));
         instance.tasks.push(reassign::Task {
             job,
             request: request.map(|(kind, amount)| units.up(kind, *amount)).collect(),
-            move_cost: (search.account.objective.of_move(&need.request) as f64 * moves) as i64,
+            move_cost: (move_cost as f64 * moves) as i64,
             allowed: Some(set),
         });
     }

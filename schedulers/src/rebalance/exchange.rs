@@ -3,8 +3,9 @@
 //! Each is one transaction, which the cell applies completely or not at all. If a kind is transient, an exchange needs
 //! room on both machines at once. A task that needs another task's room then follows in the next wave.
 
+use super::aims::demand::Change;
 use super::plan::Why;
-use super::search::{Look, Proposed, Search};
+use super::search::{Look, Proposed, Search, shifts};
 use super::sweep::step;
 use omega_cellstate::{Need, PlacedTask};
 use omega_core::{KindId, Reason};
@@ -57,7 +58,7 @@ fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
     let (here, partner) = (moves[0].from, moves[0].to);
     let view = &*search.view;
     let (out, back) = (&search.need(mine).request, &search.need(theirs).request);
-    if out == back {
+    if out == back && search.settings.objectives.demand.is_empty() {
         return None;
     }
     let fits = |row: usize, comes: &Need, goes: &[i64]| {
@@ -71,10 +72,20 @@ fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
         return None;
     }
     let (account, left) = (&search.account, &search.left);
-    let at_home = account.value_with(view, here, |kind| out[kind] - back[kind]);
-    let there = account.value_with(view, partner, |kind| back[kind] - out[kind]);
-    let moving = account.of_move(out, left.moved_of(moves[0].task.id.job))
-        + account.of_move(back, left.moved_of(moves[1].task.id.job));
+    let changes = |sign: i64| {
+        let [mine, theirs] = [&moves[0], &moves[1]].map(|m| m.task.id.job);
+        [
+            Change { job: mine, request: out, sign },
+            Change { job: theirs, request: back, sign: -sign },
+        ]
+    };
+    let at_home = account.value_with(view, here, &changes(-1), |kind| out[kind] - back[kind]);
+    let there = account.value_with(view, partner, &changes(1), |kind| back[kind] - out[kind]);
+    let moving = |m: &Proposed, request: &[i64]| {
+        let job = m.task.id.job;
+        account.of_move((job, request), left.moved_of(job)) + account.between(m.from, m.to)
+    };
+    let moving = moving(&moves[0], out) + moving(&moves[1], back);
     let gain = account.value(here) + account.value(partner) - at_home - there - moving;
     let allowed = gain > 0
         && (!search.hold.any() || [mine, theirs].iter().all(|known| is_plain(search.need(*known))))
@@ -118,6 +129,9 @@ fn in_two_waves(search: &mut Search<'_>, goes: Proposed, comes: Proposed) -> boo
     let known = search.know(goes.task);
     if known.is_some_and(|known| search.view.may_be_runtime_affinity(search.need(known))) {
         // The cell would reject the first move alone, because it might break another task's runtime affinity.
+        return false;
+    }
+    if !search.keep.allows(&shifts(&[goes])) {
         return false;
     }
     let Some((gain, term)) = search.try_moves(&[goes, comes]) else { return false };

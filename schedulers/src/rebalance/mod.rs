@@ -16,7 +16,8 @@
 //! A scheduler named `rebalance` considers all jobs, whichever scheduler placed them, and uses the filters of one
 //! profile.
 //!
-//! - [`objective`]: the terms; `account.rs`: their sums, updated with each move.
+//! - [`objective`]: the terms, with [`aims`] for single machines, kinds and jobs; `valuation.rs`: the cost of one machine;
+//!   `account.rs`: the sums, updated with each move.
 //! - [`plan`]: the result of a pass; `budget.rs`, `hold.rs`: moves that are forbidden, or have to wait for the next
 //!   wave.
 //! - `dense.rs`: the cell as an instance of machine reassignment, for annealing.
@@ -24,6 +25,7 @@
 //! - [`carry`]: the application of a wave; `pursue.rs`: that of a plan, through failures and conflicts.
 
 mod account;
+pub mod aims;
 mod budget;
 pub mod carry;
 mod dense;
@@ -34,10 +36,11 @@ pub mod plan;
 mod pursue;
 mod search;
 mod sweep;
+mod valuation;
 
 pub use budget::Bounds;
 pub use carry::{Done, Fate};
-pub use objective::{Costs, Objectives, Pair, Safety, Term};
+pub use objective::{Costs, Objectives, Pair, Ratio, Safety, Term};
 pub use plan::{Ended, Hindrance, Move, Picture, Plan, Step, Stuck, Why};
 pub use pursue::{Pursued, Pursuit};
 

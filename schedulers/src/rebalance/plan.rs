@@ -55,6 +55,8 @@ pub enum Hindrance {
     /// All machines that would accept the task are outside of the domain in which other tasks need it (runtime
     /// affinity).
     RuntimeAffinity,
+    /// All machines that would accept it are forbidden by a rule of the objectives.
+    Rule,
     /// No move gains more than moving costs.
     NotWorth,
     /// The pass has no moves left.
@@ -79,6 +81,7 @@ impl Hindrance {
             Hindrance::NoMachine => "no machine takes it",
             Hindrance::RoomHeld => "room is held until other moves are done",
             Hindrance::RuntimeAffinity => "others need it where it is",
+            Hindrance::Rule => "a rule of the objectives forbids it",
             Hindrance::NotWorth => "not worth a move",
             Hindrance::Moves => "the moves are spent",
             Hindrance::MovesOfJob => "the moves of its job are spent",

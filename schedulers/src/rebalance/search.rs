@@ -11,6 +11,8 @@
 
 use super::Settings;
 use super::account::Account;
+use super::aims::demand::Change;
+use super::aims::rules::{Keep, Shift};
 use super::budget::{Left, Protectors, Spent};
 use super::hold::Hold;
 use super::objective::{Costs, Term};
@@ -62,6 +64,8 @@ struct Found {
     feasible: usize,
     /// Number of feasible machines that have no room before the next wave.
     held: usize,
+    /// Number of further machines that are feasible, but a rule of the objectives forbids them.
+    ruled: usize,
     /// Number of other machines that only runtime affinity excludes, because another task needs this one where it is.
     apart: usize,
 }
@@ -74,6 +78,7 @@ pub(super) struct Search<'a> {
     pub(super) account: Account,
     pub(super) left: Left,
     pub(super) hold: Hold,
+    pub(super) keep: Keep,
     pub(super) rng: Pcg64,
     known: Vec<Known>,
     numbers: HashMap<(JobId, u16), u32, FixedState>,
@@ -103,6 +108,7 @@ impl<'a> Search<'a> {
             account: Account::new(&settings.objectives, view),
             left: Left::new(&settings.bounds, disruptions),
             hold: Hold::new(&settings.transient, view),
+            keep: Keep::new(&settings.objectives.rules, view),
             rng: Pcg64::seed_from_u64(settings.seed),
             known: Vec::new(),
             numbers: HashMap::default(),
@@ -210,7 +216,7 @@ impl<'a> Search<'a> {
         let misplaced =
             if self.misplaced.contains(&task.id) { self.account.of_misplaced() } else { 0 };
         self.account.leaving(self.view, row, (task.id.job, self.need(known))) + misplaced
-            - self.account.of_move(request, self.left.moved_of(task.id.job))
+            - self.account.of_move((task.id.job, request), self.left.moved_of(task.id.job))
     }
 
     /// The best move of a task off its row, and the gain of the move, if that is at least `least`. `off` is the gain of
@@ -248,6 +254,7 @@ impl<'a> Search<'a> {
         match found.best {
             Some(best) => Ok(best),
             None if found.feasible == 0 && found.apart > 0 => Err(Hindrance::RuntimeAffinity),
+            None if found.feasible == 0 && found.ruled > 0 => Err(Hindrance::Rule),
             None if found.feasible == 0 => Err(Hindrance::NoMachine),
             None => Err(Hindrance::RoomHeld),
         }
@@ -256,12 +263,13 @@ impl<'a> Search<'a> {
     fn scan(&mut self, (from, job): (usize, JobId), known: usize, look: Look) -> Found {
         let blocks = self.view.blocks();
         let start = if blocks == 0 { 0 } else { self.rng.random_range(0..blocks) };
-        let Search { view, account, hold, settings, .. } = self;
+        let Search { view, account, hold, keep, settings, .. } = self;
         let view: &View = view;
         let tasks = tasks(view, self.known[known].group);
         let active = settings.profile.active(&tasks);
         let mut found = Found::default();
         let is_runtime_affinity = view.may_be_runtime_affinity(tasks.need);
+        let is_ruled = keep.concerns(job);
         for block in (start..blocks).chain(0..start) {
             if !view.block_may_fit(block, tasks.need.least()) {
                 continue;
@@ -274,6 +282,10 @@ impl<'a> Search<'a> {
                 }
                 if is_runtime_affinity && !view.keeps_runtime_affinity(tasks.need, (from, row)) {
                     found.apart += 1;
+                    continue;
+                }
+                if is_ruled && !keep.allows(&[Shift { job, from, to: row }]) {
+                    found.ruled += 1;
                     continue;
                 }
                 found.feasible += 1;
@@ -303,10 +315,13 @@ impl<'a> Search<'a> {
         moves.iter().for_each(|m| self.view.lift(m.from, m.task));
         let claimed = moves.iter().take_while(|m| self.claim(m)).count();
         let alone = moves.iter().any(|m| self.view.leaves_alone(m.from, m.task));
+        self.swing(moves, 1);
         rows.iter().for_each(|row| self.account.come(self.view, *row));
         let jobs = self.count_moves(moves, 1);
         let gain = before.total(&self.settings.objectives) - self.account.total();
-        if claimed == moves.len() && !alone && gain > 0 {
+        let shifts = shifts(moves);
+        if claimed == moves.len() && !alone && gain > 0 && self.keep.allows(&shifts) {
+            self.keep.count(&shifts);
             self.lifted.extend(moves.iter().map(|m| (m.from, m.task)));
             let why = self.reason(&before);
             return Some((gain, why));
@@ -314,6 +329,7 @@ impl<'a> Search<'a> {
         self.count_moves(moves, -1);
         self.account.job_moves(jobs);
         rows.iter().for_each(|row| self.account.go(self.view, *row));
+        self.swing(moves, -1);
         self.view.drop_claims(claimed);
         moves.iter().for_each(|m| self.view.put_back(m.from, m.task));
         rows.iter().for_each(|row| self.account.come(self.view, *row));
@@ -325,6 +341,17 @@ impl<'a> Search<'a> {
         let Some(known) = self.know(m.task) else { return false };
         let machine = self.view.machine_id(m.to);
         self.view.claim(m.task.id, machine, self.known[known].group).is_ok()
+    }
+
+    /// Counts the use over time of moved tasks, or with `sign` -1 takes the moves back.
+    fn swing(&mut self, moves: &[Proposed], sign: i64) {
+        for m in moves {
+            let Some(known) = self.know(m.task) else { continue };
+            let request = &self.view.need(self.known[known].group).request;
+            let job = m.task.id.job;
+            self.account.swing(m.from, Change { job, request, sign: -sign });
+            self.account.swing(m.to, Change { job, request, sign });
+        }
     }
 
     /// Adds the costs and positions of moves, or removes them if `sign` is -1. Returns the former cost of the job with
@@ -341,7 +368,7 @@ impl<'a> Search<'a> {
             }
             if let Some(known) = self.know(m.task) {
                 let need = self.view.need(self.known[known].group);
-                self.account.moved(&need.request, sign);
+                self.account.moved((job, &need.request), (m.from, m.to), sign);
             }
             let of_job = moves.iter().filter(|other| other.task.id.job == job).count();
             let moved = i128::from(self.left.moved_of(job)) + of_job as i128;
@@ -407,6 +434,11 @@ impl<'a> Search<'a> {
         jobs.dedup();
         jobs.into_iter().for_each(|job| self.view.forget_job(job));
     }
+}
+
+/// Moves as the rules count them.
+pub(super) fn shifts(moves: &[Proposed]) -> SmallVec<[Shift; 2]> {
+    moves.iter().map(|m| Shift { job: m.task.id.job, from: m.from, to: m.to }).collect()
 }
 
 /// The rows that moves change, without duplicates.

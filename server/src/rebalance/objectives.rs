@@ -1,20 +1,26 @@
 //! Objectives of a pass: those of a purpose, with the changes in a file and in flags.
 
+mod aims;
+mod rules;
+
 use super::{PassArgs, Purpose, RebalanceError};
 use crate::file;
-use omega_core::{KindId, Kinds, TopologyLevel};
+use aims::{DemandEntry, LoadEntry, MachinesEntry, MoveEntry};
+use omega_core::{KindId, Kinds, Text, TopologyLevel, Unit};
 use omega_schedulers::rebalance::objective::WEIGHT_MAX;
-use omega_schedulers::rebalance::{Objectives, Pair, Safety};
+use omega_schedulers::rebalance::{Objectives, Pair, Ratio, Safety};
+use omega_workload::amount::Amount;
+use rules::RuleEntry;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Maximum of a pair's percentage: ten times as much of one kind free as of the other.
 pub(super) const PAIR_PERCENT_MAX: u32 = 1000;
 
 /// A file of objectives. Its purpose gives the default of each.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct AimsFile {
     /// The purpose whose weights are changed.
     #[serde(rename = "for")]
@@ -29,6 +35,28 @@ struct AimsFile {
     weight: BTreeMap<String, u32>,
     /// Pairs of resources that should be free together.
     pair: Option<Vec<PairEntry>>,
+    /// Safety levels and costs of single machines.
+    #[serde(default)]
+    machines: Vec<MachinesEntry>,
+    /// Load as a function of use.
+    #[serde(default)]
+    load: Vec<LoadEntry>,
+    /// Costs of moves between sets of machines.
+    #[serde(default, rename = "move")]
+    moves: Vec<MoveEntry>,
+    /// Additional cost of moving a task, by job.
+    #[serde(default)]
+    move_of: BTreeMap<Text, u32>,
+    /// Table of costs of moves between two machines, relative to this file.
+    between: Option<PathBuf>,
+    /// Use of jobs over time.
+    #[serde(default)]
+    demand: Vec<DemandEntry>,
+    /// Rules that no move may break.
+    #[serde(default)]
+    rule: Vec<RuleEntry>,
+    /// Table of limits on tasks beside those of other jobs, relative to this file.
+    rules: Option<PathBuf>,
 }
 
 /// A pair: free amounts of one kind should go with free amounts of another.
@@ -38,12 +66,44 @@ struct PairEntry {
     free: String,
     beside: String,
     /// Share of a mean machine; equal shares by default.
-    #[serde(default = "as_much")]
-    percent: u32,
+    percent: Option<u32>,
+    /// Amount to be free beside `per`, in place of a share.
+    want: Option<String>,
+    per: Option<String>,
 }
 
-fn as_much() -> u32 {
-    100
+impl PairEntry {
+    fn pair(&self, kinds: &Kinds, place: &dyn Fn(&str) -> String) -> Result<Pair, RebalanceError> {
+        let free = kind(kinds, &place("pair.free"), &self.free)?;
+        let beside = kind(kinds, &place("pair.beside"), &self.beside)?;
+        let amount = |field: &str, text: &String, kind: KindId| {
+            let why = |why: String| RebalanceError::Aim { place: place(field), why };
+            let unit = kinds.get(kind).map_or(Unit::Count, |kind| kind.unit);
+            let amount = text.parse::<Amount>().and_then(|amount| amount.of(unit));
+            match amount.map_err(|error| why(error.to_string()))? {
+                0 => Err(why("is 0; give more".to_owned())),
+                some => Ok(some),
+            }
+        };
+        let ratio = match (self.percent, &self.want, &self.per) {
+            (None, None, None) => Ratio::Percent(100),
+            (Some(percent), None, None) if (1..=PAIR_PERCENT_MAX).contains(&percent) => {
+                Ratio::Percent(percent)
+            }
+            (Some(given), None, None) => {
+                return Err(RebalanceError::Percent { place: place("pair.percent"), given });
+            }
+            (None, Some(want), Some(per)) => Ratio::Amounts {
+                want: amount("pair.want", want, beside)?,
+                per: amount("pair.per", per, free)?,
+            },
+            _ => {
+                let why = "give either percent, or want and per".to_owned();
+                return Err(RebalanceError::Aim { place: place("pair"), why });
+            }
+        };
+        Ok(Pair { free, beside, ratio })
+    }
 }
 
 impl PassArgs {
@@ -60,15 +120,7 @@ impl PassArgs {
         };
         let place = |field: &str| format!("{}: {field}", from.unwrap_or(Path::new("")).display());
         if let Some(pairs) = &file.pair {
-            let pair = |pair: &PairEntry| {
-                let free = kind(kinds, &place("pair.free"), &pair.free)?;
-                let beside = kind(kinds, &place("pair.beside"), &pair.beside)?;
-                if !(1..=PAIR_PERCENT_MAX).contains(&pair.percent) {
-                    let place = place("pair.percent");
-                    return Err(RebalanceError::Percent { place, given: pair.percent });
-                }
-                Ok(Pair { free, beside, percent: pair.percent })
-            };
+            let pair = |pair: &PairEntry| pair.pair(kinds, &place);
             objectives.pairs = pairs.iter().map(pair).collect::<Result<_, RebalanceError>>()?;
         }
         let weights = file.weight.iter().map(|(term, weight)| (place("weight"), term, weight));
@@ -83,10 +135,37 @@ impl PassArgs {
             let safety = Safety { percent: *percent, ..objectives.safety(kind) };
             objectives.loads.insert(kind, safety);
         }
+        let machines = file.machines.iter().map(|entry| entry.aims(kinds, &place));
+        objectives.machines = machines.collect::<Result<_, RebalanceError>>()?;
+        for entry in &file.load {
+            let kind = kind(kinds, &place("load.kind"), &entry.kind)?;
+            objectives.curves.insert(kind, entry.curve(&place("load.points"))?);
+        }
+        for entry in &file.demand {
+            let kind = kind(kinds, &place("demand.kind"), &entry.kind)?;
+            entry.add_to(objectives.demand.entry(kind).or_default(), &place("demand.percent"))?;
+        }
+        let beside = |name: &PathBuf| match from.and_then(Path::parent) {
+            Some(folder) => folder.join(name),
+            None => name.clone(),
+        };
+        let between = file.between.as_ref().map(beside);
+        objectives.move_costs =
+            aims::move_costs(&file.moves, &file.move_of, between.as_deref(), &place)?;
+        let table = file.rules.as_ref().map(beside);
+        objectives.rules = rules::rules(&file.rule, table.as_deref(), &place)?;
         if let Some(label) = self.level.as_ref().or(file.level.as_ref()) {
-            objectives.level = TopologyLevel::Label(label.as_str().into());
+            objectives.level = level_of(Some(label));
         }
         Ok(objectives)
+    }
+}
+
+/// A level by its name: a label key, or `machine`, which is the default.
+fn level_of(name: Option<&str>) -> TopologyLevel {
+    match name {
+        None | Some("machine") => TopologyLevel::Machine,
+        Some(label) => TopologyLevel::Label(label.into()),
     }
 }
 
@@ -103,9 +182,11 @@ fn set_weight(
         "misplaced" => &mut objectives.misplaced,
         "balance" => &mut objectives.balance,
         "fragments" => &mut objectives.fragments,
+        "in-use" => &mut objectives.in_use,
         "crowding" => &mut objectives.crowding,
         "moves" => &mut objectives.moves,
         "job-moves" => &mut objectives.job_moves,
+        "machine-moves" => &mut objectives.machine_moves,
         "load" => &mut objectives.load.weight,
         _ => {
             let name = term.strip_prefix("load.").ok_or_else(|| RebalanceError::NoTerm {

@@ -91,6 +91,35 @@ fn what_is_better_is_told_by_a_file_and_flags_go_before_it() {
     );
 }
 
+/// The files of docs/rebalance.md: all blocks of a language, one after the other.
+fn of_the_page(language: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rebalance.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let fence = format!("```{language}\n");
+    let blocks = page.split(&fence).skip(1);
+    blocks.filter_map(|block| block.split_once("```")).map(|(text, _)| text).collect()
+}
+
+#[test]
+fn the_objectives_of_the_page_are_taken() {
+    let machines = "name,cpu,memory,count,rack\nm,4,8Gi,4,r1\nn,4,8Gi,4,r2\n";
+    let dir = folder(&[
+        ("m.csv", machines),
+        ("j.csv", JOBS),
+        ("objectives.toml", &of_the_page("toml")),
+        ("between.csv", &of_the_page("csv")),
+    ]);
+    let more = ["--objectives", "objectives.toml", "--steps", "1000"];
+    let report = json(dir.path(), &[&FILES[..], &more].concat());
+    let terms = report["terms"].as_array().unwrap();
+    let weight = |name: &str| {
+        terms.iter().find(|term| term["term"] == name).map_or(0, |t| t["weight"].as_u64().unwrap())
+    };
+    assert_eq!(["in use", "machine moves", "balance"].map(weight), [3, 1, 2]);
+    let load = terms.iter().find(|term| term["term"] == "load cpu").unwrap();
+    assert_eq!(load["what"], "cpu by its curve");
+}
+
 #[test]
 fn bad_input_ends_with_one_line() {
     let dir = tables();
@@ -99,10 +128,21 @@ fn bad_input_ends_with_one_line() {
         ("term.toml", "weight = { speed = 7 }"),
         ("pair.toml", "[[pair]]\nfree = \"cpu\"\nbeside = \"cores\""),
         ("much.toml", "[[pair]]\nfree = \"cpu\"\nbeside = \"memory\"\npercent = 1001"),
+        ("both.toml", "[[pair]]\nfree = \"cpu\"\nbeside = \"memory\"\nwant = \"4Gi\""),
+        ("want.toml", "[[pair]]\nfree = \"cpu\"\nbeside = \"memory\"\nwant = \"2x\"\nper = \"1\""),
+        ("level.toml", "[[machines]]\nnames = [\"m-0\"]\nsafety = { cpu = 1001 }"),
+        ("bent.toml", "[[load]]\nkind = \"cpu\"\npoints = [[0, 0], [10, 10], [20, 19]]"),
+        ("dear.toml", "[[move]]\nacross = \"rack\"\ncost = 10001"),
+        ("table.toml", "between = \"between.csv\""),
+        ("points.toml", "[[demand]]\nkind = \"cpu\"\njob = \"web\"\npercent = []"),
+        ("rule.toml", "[[rule]]\njob = \"web\"\nneeds = \"db\"\nat-least = 2"),
+        ("pairs.toml", "rules = \"pairs.csv\""),
+        ("pairs.csv", "job,beside,at_most\nweb,db,many\n"),
+        ("between.csv", "from,to,cost\nm-0,m-1,5\nm-0,m-1,6\n"),
     ] {
         std::fs::write(dir.path().join(name), content).unwrap();
     }
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 22] = [
         (&["--drain", "none"], "there is no machine \"none\""),
         (
             &["--safety", "cores=3"],
@@ -116,6 +156,18 @@ fn bad_input_ends_with_one_line() {
         (&["--objectives", "term.toml"], "term.toml: weight: there is no term \"speed\""),
         (&["--objectives", "pair.toml"], "pair.toml: pair.beside: the cell has no resource kind"),
         (&["--objectives", "much.toml"], "much.toml: pair.percent: is 1001: 1 to 1000 percent"),
+        (&["--objectives", "both.toml"], "both.toml: pair: give either percent, or want and per"),
+        (&["--objectives", "want.toml"], "want.toml: pair.want: \"2x\" has an unknown unit"),
+        (&["--objectives", "level.toml"], "machines.safety: is 1001; give at most 1000"),
+        (&["--objectives", "bent.toml"], "bent.toml: load.points: point 3 is reached by a line"),
+        (&["--objectives", "dear.toml"], "dear.toml: move.cost: is 10001; give at most 10000"),
+        (&["--objectives", "table.toml"], "between.csv:3: from: this pair has two costs"),
+        (&["--objectives", "points.toml"], "demand.percent: of \"web\" has 0 points; give it 1 to"),
+        (
+            &["--objectives", "rule.toml"],
+            "rule.toml: rule: of \"web\": give one of at-least, needs",
+        ),
+        (&["--objectives", "pairs.toml"], "pairs.csv:2: at_most: \"many\""),
         (&["--apply"], "--apply is for --cell"),
         (&["--all"], "--from"),
         (&["--for", "speed"], "speed"),

@@ -1,0 +1,135 @@
+//! Load as a convex function of use: straight lines between points.
+//!
+//! Each point is a use and its cost, both in percent of the machine's claimable amount. Below the first point the cost is
+//! that of the first, beyond the last the last line continues. Convex means that each line is at least as steep as the
+//! one before, so the dearest unit of use is always the last one.
+
+/// Maximum number of points.
+pub const POINTS_MAX: usize = 32;
+
+/// Largest use or cost of a point in percent: a hundred machines.
+pub const PERCENT_MAX: u32 = 10_000;
+
+/// Point of a curve, in percent of the claimable amount of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Use.
+    pub used: u32,
+    /// Cost of this use.
+    pub cost: u32,
+}
+
+/// Error in the points of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CurveError {
+    /// Give it a permitted number of points.
+    #[error("has {0} points; give it 2 to {POINTS_MAX}")]
+    Count(usize),
+    /// Lower the value.
+    #[error("point {0} has a value above {PERCENT_MAX}; lower it")]
+    TooLarge(usize),
+    /// Sort the points.
+    #[error("point {0} does not use more than the one before; sort them by use")]
+    Unsorted(usize),
+    /// Raise the cost.
+    #[error("point {0} costs less than the one before; more use must not cost less")]
+    Falls(usize),
+    /// Remove the point, or raise its cost.
+    #[error(
+        "point {0} is reached by a line less steep than the one before; remove the point before, or raise the cost of \
+         this one"
+    )]
+    NotConvex(usize),
+}
+
+/// See the head of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Curve {
+    points: Vec<Point>,
+}
+
+impl Curve {
+    /// A curve through these points.
+    ///
+    /// # Errors
+    /// If there are too few or too many, or they are not sorted, fall, or are not convex. Points are counted from 1.
+    pub fn new(points: Vec<Point>) -> Result<Curve, CurveError> {
+        if !(2..=POINTS_MAX).contains(&points.len()) {
+            return Err(CurveError::Count(points.len()));
+        }
+        for (number, point) in (1..).zip(&points) {
+            if point.used > PERCENT_MAX || point.cost > PERCENT_MAX {
+                return Err(CurveError::TooLarge(number));
+            }
+        }
+        for (number, pair) in (2..).zip(points.windows(2)) {
+            if pair[1].used <= pair[0].used {
+                return Err(CurveError::Unsorted(number));
+            }
+            if pair[1].cost < pair[0].cost {
+                return Err(CurveError::Falls(number));
+            }
+        }
+        for (number, three) in (3..).zip(points.windows(3)) {
+            let [a, b, c] = [three[0], three[1], three[2]];
+            let rise = |a: Point, b: Point| u64::from(b.cost - a.cost);
+            let run = |a: Point, b: Point| u64::from(b.used - a.used);
+            if rise(b, c) * run(a, b) < rise(a, b) * run(b, c) {
+                return Err(CurveError::NotConvex(number));
+            }
+        }
+        Ok(Curve { points })
+    }
+
+    /// The points, by use.
+    #[must_use]
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// The cost of a use, as an amount, rounded down.
+    pub(crate) fn cost(&self, capacity: i64, used: i64) -> i64 {
+        let (capacity, used) = (i128::from(capacity.max(0)), i128::from(used.max(0)) * 100);
+        let start = self.points[0];
+        if used <= capacity * i128::from(start.used) {
+            return (capacity * i128::from(start.cost) / 100) as i64;
+        }
+        // The last line that begins at or below this use.
+        let begun = self.points.partition_point(|p| capacity * i128::from(p.used) <= used);
+        let line = begun.saturating_sub(1).min(self.points.len() - 2);
+        let (a, b) = (self.points[line], self.points[line + 1]);
+        let run = i128::from(b.used - a.used);
+        let beyond = used - capacity * i128::from(a.used);
+        let cost = capacity * i128::from(a.cost) * run + beyond * i128::from(b.cost - a.cost);
+        i64::try_from(cost / (100 * run)).unwrap_or(i64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(points: &[(u32, u32)]) -> Result<Curve, CurveError> {
+        Curve::new(points.iter().map(|(used, cost)| Point { used: *used, cost: *cost }).collect())
+    }
+
+    #[test]
+    fn the_cost_follows_the_lines_and_continues_the_last_one() {
+        let curve = curve(&[(50, 0), (80, 30), (100, 130)]).unwrap();
+        let costs = [0, 100, 101, 130, 160, 190, 200, 220].map(|used| curve.cost(200, used));
+        assert_eq!(costs, [0, 0, 1, 30, 60, 210, 260, 360]);
+        assert_eq!(curve.cost(0, 10), 50, "a machine without the kind is beyond the last point");
+        assert_eq!(curve.cost(i64::MAX, i64::MAX), i64::MAX);
+    }
+
+    #[test]
+    fn curves_that_fall_or_are_not_convex_are_refused() {
+        assert_eq!(curve(&[(50, 0)]), Err(CurveError::Count(1)));
+        assert_eq!(curve(&[(1, 1); 33]), Err(CurveError::Count(33)));
+        assert_eq!(curve(&[(50, 0), (10_001, 1)]), Err(CurveError::TooLarge(2)));
+        assert_eq!(curve(&[(50, 0), (50, 1)]), Err(CurveError::Unsorted(2)));
+        assert_eq!(curve(&[(50, 2), (60, 1)]), Err(CurveError::Falls(2)));
+        assert_eq!(curve(&[(0, 0), (10, 10), (20, 19)]), Err(CurveError::NotConvex(3)));
+        assert!(curve(&[(0, 0), (10, 10), (20, 20)]).is_ok());
+    }
+}

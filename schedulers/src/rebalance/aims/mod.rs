@@ -1,0 +1,7 @@
+//! Objectives for single machines, kinds, jobs, or pairs of them, as plain data.
+
+pub mod curve;
+pub mod demand;
+pub mod machines;
+pub mod move_costs;
+pub mod rules;

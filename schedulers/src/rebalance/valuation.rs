@@ -1,0 +1,349 @@
+//! Valuation: objectives compiled for the machines of a cell; the cost of one machine from its free amounts.
+
+use super::aims::curve::Curve;
+use super::aims::demand::{Change, Swings};
+use super::objective::{MACHINE, MOVE, Objectives, PARTS_MAX, Pair, Ratio, Term};
+use omega_core::limits::KINDS_MAX;
+use omega_core::{KindId, Machine};
+
+/// A machine in the objective: its row, the claimable and the free amount of each kind, and the use of its tasks over
+/// time with changes that are in the free amounts already.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot<'a> {
+    pub(super) row: usize,
+    pub(super) capacity: &'a [i64],
+    pub(super) free: &'a [i64],
+    pub(super) swings: &'a Swings,
+    pub(super) changes: &'a [Change<'a>],
+}
+
+/// See the head of the file.
+#[derive(Clone, Debug)]
+pub(super) struct Objective {
+    pub(super) objectives: Objectives,
+    /// The mean amount of each kind, over the machines that have any.
+    means: Vec<u64>,
+    /// Weight of each kind's load.
+    loads: Vec<u32>,
+    /// Load as a function of use, by kind.
+    curves: Vec<Option<Curve>>,
+    /// Amounts up to the safety level, all kinds of a machine side by side.
+    safe: Vec<i64>,
+    /// Cost of each machine in use.
+    in_use: Vec<i64>,
+    pub(super) kinds: usize,
+}
+
+/// An amount in parts of `of`.
+fn parts(amount: i64, of: u64) -> i64 {
+    let amount = amount.max(0).unsigned_abs();
+    let parts = match amount.checked_mul(MACHINE.unsigned_abs()) {
+        Some(product) => product / of,
+        None => {
+            let parts = u128::from(amount) * u128::from(MACHINE.unsigned_abs()) / u128::from(of);
+            u64::try_from(parts).unwrap_or(PARTS_MAX)
+        }
+    };
+    parts.min(PARTS_MAX) as i64
+}
+
+impl Objective {
+    /// Compiles objectives for machines with these claimable amounts, all kinds of a machine side by side.
+    pub(super) fn new<'m>(
+        objectives: &Objectives,
+        capacity: &[i64],
+        kinds: usize,
+        machine: impl Fn(usize) -> Option<&'m Machine>,
+    ) -> Objective {
+        let mut objective = Objective {
+            objectives: objectives.clone(),
+            means: means(capacity, kinds),
+            loads: (0..kinds as u8).map(|kind| objectives.safety(KindId(kind)).weight).collect(),
+            curves: (0..kinds as u8).map(|k| objectives.curves.get(&KindId(k)).cloned()).collect(),
+            safe: Vec::with_capacity(capacity.len()),
+            in_use: Vec::with_capacity(capacity.len() / kinds.max(1)),
+            kinds,
+        };
+        let mut levels: Vec<u32> = vec![0; kinds];
+        for (row, amounts) in capacity.chunks(kinds.max(1)).enumerate() {
+            for (kind, level) in (0..).map(KindId).zip(&mut levels) {
+                *level = objectives.safety(kind).percent;
+            }
+            let mut in_use = 100;
+            for aims in &objectives.machines {
+                if !machine(row).is_some_and(|machine| aims.of.includes(machine)) {
+                    continue;
+                }
+                for (kind, percent) in aims.safety.iter().filter(|(kind, _)| kind.index() < kinds) {
+                    levels[kind.index()] = *percent;
+                }
+                in_use = aims.in_use.unwrap_or(in_use);
+            }
+            let safe = amounts.iter().zip(&levels).map(|(amount, level)| safe(*amount, *level));
+            objective.safe.extend(safe);
+            objective.in_use.push(i64::from(in_use) * MACHINE / 100);
+        }
+        objective
+    }
+
+    /// An amount in parts of a mean machine's amount of the kind.
+    fn parts(&self, kind: usize, amount: i64) -> i64 {
+        parts(amount, self.means[kind])
+    }
+
+    /// Calls `tell` with the cost of each term of a machine.
+    #[inline]
+    pub(super) fn each(&self, spot: Spot<'_>, mut tell: impl FnMut(Term, i64)) {
+        let Spot { row, capacity, free, swings, changes } = spot;
+        for (kind, _) in self.loads.iter().enumerate().filter(|(_, weight)| **weight > 0) {
+            let (capacity, used) = (capacity[kind], capacity[kind] - free[kind]);
+            let load = match swings.of(kind) {
+                None => self.load(spot, kind, (capacity, used)),
+                Some(swing) => {
+                    let at = |point| used + swing.at(row, point, changes);
+                    let loads =
+                        (0..swing.points).map(|point| self.load(spot, kind, (capacity, at(point))));
+                    loads.sum::<i64>() / swing.points as i64
+                }
+            };
+            if load > 0 {
+                tell(Term::Load(KindId(kind as u8)), load);
+            }
+        }
+        if self.objectives.balance > 0 {
+            for pair in &self.objectives.pairs {
+                let (one, other) = (pair.free.index(), pair.beside.index());
+                if one < self.kinds && other < self.kinds {
+                    let wanted = self.wanted(pair, free[one]);
+                    tell(Term::Balance, (wanted - self.parts(other, free[other])).max(0));
+                }
+            }
+        }
+        if self.objectives.fragments > 0 {
+            tell(Term::Fragments, fragments(spot));
+        }
+        if self.objectives.in_use > 0 && capacity.iter().zip(free).any(|(all, free)| all > free) {
+            tell(Term::InUse, self.in_use[row]);
+        }
+    }
+
+    /// The cost of the use of a kind on a machine.
+    #[inline]
+    fn load(&self, spot: Spot<'_>, kind: usize, (capacity, used): (i64, i64)) -> i64 {
+        let above = match &self.curves[kind] {
+            None => used - self.safe[spot.row * self.kinds + kind],
+            Some(curve) => curve.cost(capacity, used),
+        };
+        if above > 0 { self.parts(kind, above) } else { 0 }
+    }
+
+    /// The amount of one kind, in parts of a mean machine, that a pair desires beside a free amount of another.
+    fn wanted(&self, pair: &Pair, free: i64) -> i64 {
+        match pair.ratio {
+            Ratio::Percent(percent) => {
+                self.parts(pair.free.index(), free) * i64::from(percent) / 100
+            }
+            Ratio::Amounts { want, per } => {
+                let amount = i128::from(free.max(0)) * i128::from(want) / i128::from(per.max(1));
+                let amount = i64::try_from(amount).unwrap_or(i64::MAX);
+                self.parts(pair.beside.index(), amount)
+            }
+        }
+    }
+
+    /// The mean amount of each kind, over the machines that have any.
+    pub(super) fn means(&self) -> &[u64] {
+        &self.means
+    }
+
+    /// The part of a row's capacity above its safety level.
+    pub(super) fn unsafe_part(&self, row: usize, kind: usize, capacity: i64) -> i64 {
+        capacity - self.safe[row * self.kinds + kind]
+    }
+
+    /// Whether the use of a kind in a row is above its safety level.
+    pub(super) fn is_above(&self, row: usize, kind: usize, used: i64) -> bool {
+        used > self.safe[row * self.kinds + kind].max(0)
+    }
+
+    /// The weighted cost of a machine.
+    #[inline]
+    pub(super) fn value(&self, spot: Spot<'_>) -> i64 {
+        let mut value = 0;
+        self.each(spot, |term, cost| {
+            let weight = match term {
+                Term::Load(kind) => self.loads[kind.index()],
+                Term::Balance => self.objectives.balance,
+                Term::InUse => self.objectives.in_use,
+                _ => self.objectives.fragments,
+            };
+            value += cost * i64::from(weight);
+        });
+        value
+    }
+
+    /// The cost of moving a task with this request, without weights.
+    pub(super) fn of_move(&self, request: &[i64]) -> i64 {
+        let parts = request.iter().enumerate().map(|(kind, amount)| self.parts(kind, *amount));
+        MOVE + parts.max().unwrap_or(0)
+    }
+
+    /// Upper bound of the weighted decrease of a machine's cost by the arrival of a task with this request: it takes at
+    /// most its request of an unbalanced free kind, and may fill a half-empty machine.
+    pub(super) fn arrival_gain_max(&self, request: &[i64]) -> i64 {
+        let mut most = MACHINE * i64::from(self.objectives.fragments);
+        if self.objectives.balance > 0 {
+            for pair in self.objectives.pairs.iter().filter(|pair| pair.free.index() < self.kinds) {
+                // Parts are rounded, so two more may be taken.
+                let taken = match pair.ratio {
+                    Ratio::Amounts { .. } if pair.beside.index() >= self.kinds => 0,
+                    Ratio::Amounts { .. } => self.wanted(pair, request[pair.free.index()]),
+                    Ratio::Percent(percent) => {
+                        let part = self.parts(pair.free.index(), request[pair.free.index()]);
+                        (part + 1) * i64::from(percent) / 100
+                    }
+                };
+                most += (taken + 2) * i64::from(self.objectives.balance);
+            }
+        }
+        most
+    }
+}
+
+/// The mean amount of each kind, over the machines that have any.
+fn means(capacity: &[i64], kinds: usize) -> Vec<u64> {
+    let mut sums = [(0u128, 0u128); KINDS_MAX];
+    for machine in capacity.chunks(kinds.max(1)) {
+        for (amount, (sum, count)) in machine.iter().zip(&mut sums) {
+            *sum += u128::from(amount.unsigned_abs());
+            *count += u128::from(*amount > 0);
+        }
+    }
+    let mean = |(sum, count): &(u128, u128)| match sum.checked_div(*count) {
+        Some(mean) => u64::try_from(mean).unwrap_or(u64::MAX).max(1),
+        None => 1,
+    };
+    sums[..kinds].iter().map(mean).collect()
+}
+
+/// The part of a capacity up to a safety level in percent.
+fn safe(capacity: i64, percent: u32) -> i64 {
+    // A capacity is at most 2^50 x 10, so the product does not overflow.
+    (i128::from(capacity) * i128::from(percent) / 100) as i64
+}
+
+/// Distance of a machine from full and from empty, by the kind with the largest claimed part.
+fn fragments(spot: Spot<'_>) -> i64 {
+    let kinds = spot.capacity.iter().zip(spot.free).filter(|(capacity, _)| **capacity > 0);
+    let used = kinds.map(|(capacity, free)| parts(capacity - free, capacity.unsigned_abs()));
+    let used = used.max().unwrap_or(0).min(MACHINE);
+    4 * used * (MACHINE - used) / MACHINE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rebalance::aims::curve::Point;
+    use crate::rebalance::aims::machines::{MachineAims, MachineSet};
+    use crate::rebalance::objective::{Costs, Safety};
+    use omega_core::Amounts;
+
+    /// A mean machine has 1000 of the first kind and 100 of the second.
+    fn objective(objectives: &Objectives, capacity: [i64; 2]) -> Objective {
+        let machine = Machine::new("m", Amounts::new([1, 1]));
+        let machine = |_| Some(&machine);
+        Objective { means: vec![1000, 100], ..Objective::new(objectives, &capacity, 2, machine) }
+    }
+
+    fn costs(objectives: &Objectives, capacity: [i64; 2], free: [i64; 2]) -> Costs {
+        let mut costs = Costs::none(2);
+        let swings = Swings::default();
+        let spot = Spot { row: 0, capacity: &capacity, free: &free, swings: &swings, changes: &[] };
+        let objective = objective(objectives, capacity);
+        costs.count(&objective, spot, 1);
+        let weighed = costs.total(objectives);
+        assert_eq!(weighed, i128::from(objective.value(spot)), "one sum, two ways");
+        costs
+    }
+
+    #[test]
+    fn load_costs_what_lies_above_the_safety_level() {
+        let mut objectives = Objectives { balance: 0, ..Objectives::balance() };
+        assert_eq!(costs(&objectives, [2000, 100], [400, 20]).load, [0, 0]);
+        assert_eq!(costs(&objectives, [2000, 100], [300, 20]).load, [100_000, 0]);
+        assert_eq!(costs(&objectives, [2000, 100], [-100, 0]).load, [500_000, 200_000]);
+        objectives.loads.insert(KindId::CPU, Safety { percent: 50, weight: 1 });
+        let costs = costs(&objectives, [2000, 100], [300, 0]);
+        assert_eq!(costs.load, [700_000, 200_000]);
+        assert_eq!(costs.total(&objectives), 700_000 + 10 * 200_000);
+    }
+
+    #[test]
+    fn balance_costs_what_is_free_of_one_kind_alone() {
+        let objectives =
+            Objectives { load: Safety { percent: 80, weight: 0 }, ..Objectives::balance() };
+        assert_eq!(costs(&objectives, [2000, 100], [1000, 100]).balance, 0);
+        assert_eq!(costs(&objectives, [2000, 100], [1000, 40]).balance, 600_000);
+        assert_eq!(costs(&objectives, [2000, 100], [0, 40]).balance, 400_000);
+        let pairs =
+            vec![Pair { free: KindId::CPU, beside: KindId::MEMORY, ratio: Ratio::Percent(50) }];
+        let objectives = Objectives { pairs, ..objectives };
+        assert_eq!(costs(&objectives, [2000, 100], [1000, 40]).balance, 100_000);
+        let ratio = Ratio::Amounts { want: 7, per: 90 };
+        let pairs = vec![Pair { free: KindId::CPU, beside: KindId::MEMORY, ratio }];
+        let objectives = Objectives { pairs, ..objectives };
+        assert_eq!(costs(&objectives, [2000, 100], [1000, 40]).balance, 370_000, "77 less 40");
+    }
+
+    #[test]
+    fn a_machine_may_have_its_own_levels_and_its_own_cost() {
+        let aims = MachineAims {
+            of: MachineSet { names: vec!["m".into()], ..MachineSet::default() },
+            safety: [(KindId::CPU, 50)].into(),
+            in_use: Some(30),
+        };
+        let other = MachineAims {
+            of: MachineSet { names: vec!["other".into()], ..MachineSet::default() },
+            safety: [(KindId::CPU, 10)].into(),
+            in_use: None,
+        };
+        let objectives = Objectives {
+            balance: 0,
+            in_use: 2,
+            machines: vec![aims, other],
+            ..Objectives::balance()
+        };
+        let used = costs(&objectives, [2000, 100], [300, 20]);
+        assert_eq!((&used.load[..], used.in_use), (&[700_000, 0][..], 300_000));
+        assert_eq!(costs(&objectives, [2000, 100], [2000, 100]).in_use, 0, "empty");
+    }
+
+    #[test]
+    fn load_may_follow_a_curve() {
+        let points = [(50, 0), (100, 100)].map(|(used, cost)| Point { used, cost });
+        let curves = [(KindId::CPU, Curve::new(points.into()).unwrap())].into();
+        let objectives = Objectives { balance: 0, curves, ..Objectives::balance() };
+        assert_eq!(costs(&objectives, [2000, 100], [500, 20]).load, [1_000_000, 0]);
+    }
+
+    #[test]
+    fn half_full_machines_are_fragments() {
+        let objectives = Objectives::defragment();
+        let fragments = |cpu, memory| costs(&objectives, [1000, 100], [cpu, memory]).fragments;
+        assert_eq!(fragments(1000, 100), 0, "empty");
+        assert_eq!(fragments(0, 60), 0, "full of one kind");
+        assert_eq!(fragments(500, 60), 1_000_000);
+        assert_eq!(fragments(900, 75), 750_000);
+        assert_eq!(fragments(-5, 60), 0, "more than full");
+    }
+
+    #[test]
+    fn no_amount_is_too_large() {
+        assert_eq!(parts(i64::MAX, 1), PARTS_MAX as i64);
+        assert_eq!(parts(1 << 50, 1 << 50), MACHINE);
+        assert_eq!(parts(-1, 7), 0);
+        let request = Amounts::new([250, 90]);
+        let request: Vec<i64> = request.as_slice().iter().map(|amount| *amount as i64).collect();
+        assert_eq!(objective(&Objectives::drain(), [1, 1]).of_move(&request), MOVE + 900_000);
+    }
+}
