@@ -58,13 +58,15 @@ class Source:
     def _walk(self, node):
         if node.type in CONSTANT:
             guard = node.child_by_field_name("condition") if node.type == "match_pattern" else None
-            if guard is not None and "let_c" not in guard.type:
+            if guard is not None and "let_c" not in guard.type and not self._is_planted(guard):
                 self._guard(guard)
                 self._walk(guard)
             return
         if node.type == "function_item" and not self._function(node):
             return
         if node.type == "mod_item" and self._is_test(node):
+            return
+        if node.type == "if_expression" and self._is_planted(node.child_by_field_name("condition")):
             return
         handle = getattr(self, "_" + node.type, None)
         if handle:
@@ -79,6 +81,10 @@ class Source:
                 return True
             before = before.prev_named_sibling
         return False
+
+    def _is_planted(self, condition):
+        """Whether this is code of an injected bug."""
+        return "planted!" in self._of(condition)
 
     def _function(self, node):
         """Returns at once with a plain value; answers whether the function's body may have mutants."""
