@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub struct Page {
     /// Its heading.
     pub title: String,
-    /// Introduction, a few sentences.
+    /// Introduction of a few sentences.
     pub lead: String,
     /// Its parts, in order.
     pub sections: Vec<Section>,
@@ -18,13 +18,13 @@ pub struct Page {
 /// A part of a report, about one question.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
-    /// A name for addresses and files: `fig5`.
+    /// Identifier of the section in addresses and file names: `fig5`.
     pub id: String,
     /// Its heading.
     pub title: String,
-    /// Paragraphs before everything else.
+    /// Paragraphs at the beginning of the section.
     pub prose: Vec<String>,
-    /// Expectations, and whether they are met.
+    /// Expectations, each with whether it is met.
     pub checks: Vec<Check>,
     /// Plots, each with its file name without suffix.
     pub plots: Vec<(String, Plot)>,
@@ -39,22 +39,22 @@ pub struct Check {
     pub claim: String,
     /// Whether it is met.
     pub holds: bool,
-    /// The figures behind it.
+    /// Figures that show whether the expectation is met.
     pub found: String,
 }
 
 /// A table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Its contents.
+    /// Title of the table.
     pub title: String,
-    /// The names of its columns.
+    /// Names of the columns.
     pub head: Vec<String>,
-    /// Its rows, each as long as the head.
+    /// Rows, each with as many fields as `head`.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A number with three significant digits.
+/// Formats a number with three significant digits.
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 || size == 0.0 => format!("{value:.0}"),
@@ -116,7 +116,8 @@ impl Page {
         )
     }
 
-    /// Converts to Markdown, with plots as files in a folder relative to the text: `plots/NAME.svg`.
+    /// Converts to Markdown, which refers to plots by paths relative to the text: `plots/NAME.svg`. The parameter is
+    /// the folder.
     #[must_use]
     pub fn markdown(&self, plots: &str) -> String {
         let mut out = format!("# {}\n\n{}\n", self.title, self.lead);
@@ -190,7 +191,7 @@ impl Check {
 }
 
 impl Table {
-    /// Whether a column has only numbers, which are then right-aligned.
+    /// Whether a column has only numbers; such a column is right-aligned.
     fn is_number(&self, column: usize) -> bool {
         let cells = || self.rows.iter().filter_map(|row| row.get(column));
         let number =

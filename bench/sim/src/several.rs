@@ -1,4 +1,4 @@
-//! Several cells side by side: a front sends each job of a workload to one of them.
+//! Several cells side by side: a front sends each job of a workload to one of the cells.
 //!
 //! ```text
 //!   jobs ─▶ front ─┬▶ cell 0: the first part of the machines, schedulers of its own
@@ -6,9 +6,10 @@
 //!                  └▶ ...
 //! ```
 //!
-//! The front knows the capacity of each cell, and the requests of the jobs that it sent there and that have not ended. It
-//! does not know where tasks run, so a job may wait in a cell that has enough free in sum; it is never moved. Since the
-//! front depends on the jobs alone, each cell is simulated by itself, on the jobs that it is sent.
+//! The front knows the capacity of each cell, and the requests of the jobs that it sent to the cell and that have not
+//! ended. It does not know where tasks run, so a job may wait in a cell whose free amounts suffice only in sum; such a job
+//! is not moved to another cell. The choices of the front depend on the jobs alone, so each cell is simulated separately,
+//! with the jobs that it gets.
 
 use omega_core::{KindId, Machine, Text};
 use omega_workload::stream::{Event, Head, Stream};
@@ -16,24 +17,24 @@ use omega_workload::{Arrival, LoadError, MachineChange, RunTime};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// The most cells: parts of a handful of racks.
+/// Maximum number of cells.
 pub const CELLS_MAX: u32 = 64;
 
-/// The kinds that a front counts.
+/// The resource kinds that a front considers.
 const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
 
-/// The choice of a cell for a job.
+/// Rule by which a front chooses the cell of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Front {
-    /// One cell after the other
+    /// Each cell in turn
     InTurn,
-    /// The cell that would have the lowest requested share of cpu or memory, whichever is higher
+    /// The cell in which the higher of the requested shares of cpu and memory would be lowest
     Emptiest,
-    /// The first cell with enough free for the whole job; the emptiest if there is none
+    /// The first cell with enough free for the whole job; if there is none, the cell of `emptiest`
     First,
 }
 
-/// One cell, as the front counts it.
+/// The capacity and the requests of one cell, as the front knows them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     capacity: [u128; 2],
@@ -41,7 +42,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Higher share of the two kinds that would be requested with this much more, in billionths.
+    /// The higher of the two kinds' requested shares, in billionths, if `more` was requested in addition.
     fn share_with(&self, more: [u128; 2]) -> u128 {
         let share =
             |i: usize| (self.requested[i] + more[i]) * 1_000_000_000 / self.capacity[i].max(1);
@@ -49,21 +50,21 @@ impl Counted {
     }
 }
 
-/// A front with its counts.
+/// A front with what it knows about the cells.
 struct Router {
     front: Front,
     cells: Vec<Counted>,
     /// Cell of each machine, by name.
     homes: HashMap<Text, usize>,
-    /// Ends of the tasks that were sent: time, cell, and their requests.
+    /// Ends of the tasks that were sent: time, cell, and total request of the tasks.
     ends: BinaryHeap<Reverse<(u64, usize, [u128; 2])>>,
-    /// Number of jobs sent, and of machines that joined later.
+    /// Number of jobs sent so far, plus the number of machines that joined later.
     sent: usize,
     joined: usize,
 }
 
 impl Router {
-    /// A front over equal parts of the machines, each of consecutive ones, so that racks stay whole.
+    /// Creates a front. Each cell gets consecutive machines, in equal parts, so that racks are not divided.
     fn new(machines: &[Machine], cells: usize, front: Front) -> Router {
         let mut router = Router {
             front,
@@ -87,7 +88,7 @@ impl Router {
         }
     }
 
-    /// The cell of a machine that changes; new ones join the cells in turn.
+    /// The cell of a machine that changes. New machines are added to each cell in turn.
     fn home(&mut self, change: &MachineChange) -> usize {
         let name = match change {
             MachineChange::Add(machine) => &machine.name,
@@ -130,7 +131,7 @@ impl Router {
         cell
     }
 
-    /// Counts a job's requests until its tasks end, as if they started on arrival.
+    /// Adds a job's requests to those of a cell until its tasks end. Tasks are assumed to start when the job arrives.
     fn count(&mut self, cell: usize, arrival: &Arrival) {
         let mut task = 0;
         for group in &arrival.job.groups {
@@ -171,7 +172,7 @@ pub struct OneOf {
 }
 
 impl OneOf {
-    /// The part of a workload that a front sends to the cell of this number.
+    /// Creates the part of a workload that a front sends to the cell with this number.
     #[must_use]
     pub fn new(inner: Box<dyn Stream>, (cells, front): (u32, Front), number: u32) -> OneOf {
         let whole = inner.head();
@@ -266,7 +267,7 @@ mod tests {
         assert_eq!(names.len(), 200);
     }
 
-    /// A naive front sums the requests of all earlier jobs that still run, anew for each job.
+    /// The naive front sums the requests of all earlier jobs that still run, again for each job.
     #[test]
     fn fronts_choose_as_a_naive_sum_does() {
         for front in [Front::Emptiest, Front::First] {

@@ -1,7 +1,7 @@
-//! Memory of traces and runs: that of a trace does not grow with its length, and that of a run only a little with each
-//! job.
+//! Memory of traces and of runs. That of a trace does not grow with its length, and that of a run grows only a little
+//! with each job.
 //!
-//! It is a test binary of its own, because its allocator counts all memory, and no other test may run beside it.
+//! The test is a binary of its own, because its allocator counts all memory, so no other test may run in the process.
 
 use omega_core::{ConflictCheck, Granularity};
 use omega_sim::engine::DecisionTime;
@@ -20,11 +20,11 @@ use std::path::Path;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// Memory of a run per job besides the present ones: 24 bytes of the index, 40 of the records, 8 of the cell, 32 of its
-/// name; buffers that grow by doubling may take twice that.
+/// Memory of a run per job, except for jobs that are present: 24 bytes of the index, 40 of the records, 8 of the cell,
+/// and 32 of the name. Buffers that grow by doubling may take twice this sum.
 const JOB_BYTES: usize = 208;
 
-/// Error type of a run; none occurs here.
+/// Error type of a run; no error occurs here.
 #[derive(Debug)]
 struct RunError;
 
@@ -66,7 +66,7 @@ fn settings() -> ScenarioSettings {
     }
 }
 
-/// Peak memory of some work, beyond that before it.
+/// Peak memory while `what` runs, minus the memory before it, and the result of `what`.
 fn peak<T>(what: impl FnOnce() -> T) -> (usize, T) {
     let before = PeakAlloc.current_usage();
     PeakAlloc.reset_peak_usage();
@@ -107,7 +107,7 @@ fn a_trace_ten_times_as_long_takes_no_more_memory() {
     println!("trace info: {little} bytes for 20,000 jobs, {much} for 200,000");
     assert!(much < little * 11 / 10 + (1 << 20), "{little} bytes grew to {much}");
 
-    // A generated trace is written as it is drawn; only the sample of 65,536 rows is kept.
+    // Rows of a generated trace are written as they are drawn; only the sample of 65,536 rows is in memory.
     let make = |hours: u64| {
         let options = SynthOptions {
             out: dir.path().join(format!("out{hours}")),
@@ -125,7 +125,7 @@ fn a_trace_ten_times_as_long_takes_no_more_memory() {
     assert!(jobs > 150_000, "{jobs}");
     assert!(much < little * 11 / 10 + (1 << 20), "{little} bytes grew to {much}");
 
-    // A run keeps the present jobs, and some numbers for each other job.
+    // A run has the present jobs in memory, and a few numbers for each other job.
     let run = |dir: &Path| {
         let open = || -> Result<_, RunError> { Ok(open(dir)?) };
         simulate_stream(open, &settings()).unwrap().report.schedulers[0].jobs

@@ -23,7 +23,7 @@ use crate::shipped::ShippedError;
 use omega_workload::Workload;
 use rayon::prelude::*;
 
-/// Seconds for which a probe continues after the last arrival, so that its job can be placed, too.
+/// Seconds for which a probe continues after the last arrival, so that the job that arrives last can be placed, too.
 pub const TAIL_S: f64 = 600.0;
 
 /// Quantity to search for.
@@ -45,7 +45,7 @@ pub struct Asked {
     pub objectives: Vec<Objective>,
     /// The largest number to try: of machines, or of thousandths of the load.
     pub most: u64,
-    /// Largest difference between the two sides of the answer, as a share of it; at least one unit.
+    /// Largest difference between the two sizes that enclose the answer, as a share of the answer; at least one unit.
     pub precision: f64,
 }
 
@@ -57,7 +57,7 @@ impl Question {
                 let limits = Limits { from: 1, start: workload.machines.len() as u64, to: most };
                 (limits, Sense::Least)
             }
-            // A hundredth of a load has hardly any jobs.
+            // A hundredth of the load has hardly any jobs, so smaller loads are not tried.
             Question::Load => (Limits { from: 10, start: 1000, to: most }, Sense::Most),
         }
     }

@@ -53,7 +53,7 @@ fn jobs(kind: Option<JobKind>) -> &'static str {
 }
 
 impl Objective {
-    /// The name of its value, for columns and files.
+    /// Name of the objective's value, for columns and files.
     #[must_use]
     pub fn name(&self) -> String {
         let (name, kind) = match self {
@@ -92,7 +92,7 @@ impl Objective {
         }
     }
 
-    /// The bound.
+    /// The bound of the objective.
     #[must_use]
     pub fn bound(&self) -> f64 {
         match *self {
@@ -102,13 +102,13 @@ impl Objective {
         }
     }
 
-    /// Whether its value is a share rather than a time.
+    /// Whether the objective's value is a share rather than a time.
     #[must_use]
     pub fn is_share(&self) -> bool {
         !matches!(self, Objective::Times { .. })
     }
 
-    /// A value in the form for people.
+    /// Formats a value of the objective for people.
     #[must_use]
     pub fn show(&self, figure: f64) -> String {
         match self.is_share() {

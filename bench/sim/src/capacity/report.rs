@@ -8,7 +8,7 @@ use serde::Serialize;
 /// One simulated run of a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Probe {
-    /// Machines, or thousandths of the load.
+    /// Number that was tried: machines, or thousandths of the load.
     pub number: u64,
     /// Number of machines.
     pub machines: usize,
@@ -23,12 +23,12 @@ pub struct Probe {
 /// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
-    /// The answer; `None` if the objectives hold for no size tried.
+    /// The answer; `None` if no size that was tried meets the objectives.
     pub holds: Option<u64>,
-    /// The nearest size beyond it that misses an objective; `None` if all sizes up to the limit
-    /// meet them.
+    /// The size nearest to the answer that misses an objective; `None` if all sizes up to the limit meet the
+    /// objectives.
     pub fails: Option<u64>,
-    /// A number that should meet the objectives and does not: more machines, or less load.
+    /// A size that misses an objective although a less favourable size (fewer machines, or more load) meets all.
     pub contradicts: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ pub struct CapacityReport {
     pub seed: u64,
     /// The version of the program.
     pub version: String,
-    /// Objectives, in words; a probe's figures are in this order.
+    /// Objectives, in words. Figures of a probe have this order.
     pub objectives: Vec<String>,
     /// Each question with its answer.
     pub findings: Vec<Finding>,
@@ -68,7 +68,7 @@ impl Answer {
     }
 }
 
-/// A number in the form for people.
+/// Formats a number of machines or a load for people.
 fn number(question: Question, number: u64) -> String {
     match question {
         Question::Machines => number.to_string(),

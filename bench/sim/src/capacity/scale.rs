@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// separately, but too short to change the daily curve.
 const SHIFT_MS: u64 = 300_000;
 
-/// Properties that machines of one sort share. Labels are excluded, because they only tell a machine's place.
+/// Properties that machines of one sort share. Labels are excluded, because they only describe where a machine is.
 type Sort<'a> = (&'a Amounts, &'a Overcommit, &'a [Taint], u8);
 
 /// Returns the workload with this number of machines, with the proportions of the sorts kept as nearly as possible.
@@ -92,15 +92,15 @@ fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
     shares
 }
 
-/// Returns the workload with a number of thousandths of the jobs: fewer are left out evenly over the list, and more are
-/// copies, up to five minutes later and not running yet. Jobs that are present from the start and never end stay at the
-/// start.
+/// Returns the workload with this many thousandths of its jobs. A smaller load leaves out jobs evenly over the list. A
+/// larger load adds copies that arrive up to five minutes after their originals and do not run yet. Jobs that are
+/// present from the start and never end stay at the start.
 #[must_use]
 pub fn load(workload: &Workload, thousandths: u64) -> Workload {
     let wanted = (u128::from(thousandths) << 32) / 1000;
     let mut arrivals: Vec<Arrival> = Vec::new();
     for (number, arrival) in workload.arrivals.iter().enumerate() {
-        // Multiples of the golden ratio fill the circle evenly, for any number.
+        // Multiples of the golden ratio are spread evenly over the circle, whatever their number.
         let at = (number as u64).wrapping_mul(GOLDEN) >> 32;
         let repeats =
             (0..).take_while(|again| (u128::from(*again) << 32) + u128::from(at) < wanted);
@@ -125,7 +125,7 @@ pub fn load(workload: &Workload, thousandths: u64) -> Workload {
     }
 }
 
-/// The golden ratio's fraction, of 2^64.
+/// The fractional part of the golden ratio, times 2^64.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 fn repeated(arrival: &Arrival, number: u64, again: u64) -> Arrival {
@@ -143,7 +143,7 @@ fn again_of(name: &Text, again: u64) -> Text {
     self::again(name, again as usize + 1)
 }
 
-/// The name of a copy: `name~2` is the second.
+/// Names a copy of a job: `name~2` is the second.
 fn again(name: &Text, copy: usize) -> Text {
     format!("{name}~{copy}").into()
 }

@@ -1,7 +1,8 @@
-//! Search for the boundary at which objectives are met: by doubling or halving until it lies between two probes, and
-//! then by repeatedly dividing the interval into five equal parts.
+//! Search for the boundary at which objectives are met. The number is doubled or halved until two probes enclose the
+//! boundary; then each round divides the interval into five equal parts.
 //!
-//! The probes of a round run in parallel. Their number does not depend on the machine, so the search is reproducible.
+//! The probes of a round run in parallel. The number of probes does not depend on the computer, so the search is
+//! reproducible.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +12,9 @@ const CUTS: u64 = 4;
 /// Side of the boundary that is the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
-    /// The smallest number: objectives are met from there on.
+    /// The smallest number: this and all larger numbers meet the objectives.
     Least,
-    /// The largest number: objectives are met up to there.
+    /// The largest number: this and all smaller numbers meet the objectives.
     Most,
 }
 
@@ -31,12 +32,13 @@ pub struct Limits {
 /// Result of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The answer with the requested precision; `None` if the objectives hold for no size tried.
+    /// The answer with the requested precision; `None` if no number that was tried meets the objectives.
     pub holds: Option<u64>,
-    /// The nearest number beyond it that misses an objective; `None` if all up to the limit meet
-    /// them.
+    /// The number nearest to the answer that misses an objective; `None` if all numbers up to the limit meet the
+    /// objectives.
     pub fails: Option<u64>,
-    /// A number on the passing side that fails, against the assumption of the search.
+    /// A number that fails on the side of the boundary where all should pass, which contradicts the assumption of the
+    /// search.
     pub contradicts: Option<u64>,
 }
 
@@ -64,7 +66,7 @@ pub fn search<E>(
     ask(&mut known, vec![start])?;
     let upward = known[&start] == (sense == Sense::Most);
     if upward {
-        // Larger runs take longer, so there are no unnecessary ones.
+        // Larger runs take longer, so the search starts small and grows.
         let mut last = start;
         while last < to && bracket(&known, sense).is_open() {
             let next = last.saturating_mul(2).min(to);
@@ -123,7 +125,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { from: 1, start: 100, to: 1000 };
 
-    /// The result of a search, and every number that was tried.
+    /// Runs a search over a fixed function. Returns the result, and every number that was tried.
     fn searched(sense: Sense, precision: f64, holds: impl Fn(u64) -> bool) -> (Found, Vec<u64>) {
         let mut tried = Vec::new();
         let mut probe = |numbers: &[u64]| {

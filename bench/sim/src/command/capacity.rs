@@ -31,7 +31,7 @@ pub struct CapacityArgs {
     end: EndArgs,
     #[command(flatten)]
     objectives: ObjectiveArgs,
-    /// Quantity to search for: machines or load; both without it.
+    /// Quantity to search for, machines or load [default: both].
     #[arg(long, value_enum)]
     find: Option<Question>,
     /// Largest number of machines tried [default: ten times the workload's].
@@ -40,8 +40,8 @@ pub struct CapacityArgs {
     /// Largest load tried, as a multiple of the workload's.
     #[arg(long, value_name = "TIMES", default_value = "10", value_parser = thousandths)]
     load_most: u64,
-    /// Largest difference between the two sizes of an answer; 0 means one machine, or a thousandth
-    /// of the load.
+    /// Largest difference between the two sizes that enclose the answer, as a share of the answer; 0 means one machine,
+    /// or a thousandth of the load.
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
     precision: f64,
     /// Folder for a report with plots: report.html, report.md, and each plot as SVG and PNG.
@@ -52,12 +52,12 @@ pub struct CapacityArgs {
     output: OutputArg,
 }
 
-/// Objectives, all of which must be met; each may be given several times.
+/// Objectives, all of which must be met. Each flag may be given several times.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objectives")]
 #[group(required = true, multiple = true)]
 struct ObjectiveArgs {
-    /// Half of the jobs wait at most this time for their first attempt: 30s, batch=30s, service=2m.
+    /// Half of the jobs wait at most this time for their first attempt, such as 30s, batch=30s or service=2m.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p50: Vec<OfKind<Time>>,
     /// Nine of ten jobs wait at most this time for their first attempt.
@@ -75,10 +75,10 @@ struct ObjectiveArgs {
     /// 99 of 100 jobs have machines for all their tasks within this time.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p99: Vec<OfKind<Time>>,
-    /// At least this share of the jobs is placed completely: 99%, batch=99.9%.
+    /// At least this share of the jobs is placed completely, such as 99% or batch=99.9%.
     #[arg(long, value_name = "[KIND=]SHARE", value_parser = of_kind::<Share>)]
     placed: Vec<OfKind<Share>>,
-    /// At most this share of the processors, and of the memory, is allocated on average.
+    /// At most this share of the processors, and at most this share of the memory, is allocated on average.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     used: Option<f64>,
 }
@@ -86,9 +86,9 @@ struct ObjectiveArgs {
 /// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
-    /// For people, each probe as soon as it is done.
+    /// A table for people, with a row as soon as a probe is done.
     Table,
-    /// For programs, at the end.
+    /// JSON for programs, at the end.
     Json,
 }
 
@@ -103,7 +103,7 @@ struct OfKind<T> {
 #[derive(Clone, Copy, Debug)]
 struct Time(f64);
 
-/// A share of one.
+/// A share, from 0 to 1.
 #[derive(Clone, Copy, Debug)]
 struct Share(f64);
 
@@ -238,7 +238,7 @@ fn report(args: &CapacityArgs, workload: &Workload, objectives: &[Objective]) ->
     }
 }
 
-/// Notes on parts of a workload that are not converted: those of its reader, and changes of machines.
+/// Notes on parts of a workload that are not converted: the notes of its reader, and a note on changes of machines.
 fn notes(workload: &Workload) -> Vec<String> {
     let mut notes = workload.notes.clone();
     let changes = workload.machine_events.len();

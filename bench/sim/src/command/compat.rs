@@ -13,7 +13,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Number of printed differences; the rest are counted.
+/// Maximum number of differences that are printed; only the number of the others is printed.
 const DIFFERENCES_TOLD: usize = 20;
 
 /// Arguments of `compat`.
@@ -23,16 +23,16 @@ const DIFFERENCES_TOLD: usize = 20;
     Example:\n  omega-sim compat --ref data/ref_omega.csv --data data"
 )]
 pub struct CompatArgs {
-    /// The reference file: a row for each group of schedulers of a point.
+    /// The reference file, which has a row for each group of schedulers of a point.
     #[arg(long = "ref", value_name = "FILE.csv")]
     reference: PathBuf,
-    /// The folder of the job lists that the file names.
+    /// Folder with the job lists that the reference file names.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Only the first rows.
+    /// Compare only this many rows, from the first.
     #[arg(long, value_name = "N")]
     rows: Option<NonZeroUsize>,
-    /// Also print tasks and processor time of each point.
+    /// Also print the number of tasks and the processor time of each point.
     #[arg(short, long)]
     verbose: bool,
 }
@@ -67,7 +67,7 @@ fn run_points(file: &ReferenceFile, lists: &JobLists) -> Vec<(Outcome, f64)> {
     outcomes
 }
 
-/// Prints the differences. Returns whether there are none.
+/// Prints the differences. Returns whether there are no differences.
 fn tell(
     args: &CompatArgs,
     file: &ReferenceFile,
@@ -121,7 +121,7 @@ fn tell(
     Ok(differences.is_empty())
 }
 
-/// Prints the cost of each point, and the sum.
+/// Prints the processor time of each point, and the sum.
 fn tell_cost(
     file: &ReferenceFile,
     outcomes: &[(Outcome, f64)],

@@ -1,4 +1,4 @@
-//! Processor time of a simulation, for the user only.
+//! Processor time of a simulation, which is shown to the user and does not affect results.
 
 use rustix::time::{ClockId, clock_gettime};
 

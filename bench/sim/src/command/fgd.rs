@@ -19,13 +19,13 @@ pub struct FgdArgs {
     /// Folder of the trace, with the published table if it is to be compared
     #[arg(long, value_name = "DIR", required_unless_present = "tasks")]
     data: Option<PathBuf>,
-    /// The list of tasks of that folder, or `all`
+    /// Name of a list of tasks in the data folder, or `all`
     #[arg(long, value_name = "NAME", default_value = "default", conflicts_with = "tasks")]
     list: String,
-    /// Your own list of tasks
+    /// Your own list of tasks, instead of one of the data folder
     #[arg(long, value_name = "FILE", requires = "machines")]
     tasks: Option<PathBuf>,
-    /// Your own list of machines
+    /// Your own list of machines, instead of that of the data folder
     #[arg(long, value_name = "FILE")]
     machines: Option<PathBuf>,
     /// Placement policy; may be given several times [default: all]
@@ -38,8 +38,8 @@ pub struct FgdArgs {
     /// conflicts
     #[arg(long, value_name = "K", default_value = "1")]
     among: NonZeroUsize,
-    /// End with exit code 1 if a mean differs from the published one by more than the tolerance, or if
-    /// none was published for a list and policy that are compared
+    /// End with exit code 1 if a mean differs from the published mean by more than the tolerance, or if no mean was
+    /// published for a list and policy that are compared
     #[arg(long)]
     check: bool,
     /// Output format
@@ -132,7 +132,7 @@ pub(super) fn run(args: &FgdArgs) -> Result<ExitCode, SimError> {
 }
 
 impl FgdArgs {
-    /// The policies, each once.
+    /// The chosen policies, each once.
     fn policies(&self) -> Vec<Policy> {
         let all = self.policy.is_empty() || self.policy.contains(&PolicyChoice::All);
         let asked = |policy: &Policy| all || self.policy.contains(&PolicyChoice::One(*policy));
@@ -202,7 +202,7 @@ fn push(
 mod tests {
     use super::*;
 
-    /// The rows of two runs that end at 90 and 92 percent, beside means that were published.
+    /// Rows for two runs whose devices are allocated to 90 and 92 percent at the end, compared with published means.
     fn rows(published: Option<[f64; LOADS_PERCENT.len()]>) -> (u32, String) {
         let run = |used| [Point { used, fragment: 2.0 }; LOADS_PERCENT.len()];
         let mut sheet = Sheet::new(&COLUMNS);

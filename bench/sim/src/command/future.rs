@@ -14,7 +14,7 @@ use omega_workload::alike::Alike;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Changes, schedulers of both futures, and the time to simulate.
+/// Changes to compare, schedulers of both futures, and the simulated time.
 #[derive(Debug, Args)]
 pub struct FutureArgs {
     #[command(flatten)]
@@ -39,17 +39,17 @@ struct ChangeArgs {
     /// Machines to add; may be given several times.
     #[arg(long, value_name = "N,cpu=CORES,...")]
     add_machines: Vec<Alike>,
-    /// Number of machines, in the present mix.
+    /// Number of machines after the change, with the present proportions of kinds of machines.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MACHINES_MAX as i64))]
     machines: Option<u32>,
-    /// A machine that accepts no new tasks; may be given several times.
+    /// Name of a machine that accepts no new tasks; may be given several times.
     #[arg(long, value_name = "NAME")]
     drain: Vec<String>,
-    /// A machine to remove, so that its tasks are pending; may be given several times.
+    /// Name of a machine to remove; its tasks become pending. May be given several times.
     #[arg(long, value_name = "NAME")]
     remove: Vec<String>,
-    /// Multiple of the present jobs: some of them left out, or all and some again within five
-    /// minutes.
+    /// Load after the change, as a multiple of the present jobs. Below 1, some jobs are left out; above 1, copies of
+    /// some jobs arrive within five minutes.
     #[arg(long, value_name = "TIMES", value_parser = thousandths)]
     load: Option<u64>,
     /// Architecture after the change.
@@ -66,42 +66,42 @@ struct ChangeArgs {
 /// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
-    /// For people.
+    /// A table for people.
     Table,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
 /// Present and changed profiles of the schedulers.
 #[derive(Clone, Debug, Default)]
 pub struct TwoProfiles {
-    /// Profiles of both futures, unless overridden.
+    /// Profiles of both futures, unless `then` replaces those of the changed future.
     pub now: Profiles,
-    /// Profiles of the changed future.
+    /// Profiles of the changed future only.
     pub then: Option<Profiles>,
 }
 
 /// Error of a comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum WhatIfError {
-    /// No change was given: give one.
+    /// No change was given. Give one.
     #[error(
         "no change is given: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag"
     )]
     Nothing,
-    /// Options for a directory were given for a backup: leave them out.
+    /// Options that apply only to a directory were given for a backup. Leave them out.
     #[error("--at and --all are for the directory of a replica: a backup has one version")]
     OneVersion,
-    /// The underlying error.
+    /// The cell cannot be read.
     #[error(transparent)]
     Cell(#[from] omega_store::backup::ReadCellError),
-    /// The underlying error.
+    /// A profile is invalid.
     #[error(transparent)]
     Profile(#[from] omega_workload::profiles::ProfileError),
-    /// The underlying error.
+    /// The change is invalid.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// The underlying error.
+    /// An input is invalid, or the simulation failed.
     #[error(transparent)]
     Sim(#[from] SimError),
 }

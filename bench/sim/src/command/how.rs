@@ -19,19 +19,19 @@ pub struct HowArgs {
     /// Number of service schedulers.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) service: u32,
-    /// Seconds of a decision for each batch job.
+    /// Seconds that a scheduler takes to decide on a batch job, in addition to the time for its tasks.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_batch: f64,
-    /// Seconds of a decision for each task of the job.
+    /// Seconds that a scheduler takes for each task of a batch job.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_batch: f64,
-    /// Seconds of a decision for each service job.
+    /// Seconds that a scheduler takes to decide on a service job, in addition to the time for its tasks.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_service: f64,
-    /// Seconds of a decision for each task of the job.
+    /// Seconds that a scheduler takes for each task of a service job.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_service: f64,
@@ -41,14 +41,15 @@ pub struct HowArgs {
     /// Whether the other claims of a transaction with a conflict are committed.
     #[arg(long, value_enum, default_value = "incremental")]
     pub(super) granularity: GranularityArg,
-    /// Share of the machines that service schedulers exclude.
+    /// Share of the machines on which service schedulers place no tasks.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share,
         allow_negative_numbers = true)]
     pub(super) pickiness: f64,
-    /// Number of best machines among which a scheduler chooses for a single task.
+    /// Number of best machines among which a scheduler chooses the machine of a single task.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) near_best: u32,
-    /// Number of parts in which a copy is updated, for --arch parsync.
+    /// Number of parts into which a scheduler divides its copy of the cell to update one part at a time, for --arch
+    /// parsync.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) parts: u32,
     /// Machines probed for each task, for --arch sparrow.
@@ -62,7 +63,7 @@ pub struct HowArgs {
 /// End of a run.
 #[derive(Debug, Args)]
 pub(super) struct EndArgs {
-    /// End after this many hours; by default at the last arrival.
+    /// End the run after this many simulated hours [default: at the last arrival].
     #[arg(long, value_name = "HOURS", value_parser = hours)]
     end: Option<f64>,
 }
@@ -78,9 +79,9 @@ impl EndArgs {
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum CheckArg {
-    /// If it no longer fits.
+    /// A claim conflicts if it no longer fits.
     Fit,
-    /// If its machine changed at all.
+    /// A claim conflicts if its machine changed at all.
     Sequence,
 }
 
@@ -88,9 +89,9 @@ pub(super) enum CheckArg {
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum GranularityArg {
-    /// The rest.
+    /// The other claims are committed.
     Incremental,
-    /// No item of the transaction.
+    /// No claim of the transaction is committed.
     AllOrNothing,
 }
 
@@ -150,7 +151,7 @@ pub(super) fn hours(text: &str) -> Result<f64, String> {
 }
 
 impl HowArgs {
-    /// The settings of a run that ends then.
+    /// Returns the settings of a run that ends at this time, in seconds.
     pub(super) fn settings(&self, end_s: Option<f64>) -> ScenarioSettings {
         ScenarioSettings {
             architecture: self.arch,

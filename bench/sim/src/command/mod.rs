@@ -33,35 +33,35 @@ pub enum SimCommand {
     Paper(paper::PaperArgs),
     /// Run a workload on the shipped cell under an architecture.
     Run(Box<run::RunArgs>),
-    /// Replay a log in the Standard Workload Format under batch queue policies.
+    /// Replay a log in the Standard Workload Format with policies of batch queues.
     Swf(swf::SwfArgs),
     /// Run every combination of the values that a file lists.
     Sweep(sweep::SweepArgs),
-    /// Compare two futures of a served cell: as it is, and with a change.
+    /// Compare two futures of a served cell: unchanged, and with a change.
     WhatIf(Box<WhatIfArgs>),
-    /// Compare policies for tasks that share devices, with published figures.
+    /// Compare policies for tasks that share devices with published figures.
     Fgd(fgd::FgdArgs),
 }
 
 /// Error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
-    /// An input cannot be read.
+    /// An input cannot be read. Correct the file.
     #[error(transparent)]
     Input(#[from] omega_workload::input::InputError),
-    /// A required argument is missing.
+    /// A required argument is missing. Give the argument that the message names.
     #[error("{0}")]
     Lacks(String),
-    /// Error while loading an input.
+    /// An input cannot be loaded. Correct the file.
     #[error(transparent)]
     Load(#[from] omega_workload::LoadError),
-    /// The cell rejects a part of the input.
+    /// The cell rejects a part of the input. Correct that part.
     #[error(transparent)]
     Refused(#[from] crate::shipped::ShippedError),
     /// Two futures could not be compared.
     #[error(transparent)]
     WhatIf(Box<WhatIfError>),
-    /// The reader of the output has closed it.
+    /// The output cannot be written, for example because its reader has closed it.
     #[error("cannot print: {0}")]
     Print(#[from] std::io::Error),
     /// A file of results could not be written.

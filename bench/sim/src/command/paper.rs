@@ -13,20 +13,20 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega-sim paper all --out paper")]
 pub struct PaperArgs {
-    /// Figures of the paper: all, or some of fig5, fig6, fig7, fig8, fig9, fig10, fig13, fig14, fig15, fig16. Two that show
-    /// the same runs are shown together.
+    /// Figures to repeat: all, or some of fig5, fig6, fig7, fig8, fig9, fig10, fig13, fig14, fig15, fig16. Figures that
+    /// show the same runs are shown together.
     #[arg(required = true, value_parser = experiment)]
     figures: Vec<Which>,
-    /// The folder for the report: report.html, report.md, and each plot as SVG and PNG. It is made if it is not there.
+    /// Folder for the report, created if missing: report.html, report.md, and each plot as SVG and PNG.
     #[arg(long, value_name = "DIR", default_value = "paper")]
     out: PathBuf,
-    /// Folder with the job lists of the published simulator; without it, lists are generated.
+    /// Folder with the job lists of the published simulator [default: lists are generated].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder of Google's trace of May 2011, for fig13.
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
-    /// Seed of generated lists.
+    /// Seed for generating job lists.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

@@ -39,9 +39,9 @@ pub struct RunArgs {
 /// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
-    /// For people.
+    /// A table for people.
     Table,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
@@ -101,7 +101,8 @@ fn last_arrival_s(stream: &mut dyn Stream) -> Result<f64, SimError> {
     Ok((last_ms as f64 / 1000.0).max(1.0))
 }
 
-/// A row for each cell, and one for all of them: sums, and means by processors or by placed jobs.
+/// Makes a row for each cell, and one for all cells. The latter has sums, and means that are weighted by processors or
+/// by placed jobs.
 fn by_cell(reports: &[(f64, Report)]) -> Sheet {
     let columns =
         ["cell", "machines", "jobs", "whole %", "tasks", "cpu %", "memory %", "placed mean s"];
@@ -116,14 +117,14 @@ fn by_cell(reports: &[(f64, Report)]) -> Sheet {
     sheet
 }
 
-/// Sums over the schedulers of cells, on the jobs that arrive after the start.
+/// Sums over the schedulers of all cells, for jobs that arrive after the start.
 #[derive(Clone, Copy, Debug, Default)]
 struct CellSums {
     machines: u64,
     jobs: u64,
     whole: u64,
     tasks: u64,
-    /// Seconds that the jobs placed whole needed for it.
+    /// Sum over the completely placed jobs of the seconds from submission to placement.
     placed_s: f64,
     cpu: f64,
     cpu_used: f64,
@@ -252,7 +253,7 @@ fn by_scheduler(schedulers: &[SchedulerReport]) -> Sheet {
     sheet
 }
 
-/// Tenants that are shown: JSON has all.
+/// Maximum number of tenants in a table; JSON has all tenants.
 const TENANTS_SHOWN: usize = 10;
 
 fn by_tenant(tenants: &[TenantReport]) -> Sheet {
@@ -280,7 +281,7 @@ fn by_tenant(tenants: &[TenantReport]) -> Sheet {
 /// Percentiles of the wait until the first attempt, and until the placement of all tasks.
 const TIMES: [&str; 6] = ["wait p50 s", "p90 s", "p99 s", "placed p50 s", "p90 s", "p99 s"];
 
-/// Values of [`TIMES`]; empty without jobs.
+/// Values of the columns [`TIMES`]; empty if there are no jobs.
 fn times(tried: (u64, Waits), placed: (u64, Waits)) -> impl Iterator<Item = Cell> {
     [tried, placed].into_iter().flat_map(|(jobs, waits)| {
         [waits.p50_s, waits.p90_s, waits.p99_s].map(|seconds| match jobs {

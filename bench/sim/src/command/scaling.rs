@@ -1,6 +1,6 @@
-//! Parsers of times, shares and multiples for commands about the size of a cell.
+//! Parsers of times, shares and multiples, for commands that search for the size of a cell.
 
-/// Seconds, of `500ms`, `30s`, `2m` or `1h`.
+/// Parses seconds from `500ms`, `30s`, `2m` or `1h`.
 pub(super) fn time(text: &str) -> Result<f64, String> {
     let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let part = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
@@ -9,7 +9,7 @@ pub(super) fn time(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "it is no time: 500ms, 30s, 2m and 1h are".into())
 }
 
-/// A share of one, of `99%` or `0.99`.
+/// Parses a share (from 0 to 1) from `99%` or `0.99`.
 pub(super) fn share(text: &str) -> Result<f64, String> {
     let read = match text.strip_suffix('%') {
         Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
@@ -19,7 +19,7 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "it is no share: 99% and 0.99 are".into())
 }
 
-/// Thousandths of a load, of a multiple of it.
+/// Parses a multiple of a load, and returns it in thousandths.
 pub(super) fn thousandths(text: &str) -> Result<u64, String> {
     let times = text.parse::<f64>().ok().filter(|times| (0.01..=1000.0).contains(times));
     let thousandths = times.map(|times| (times * 1000.0).round() as u64);

@@ -1,6 +1,6 @@
-//! `omega-sim swf`: the classic policies of batch queues on a log, with a row for each.
+//! `omega-sim swf`: the classic policies of batch queues on a log, with a row of results for each policy.
 //!
-//! Notes on missing data go to standard error, so that standard output has only results.
+//! Notes on missing data are printed on standard error, so that standard output has only results.
 
 use super::SimError;
 use crate::sheet::{Cell, Output, Sheet};
@@ -19,22 +19,21 @@ use std::process::ExitCode;
 /// Options of `omega-sim swf`.
 #[derive(Debug, Args)]
 pub struct SwfArgs {
-    /// The log, plain or compressed with gzip or Zstandard
+    /// The log, uncompressed or compressed with gzip or Zstandard
     file: PathBuf,
     /// Scheduling policy
     #[arg(long, value_enum, default_value = "all")]
     policy: PolicyChoice,
-    /// Run times that policies know: user estimates, or the true ones
+    /// Run times that policies use: user estimates, or the true run times
     #[arg(long, value_enum, default_value = "both")]
     estimates: EstimatesChoice,
     /// Order of running jobs with equal expected ends, for `easy` and `sjf-easy`
     #[arg(long, value_name = "ORDER", default_value = "smallest")]
     ties: TiesChoice,
-    /// Number of jobs that have plans with --policy omega: 0 for no backfilling
+    /// Number of jobs with planned starts with --policy omega; 0 disables backfilling
     #[arg(long, value_name = "N", default_value_t = 1)]
     depth: u16,
-    /// Processors of each machine with --policy omega; their number must divide that of the log's
-    /// machine
+    /// Processors of each machine with --policy omega; must divide the number of processors of the log's machine
     #[arg(long, value_name = "N", default_value = "1")]
     cores: NonZeroU64,
     /// Processors of the machine [default: those of the header (MaxProcs, else MaxNodes)]
@@ -49,15 +48,15 @@ pub struct SwfArgs {
 enum PolicyChoice {
     /// First come, first served
     Fcfs,
-    /// EASY backfill: no job delays the first in the queue
+    /// EASY backfill: no job delays the first job of the queue
     Easy,
-    /// Conservative backfill: no job delays an earlier one
+    /// Conservative backfill: no job delays a job that is before it in the queue
     Conservative,
     /// EASY backfilling with the shortest job first
     SjfEasy,
-    /// The cell and the scheduler of this project, with plans for the first --depth jobs
+    /// The cell and the scheduler of this project, with planned starts for the first --depth jobs of the queue
     Omega,
-    /// Each of the classic ones
+    /// All of the classic policies
     All,
 }
 
@@ -65,13 +64,13 @@ enum PolicyChoice {
 enum EstimatesChoice {
     /// User estimates
     User,
-    /// Time for which jobs run
+    /// True run times
     Perfect,
-    /// Both, one after the other
+    /// User estimates, then true run times
     Both,
 }
 
-/// An order of equal ends, or a row for each.
+/// An order of jobs with equal expected ends, or all orders, with a row for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TiesChoice {
     One(Ties),
@@ -109,7 +108,7 @@ impl TiesChoice {
     }
 }
 
-/// A policy with its order of equal ends, if that matters to it.
+/// A policy, with the order of jobs with equal expected ends if the policy depends on that order.
 #[derive(Clone, Copy)]
 struct Variant {
     policy: PolicyChoice,
@@ -205,7 +204,7 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
             sheet.push(row((&policy.name(), ties), estimates, trace, figures));
         };
         if policy == PolicyChoice::Fcfs || policy == PolicyChoice::Omega && args.depth == 0 {
-            // It uses no estimates.
+            // This policy uses no estimates.
             push("", &trace);
             continue;
         }

@@ -1,5 +1,4 @@
-//! `omega-sim what-if`: two futures of a cell from a directory or a backup: as it is, and with a
-//! change.
+//! `omega-sim what-if`: two futures of a cell from a directory or a backup, one unchanged and one with a change.
 //!
 //! This file reads the cell and the profiles; `future.rs` has the changes and the two futures.
 
@@ -19,19 +18,19 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  omega-sim what-if --from cell.backup --drain m7 --end 4\n  \
     omega-sim what-if --from cell --at 1200 --add-machines 10,cpu=64,memory=256Gi")]
 pub struct WhatIfArgs {
-    /// Directory of a stopped replica, or a backup.
+    /// Directory of a stopped replica, or a backup file.
     #[arg(long, value_name = "DIR|BACKUP")]
     from: PathBuf,
-    /// Version of the cell in a directory [default: the newest].
+    /// Version of the cell at which the futures begin, for a directory [default: the newest].
     #[arg(long, value_name = "VERSION")]
     at: Option<u64>,
-    /// Include entries of the directory that are not known to be committed.
+    /// Include log entries of the directory that are not known to be committed.
     #[arg(long)]
     all: bool,
     /// Profiles of the schedulers `batch` and `service` after the change.
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Their present profiles; by default the ready-made ones.
+    /// Present profiles of the schedulers `batch` and `service` [default: the ready-made profiles].
     #[arg(long, value_name = "FILE.toml")]
     profile_now: Option<PathBuf>,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use omega_core::ConflictCheck;
 pub enum Architecture {
     /// One scheduler for everything.
     Monolithic,
-    /// Offers, one at a time.
+    /// Resource offers, one at a time.
     TwoLevel,
     /// Each scheduler on a copy of the whole cell.
     SharedState(Judgement),
@@ -29,10 +29,10 @@ const fn shared(check: ConflictCheck, granularity: Granularity) -> Architecture 
 }
 
 impl Architecture {
-    /// The architecture of this name.
+    /// Returns the architecture with this name.
     ///
     /// # Errors
-    /// If there is none; the text lists the names.
+    /// If there is no such architecture; the text lists the names.
     pub fn named(name: &str) -> Result<Architecture, String> {
         let found = NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, architecture)| *architecture).ok_or_else(|| {
@@ -41,7 +41,7 @@ impl Architecture {
         })
     }
 
-    /// Its name in a reference file.
+    /// Name of the architecture in a reference file.
     #[must_use]
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)

@@ -8,23 +8,23 @@ use crate::engine::{JobRecord, Kind, Records, SchedulerRecord};
 pub enum Figure {
     /// Fraction of time in which a scheduler of the group was deciding.
     Busy,
-    /// The part of it in decisions without conflicts.
+    /// Fraction of time in which a scheduler made decisions that met no conflict.
     Useful,
-    /// The part of it in decisions with conflicts.
+    /// Fraction of time in which a scheduler made decisions that met a conflict.
     Wasted,
     /// Transactions without a conflict.
     Succeeded,
-    /// Transactions with a conflict.
+    /// Ratio of transactions with a conflict to transactions without.
     Failed,
     /// Ratio of the latter to the former.
     ConflictFraction,
     /// Attempts without a feasible machine.
     NoRoom,
-    /// Transactions of jobs with earlier attempts.
+    /// Transactions of jobs that had an attempt before.
     Retried,
     /// Abandoned jobs.
     Abandoned,
-    /// Jobs in a queue at the end.
+    /// Jobs that are queued at the end.
     LeftInQueue,
     /// Jobs with at least one completed attempt.
     JobsAttempted,
@@ -41,7 +41,7 @@ pub enum Figure {
 pub enum Got {
     /// A number.
     Number(f64),
-    /// A fraction with a zero denominator, which programs print in different ways.
+    /// A fraction whose denominator is zero; programs print it in different ways.
     Undefined,
 }
 
@@ -64,7 +64,7 @@ impl Figure {
         Figure::WaitMean,
     ];
 
-    /// Name of its column in the file.
+    /// Name of the figure's column in the file.
     #[must_use]
     pub fn column(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Figure {
         }
     }
 
-    /// Whether the reference reports it for this architecture.
+    /// Whether the reference reports the figure for this architecture.
     #[must_use]
     pub fn is_compared(self, architecture: Architecture) -> bool {
         let shared = matches!(architecture, Architecture::SharedState(_));
@@ -136,8 +136,8 @@ fn places(text: &str) -> usize {
 }
 
 impl Got {
-    /// Whether this, printed with the text's number of decimals, equals the text. A value exactly
-    /// between two such numbers equals both: C rounds to even, Java up.
+    /// Whether the value, printed with as many decimals as the text, equals the text. A value exactly between two such
+    /// numbers equals both, because C rounds half to even, and Java rounds half up.
     #[must_use]
     pub fn is(self, text: &str) -> bool {
         let Ok(expected) = text.parse::<f64>() else { return false };
@@ -145,13 +145,13 @@ impl Got {
             Got::Undefined => expected == 0.0 || !expected.is_finite(),
             Got::Number(number) => {
                 let unit = 10_f64.powi(-(places(text) as i32));
-                // A millionth of a unit is far above rounding errors, and far below a digit.
+                // A millionth of the last digit's unit is far more than rounding errors, and far less than a digit.
                 (number - expected).abs() <= unit * (0.5 + 1e-6)
             }
         }
     }
 
-    /// Prints the value in the form of a text.
+    /// Prints the value in the form of the given text.
     #[must_use]
     pub fn like(self, text: &str) -> String {
         match self {
@@ -161,7 +161,7 @@ impl Got {
     }
 }
 
-/// The jobs of a kind, in records whose batch jobs come first.
+/// Returns the jobs of a kind from records in which batch jobs come first.
 pub(super) fn jobs_of(books: &Records, batch_jobs: usize, kind: Kind) -> &[JobRecord] {
     let (batch, service) = books.jobs.split_at(batch_jobs);
     match kind {

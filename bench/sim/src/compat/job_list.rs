@@ -15,7 +15,7 @@ use std::path::Path;
 /// The jobs of one file, in its order.
 #[derive(Clone, Debug, Default)]
 pub struct JobList {
-    /// Arrivals and numbers of tasks; the user of the list gives the kind.
+    /// Arrivals and numbers of tasks. The kind of the jobs is not in the file; the caller sets it.
     pub jobs: Vec<Job>,
     /// Request and run time of a task of each job.
     pub tasks: Vec<ReferenceJob>,
@@ -25,10 +25,10 @@ pub struct JobList {
 pub type JobLists = BTreeMap<String, JobList>;
 
 impl JobList {
-    /// Reads `NAME.csv` in a folder, plain or compressed.
+    /// Reads `NAME.csv` in a folder, uncompressed or compressed.
     ///
     /// # Errors
-    /// If it is missing or invalid, with the place.
+    /// If the file is missing or invalid; the error names the place.
     pub fn read(dir: &Path, name: &str) -> Result<JobList, LoadError> {
         let mut table = Table::open(&stored(&dir.join(format!("{name}.csv"))))?;
         let [submit, count, duration] = table.find(["submit_s", "num_tasks", "duration_s"])?;
@@ -48,7 +48,7 @@ impl JobList {
     }
 }
 
-/// A number that is finite and not negative.
+/// Reads a number that is finite and not negative.
 pub(super) fn number(row: Row<'_>, column: Column) -> Result<f64, LoadError> {
     let text = row.required(column)?;
     match text.parse::<f64>() {
@@ -57,7 +57,7 @@ pub(super) fn number(row: Row<'_>, column: Column) -> Result<f64, LoadError> {
             Err(row.error(column, format!("{text:?} is not a finite number")))
         }
         Ok(number) if number < 0.0 => Err(row.error(column, format!("{text:?} is negative"))),
-        // A negative zero would be sorted after all other numbers.
+        // A negative zero becomes zero, because it would otherwise be sorted after all other numbers.
         Ok(number) => Ok(number.abs()),
     }
 }

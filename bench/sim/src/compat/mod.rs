@@ -1,8 +1,7 @@
 //! Repetition of the reference simulator's runs, with a comparison of the results.
 //!
-//! A reference file has one row for each group of schedulers of a *point*: the settings (job lists
-//! by name, machines, architecture, decision times, seed) and the results. The code depends on no
-//! particular file.
+//! A reference file has one row for each group of schedulers of a *point*. A row has the point's settings (job lists by
+//! name, machines, architecture, decision times, seed) and the group's results. The code works with any reference file.
 
 mod architecture;
 mod figure;

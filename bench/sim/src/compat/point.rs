@@ -1,4 +1,4 @@
-//! Simulation of one point: from its job lists to the results of each group of schedulers.
+//! Simulation of one point, from its job lists to the results of each group of schedulers.
 
 use super::figure::{Figure, Got, jobs_of};
 use super::{Architecture, JobList, JobLists, Point};
@@ -17,13 +17,13 @@ const MACHINE: Request = Request { cpu: 4.0, memory: 16.0 };
 pub struct Outcome {
     /// Records of the run.
     pub books: Records,
-    /// Number of batch jobs, which come first.
+    /// Number of batch jobs, which come first among the jobs.
     batch_jobs: usize,
-    /// Numbers of tasks of all batch jobs, and of all service jobs.
+    /// Number of tasks of all batch jobs, and of all service jobs.
     tasks: [u64; 2],
-    /// Number of batch schedulers; the later ones have service jobs.
+    /// Number of batch schedulers; the schedulers after them have service jobs.
     batch_schedulers: usize,
-    /// Time of the last event, the denominator of shares.
+    /// Time of the last event in seconds, the denominator of shares of time.
     end_s: f64,
     /// Largest overcommitment of any machine at the end.
     pub overcommitted: f64,
@@ -45,7 +45,7 @@ impl Outcome {
     pub fn schedulers(&self, kind: Kind) -> &[SchedulerRecord] {
         let (batch, service) = self.books.schedulers.split_at(self.batch_schedulers);
         match kind {
-            // A monolithic scheduler has both kinds.
+            // A monolithic scheduler has jobs of both kinds.
             Kind::Service if !service.is_empty() => service,
             _ => batch,
         }
@@ -57,16 +57,16 @@ impl Outcome {
         jobs_of(&self.books, self.batch_jobs, kind)
     }
 
-    /// Placed tasks, without initial ones.
+    /// Number of placed tasks, without initial tasks.
     #[must_use]
     pub fn placed(&self) -> u64 {
         self.books.schedulers.iter().map(|book| book.claims_taken).sum()
     }
 }
 
-/// The jobs of a point, batch first, with the other data of the event loop.
+/// The jobs of a point, batch jobs first, with other data that the event loop needs.
 pub struct Load {
-    /// The jobs, which may be changed before the run.
+    /// The jobs; the caller may change them before the run.
     pub jobs: Vec<Job>,
     /// Request and run time of a task of each job.
     pub tasks: Vec<ReferenceJob>,
@@ -75,7 +75,7 @@ pub struct Load {
     batch_jobs: usize,
 }
 
-/// A list of a point.
+/// Returns a job list by its name.
 fn list<'a>(lists: &'a JobLists, name: &str) -> &'a JobList {
     lists.get(name).expect("the lists of all points were read")
 }
@@ -107,7 +107,7 @@ pub fn run_point(point: &Point, lists: &JobLists) -> Outcome {
     }
 }
 
-/// Runs a point whose schedulers have queues, with these jobs.
+/// Runs a point of an architecture whose schedulers have queues, with these jobs.
 ///
 /// # Panics
 /// If a list of the point is not among the lists.
@@ -168,12 +168,12 @@ fn access(architecture: Architecture) -> Access {
 const OFFERS: OfferSettings =
     OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: 100.0 };
 
-/// Conflict check without competing schedulers.
+/// Conflict check for a scheduler that has no concurrent schedulers.
 const UNDISTURBED: Judgement =
     Judgement { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
 
-/// The schedulers of a point: those of batch jobs, then that of service jobs. A single scheduler counts as that of
-/// service jobs, and so leaves out machines.
+/// Returns the schedulers of a point: first those of batch jobs, then that of service jobs. A single scheduler is
+/// treated as that of service jobs, and so leaves out machines.
 fn schedulers(point: &Point) -> (Vec<Scheduler>, Vec<CellPlacer>) {
     let left_out = (point.pickiness * f64::from(point.machines)).floor() as u32;
     let scheduler = Scheduler { batch: point.batch_decides, service: point.service_decides };
@@ -198,7 +198,7 @@ impl Load {
     }
 
     /// Assigns jobs round-robin to the schedulers of their kind, batch jobs first. The counter advances before each
-    /// job.
+    /// assignment, so the first job goes to the second of several schedulers.
     fn new(batch: &JobList, service: &JobList, point: &Point) -> Load {
         let of_kind = |list: &JobList, kind| {
             list.jobs.clone().into_iter().map(move |job| Job { kind, ..job })

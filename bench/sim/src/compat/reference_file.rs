@@ -10,11 +10,12 @@ use std::path::Path;
 
 /// Maximum number of machines: a hundred times the largest published cell.
 const MACHINES_MAX: u64 = 1 << 20;
-/// Maximum number of schedulers of a group: far more than concurrent jobs.
+/// Maximum number of schedulers of a group: far more than there are concurrent jobs.
 const SCHEDULERS_MAX: u64 = 1 << 10;
-/// Maximum of machines times schedulers: each scheduler keeps an order of all machines, a gigabyte in total.
+/// Maximum product of machines and schedulers. Each scheduler has an ordered list of all machines, and the bound limits
+/// these lists to a gigabyte in total.
 const ORDERS_MAX: u64 = 1 << 28;
-/// The longest run, in seconds: ten years, sampled every second.
+/// The longest run, in seconds: ten years. The cell is sampled every second.
 const RUN_MAX_S: f64 = 10.0 * 366.0 * 86_400.0;
 
 /// Description of the run.
@@ -38,7 +39,7 @@ pub struct Point {
     pub service_decides: DecisionTime,
     /// Duration of a decision on a batch job.
     pub batch_decides: DecisionTime,
-    /// The share of the machines that the service scheduler leaves out.
+    /// The share of the machines on which the service scheduler places no tasks.
     pub pickiness: f64,
     /// Seed of every generator.
     pub seed: i64,
@@ -47,7 +48,7 @@ pub struct Point {
 /// Schedulers that a row describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its name in the file.
+    /// Name of the group in the file.
     pub name: String,
     /// Kind of the jobs.
     pub kind: Kind,
@@ -58,7 +59,7 @@ pub struct Group {
 pub struct Expected {
     /// The figure.
     pub figure: Figure,
-    /// Printed form.
+    /// The value as printed in the file.
     pub text: String,
 }
 
@@ -67,9 +68,9 @@ pub struct Expected {
 pub struct ReferenceRow {
     /// Line number in the file, from 1.
     pub line: u64,
-    /// Index of its point in [`ReferenceFile::points`].
+    /// Index of the row's point in [`ReferenceFile::points`].
     pub point: usize,
-    /// Its schedulers.
+    /// The group of schedulers that the row describes.
     pub group: Group,
     /// Expected figures.
     pub expected: Vec<Expected>,
@@ -97,10 +98,10 @@ struct PointColumns {
 }
 
 impl ReferenceFile {
-    /// Reads a file, or its first rows.
+    /// Reads a file, or only its first rows.
     ///
     /// # Errors
-    /// If it cannot be read, or a row is invalid, with the place.
+    /// If the file cannot be read, or a row is invalid; the error names the place.
     pub fn read(file: &Path, rows: Option<usize>) -> Result<ReferenceFile, LoadError> {
         let mut table = Table::open(file)?;
         let columns = PointColumns::find(&table)?;
@@ -118,7 +119,7 @@ impl ReferenceFile {
                     expected.push(read_figure(row, figure, column)?);
                 }
             }
-            // Rows of a point are close together.
+            // Rows of a point are close together, so the search starts at the latest points.
             let at = read.points.iter().rposition(|known| *known == point);
             let at = at.unwrap_or_else(|| {
                 read.points.push(point);
@@ -145,7 +146,7 @@ impl ReferenceFile {
 }
 
 impl Point {
-    /// The names of its job lists.
+    /// The names of the point's job lists.
     fn lists(&self) -> [&str; 3] {
         [&self.batch, &self.service, &self.prefill]
     }
@@ -214,7 +215,7 @@ impl PointColumns {
     }
 }
 
-/// A list name must be a plain file name in the data folder.
+/// Reads the name of a list, which must be a plain file name in the data folder.
 fn list_name(row: Row<'_>, column: Column) -> Result<String, LoadError> {
     let name = row.required(column)?;
     if name.contains(['/', '\\']) {
@@ -224,7 +225,7 @@ fn list_name(row: Row<'_>, column: Column) -> Result<String, LoadError> {
     Ok(name.to_owned())
 }
 
-/// A whole number above 0.
+/// Reads a whole number above 0.
 fn counted(row: Row<'_>, column: Column, max: u64) -> Result<u32, LoadError> {
     match row.integer(column, max)? {
         0 => Err(row.error(column, "is 0: at least 1 is needed")),
@@ -232,7 +233,7 @@ fn counted(row: Row<'_>, column: Column, max: u64) -> Result<u32, LoadError> {
     }
 }
 
-/// Reads a group: `Batch`, `Service`, or, for a monolithic scheduler, one of them after a slash.
+/// Reads a group: `Batch` or `Service`; for a monolithic scheduler, one of these after a slash.
 fn read_group(row: Row<'_>, column: Column) -> Result<Group, LoadError> {
     let name = row.required(column)?;
     let kind = match name.rsplit('/').next() {

@@ -1,8 +1,9 @@
-//! Tolerances for two-level rows: their size and direction must agree, not their digits.
+//! Tolerances for rows of the two-level architecture, whose figures must agree in size and direction, not in every
+//! digit.
 //!
-//! The reference orders equal shares by object identity, so its digits cannot be reproduced. While offers suffice, the
-//! figures hardly depend on that order. Beyond that, small causes have large effects, and the tolerance is the
-//! difference between runs with different seeds.
+//! The reference orders schedulers with equal shares by object identity, so its digits cannot be reproduced. As long as
+//! offers suffice for all jobs, the figures hardly depend on that order. Otherwise, small causes have large effects,
+//! and the tolerance is the difference between runs with different seeds.
 
 use super::{Expected, Figure, Got};
 
@@ -16,16 +17,16 @@ struct Tolerance {
 /// Number of expected abandoned jobs above which a row counts as overloaded.
 const ABANDONED_CALM_MAX: f64 = 20.0;
 
-/// Allowed values, for people.
+/// The tolerances, described for people.
 pub const ALLOWED: &str = "two-level rows are compared by shape: no conflicts; abandoned and queued jobs at most 20 apart; \
     busyness and transactions within 5 %, jobs and tasks within 1 %, waits within 25 %; where jobs are left over or more \
     than 20 are abandoned, all within a factor of 4, and abandoned and queued jobs together";
 
-/// Figures that may replace each other: a job may reach the maximum number of attempts shortly before the end, or
-/// shortly after.
+/// Figures that may replace each other, because a job may reach the maximum number of attempts shortly before the end,
+/// or not quite.
 const UNPLACED: [Figure; 2] = [Figure::Abandoned, Figure::LeftInQueue];
 
-/// Whether offers do not suffice in a row.
+/// Whether offers do not suffice for all jobs in a row.
 #[must_use]
 pub fn is_strained(row: &[Expected]) -> bool {
     number(row, Figure::Abandoned) > ABANDONED_CALM_MAX || number(row, Figure::LeftInQueue) > 0.0

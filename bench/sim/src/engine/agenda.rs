@@ -1,7 +1,7 @@
-//! Event queue, by time; events of one time keep the order in which they were added.
+//! Event queue, ordered by time; events with equal times keep the order in which they were added.
 //!
-//! Some kinds of events are kept outside of the heap, because they are sorted already: arrivals, which precede other
-//! events of their time; changes of machines, which precede arrivals; and the sample at each second.
+//! Some kinds of events are not in the heap, because they are sorted already: arrivals, which precede other events of
+//! their time; changes of machines, which precede arrivals; and the samples, one each second.
 
 use super::{Plan, Survey};
 use std::cmp::Reverse;
@@ -10,9 +10,9 @@ use std::collections::BinaryHeap;
 /// The next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<E> {
-    /// Machines change.
+    /// Machines change; the number of the change.
     Change(u32),
-    /// A job arrives.
+    /// A job arrives; the number of the job.
     Arrival(u32),
     /// The use of the cell is sampled.
     Look,
@@ -20,7 +20,7 @@ pub enum Next<E> {
     Event(E),
 }
 
-/// A time that is not negative, as bits, which are ordered like the times.
+/// Bits of a time that is not negative; these are ordered like the times.
 type TimeBits = u64;
 
 /// Future events.
@@ -35,7 +35,7 @@ pub struct Agenda<'a, E> {
 }
 
 impl<'a, E: Ord + Copy> Agenda<'a, E> {
-    /// The agenda of a plan, at time zero.
+    /// Creates the agenda of a plan, at time zero.
     #[must_use]
     pub fn new(plan: &'a Plan<'a>) -> Agenda<'a, E> {
         let look = (plan.survey == Survey::EverySecond).then_some((0, 0));
@@ -58,7 +58,7 @@ impl<'a, E: Ord + Copy> Agenda<'a, E> {
 }
 
 impl<E: Ord + Copy> Agenda<'_, E> {
-    /// The next change of machines, if it precedes all events from this time on.
+    /// Returns the next change of machines, if it is not later than `first`.
     fn next_change(&mut self, first: TimeBits) -> Option<Next<E>> {
         let at = *self.plan.changes.get(self.changed)?;
         if at.to_bits() > first {
@@ -73,7 +73,7 @@ impl<E: Ord + Copy> Agenda<'_, E> {
 impl<E: Ord + Copy> Iterator for Agenda<'_, E> {
     type Item = Next<E>;
 
-    /// Advances to the next event; `None` if there is none, or the end is reached.
+    /// Advances to the next event; `None` if there is no event before the end.
     fn next(&mut self) -> Option<Next<E>> {
         if self.now_s > self.plan.end_s {
             return None;

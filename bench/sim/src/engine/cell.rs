@@ -26,22 +26,22 @@ pub enum Access {
 pub struct Attempt {
     /// Tasks with a machine.
     pub claimed: u32,
-    /// Committed ones among them.
+    /// Number of claims that were committed.
     pub taken: u32,
-    /// Started tasks, which end together.
+    /// The started tasks, which end together.
     pub run: Option<Taken>,
 }
 
-/// Tasks of one commit, as the cell numbers them.
+/// Number by which the cell identifies the tasks of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taken(pub u32);
 
-/// Tasks of a job that run at its arrival.
+/// Tasks of a job that already run when the job arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Running {
     /// Number of the tasks.
     pub tasks: u32,
-    /// Tasks that end together.
+    /// The running tasks, which end together.
     pub run: Option<Taken>,
 }
 
@@ -50,7 +50,7 @@ pub struct Running {
 pub struct Ended {
     /// Number of ended tasks.
     pub tasks: u32,
-    /// Seconds until the next tasks of the run end, if any will.
+    /// Seconds until the next tasks of the run end; `None` if no others will end.
     pub again_s: Option<f64>,
 }
 
@@ -61,42 +61,42 @@ pub struct Lost {
     pub job: u32,
     /// Number of its tasks that lost their machine.
     pub tasks: u32,
-    /// Number of its other tasks that had no machine before.
+    /// Number of the job's other tasks, which had no machine before.
     pub waiting: u32,
 }
 
 /// A cell that can be simulated.
 pub trait Cell {
-    /// Handles the arrival of a job. Returns its tasks that run already.
+    /// Handles the arrival of a job. Returns its tasks that already run.
     fn arrive(&mut self, job: usize) -> Running;
 
-    /// Number of tasks that a job gets instead of the requested ones; called when its first
-    /// decision begins. The default is the requested number.
+    /// Returns the number of tasks that a job gets instead of the requested number, which is the default. It is called
+    /// when the job's first decision begins.
     fn size(&mut self, _job: usize, tasks: u32) -> u32 {
         tasks
     }
 
-    /// Copies the present cell, at the beginning of a scheduler's decision.
+    /// Copies the present state of the cell for a scheduler, at the beginning of its decision.
     fn copy(&mut self, scheduler: usize);
 
     /// Ends a scheduler's decision: places tasks of the job on its copy, and commits them.
     fn attempt(&mut self, scheduler: usize, job: usize, tasks: u32, access: Access) -> Attempt;
 
-    /// Seconds from the start of a run until its first task ends; `None` if none does.
+    /// Seconds from the start of a run until its first task ends; `None` if its tasks do not end.
     fn runs_for(&self, run: Taken) -> Option<f64>;
 
-    /// Ends the tasks of a run that end now.
+    /// Ends the tasks of a run that are due to end now.
     fn end(&mut self, run: Taken) -> Ended;
 
-    /// Applies the machine change of this number. Returns the tasks that lost their machines. The
-    /// default changes nothing.
+    /// Applies the machine change with this number. Returns the tasks that lost their machines. By default, nothing
+    /// changes.
     fn change(&mut self, _number: usize) -> Vec<Lost> {
         Vec::new()
     }
 
-    /// Samples the use of the cell. A cell may record more of it.
+    /// Samples the use of the cell. A cell may record further figures here.
     fn look(&mut self) {}
 
-    /// Allocated shares of its processors and its memory.
+    /// Allocated shares of the cell's processors and memory.
     fn used(&self) -> [f64; 2];
 }

@@ -32,13 +32,13 @@ pub use sizing::{SizedCell, SizedRun, Sizing};
 /// Kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Jobs whose tasks end.
+    /// Jobs whose tasks end by themselves.
     Batch,
-    /// Services.
+    /// Jobs whose tasks run until they are stopped.
     Service,
 }
 
-/// A job in the event loop, without its requests, which the cell has.
+/// A job in the event loop, without its requests, which only the cell needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     /// Arrival time in seconds.
@@ -49,10 +49,10 @@ pub struct Job {
     pub kind: Kind,
 }
 
-/// Decision time: a constant for a job, plus a time for each task not yet placed.
+/// Decision time: a constant time for a job, plus a time for each task that is not placed yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DecisionTime {
-    /// Seconds for a job.
+    /// Seconds for a job, whatever its number of tasks.
     pub job_s: f64,
     /// Seconds for a task.
     pub task_s: f64,
@@ -69,9 +69,9 @@ impl DecisionTime {
 /// A scheduler, with its decision times for both kinds of jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduler {
-    /// For batch jobs.
+    /// Decision time for batch jobs.
     pub batch: DecisionTime,
-    /// For service jobs.
+    /// Decision time for service jobs.
     pub service: DecisionTime,
 }
 
@@ -99,9 +99,9 @@ pub struct Plan<'a> {
     pub schedulers: &'a [Scheduler],
     /// Times of machine changes in seconds, ascending; the cell knows the changes.
     pub changes: &'a [f64],
-    /// End of the run in seconds; the first event after it still happens.
+    /// End of the run in seconds. The first event after it is still processed.
     pub end_s: f64,
-    /// Whether the use of the cell is sampled every second. A sample is an event, so with samples there is always a
+    /// Whether the use of the cell is sampled every second. A sample is an event, so a run with samples never lacks a
     /// next event.
     pub survey: Survey,
 }
@@ -117,7 +117,7 @@ pub enum Survey {
 
 /// Delay after which an incompletely placed job is queued again.
 const RETRY_S: f64 = 1.0;
-/// Attempts without placements after which a job is abandoned.
+/// Number of attempts after which a job without placements is abandoned.
 const ATTEMPTS_VAIN_MAX: u32 = 100;
-/// Attempts after which a job is abandoned in any case.
+/// Number of attempts after which any incompletely placed job is abandoned.
 const ATTEMPTS_MAX: u32 = 1000;

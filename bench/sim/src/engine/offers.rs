@@ -1,7 +1,7 @@
 //! Two-level scheduling: an allocator offers all free resources to one scheduler after the other.
 //!
-//! Offered resources are locked until the scheduler replies, so claims never conflict, and long decisions starve the
-//! others. The allocator collects freed resources for a time before it offers them.
+//! Offered resources are locked until the scheduler replies, so claims never conflict, but a scheduler with long
+//! decisions starves the others. The allocator collects freed resources for some time before it makes an offer.
 
 use super::agenda::Next;
 use super::{Agenda, Attempt, Cell, Plan, RETRY_S, Records, Taken};
@@ -14,7 +14,7 @@ pub struct OfferSettings {
     pub gather_s: f64,
     /// Decision time of the allocator.
     pub decide_s: f64,
-    /// Smallest offer in processors.
+    /// Smallest offer that is made, in processors.
     pub processors_min: f64,
 }
 
@@ -26,10 +26,10 @@ pub trait OfferCell: Cell {
     /// Locks all free resources, and offers them.
     fn offer(&mut self) -> Self::Offer;
 
-    /// Free processors and memory of an offer.
+    /// Processors and memory that are still free in an offer.
     fn left(&self, offer: &Self::Offer) -> [f64; 2];
 
-    /// Places tasks of a job within an offer. They run once the offer is answered.
+    /// Places tasks of a job within an offer. The tasks start when the offer is answered.
     fn place_in(
         &mut self,
         offer: &mut Self::Offer,
@@ -44,14 +44,14 @@ pub trait OfferCell: Cell {
     /// Processors that are free and not locked.
     fn free_processors(&self) -> f64;
 
-    /// The largest share that a scheduler's running tasks have of any resource (dominant share).
+    /// The scheduler's dominant share: of all resources, the largest share that its running tasks have.
     fn dominant_share(&self, scheduler: usize) -> f64;
 
-    /// The share of processors that is locked.
+    /// The share of the processors that is locked in offers.
     fn locked(&self) -> f64;
 }
 
-/// Event of the simulation of offers.
+/// Event of a simulation with offers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// Enough resources were collected: an offer is made.
@@ -70,7 +70,7 @@ enum Event {
 struct Out<O> {
     scheduler: u32,
     held: O,
-    /// Placements in it, which start once it is answered.
+    /// Runs of the tasks placed in the offer, which start when it is answered.
     placed: Vec<Taken>,
 }
 
@@ -78,7 +78,7 @@ struct Out<O> {
 #[derive(Default)]
 struct SchedulerState {
     queue: VecDeque<u32>,
-    /// Whether it waits for an offer.
+    /// Whether the scheduler waits for an offer.
     asks: bool,
 }
 
@@ -88,7 +88,7 @@ struct Run<'a, C: OfferCell> {
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
     desks: Vec<SchedulerState>,
-    /// Offers by number; answered ones are `None`, and their numbers are reused.
+    /// Offers by number. An answered offer is `None`, and its number is reused.
     out: Vec<Option<Out<C::Offer>>>,
     gathering: bool,
     books: Records,
@@ -138,7 +138,7 @@ impl<C: OfferCell> Run<'_, C> {
         }
     }
 
-    /// Applies a change of machines; jobs that lost one are queued again.
+    /// Applies a change of machines; jobs that lost tasks are queued again.
     fn change(&mut self, number: u32) {
         for lost in self.cell.change(number as usize) {
             if self.books.lose(lost) {
@@ -148,7 +148,7 @@ impl<C: OfferCell> Run<'_, C> {
         self.gather();
     }
 
-    /// Schedules the end of tasks.
+    /// Schedules the end of a run's tasks.
     fn begin_run(&mut self, run: Option<Taken>) {
         let ends = run.and_then(|run| Some((run, self.cell.runs_for(run)?)));
         if let Some((run, seconds)) = ends {
@@ -172,7 +172,7 @@ impl<C: OfferCell> Run<'_, C> {
         self.gather();
     }
 
-    /// Starts to collect freed resources, unless it is doing so already.
+    /// Starts to collect freed resources, unless the allocator is already collecting.
     fn gather(&mut self) {
         if !self.gathering {
             self.gathering = true;
@@ -180,7 +180,7 @@ impl<C: OfferCell> Run<'_, C> {
         }
     }
 
-    /// Offers free resources to the waiting scheduler with the lowest share.
+    /// Offers the free resources to the scheduler with the lowest dominant share of those that wait.
     fn offer(&mut self) {
         self.gathering = false;
         if self.cell.free_processors() < self.settings.processors_min {
@@ -199,11 +199,11 @@ impl<C: OfferCell> Run<'_, C> {
         self.agenda.after(self.settings.decide_s, Event::Offered(number as u32));
     }
 
-    /// Lets a scheduler place its queued jobs while its offer has room.
+    /// Lets a scheduler place its queued jobs until its offer is used up.
     fn decide(&mut self, number: u32) {
         let Some(mut offer) = self.out[number as usize].take() else { return };
         let mut seconds = 0.0;
-        // Smaller remainders are rounding errors of floats.
+        // Remainders of at most 1e-6 are rounding errors of floats.
         while self.cell.left(&offer.held).iter().all(|left| *left > 1e-6) {
             let Some(job) = self.desks[offer.scheduler as usize].queue.pop_front() else { break };
             seconds += self.place(job, &mut offer);
@@ -214,7 +214,7 @@ impl<C: OfferCell> Run<'_, C> {
         self.agenda.after(seconds, Event::Answered(number));
     }
 
-    /// Places a job within an offer. Returns the decision time.
+    /// Places tasks of a job within an offer. Returns the decision time.
     fn place(&mut self, job: u32, offer: &mut Out<C::Offer>) -> f64 {
         let (at, scheduler) = (job as usize, offer.scheduler as usize);
         let (book, about) = (&mut self.books.jobs[at], &self.plan.jobs[at]);

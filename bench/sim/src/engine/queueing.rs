@@ -1,5 +1,5 @@
-//! Schedulers with a queue each, which decide on one job at a time: monolithic, with shared state, or with partitions.
-//! They differ only in their view of the cell.
+//! Schedulers with a queue each, which decide on one job at a time. The architectures are monolithic, shared state and
+//! partitions; they differ only in the schedulers' view of the cell.
 
 use super::agenda::Next;
 use super::{Access, Agenda, Cell, JobRecord, Plan, RETRY_S, Records};
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 #[derive(Default)]
 struct SchedulerState {
     queue: VecDeque<u32>,
-    /// The job that it is deciding on, with the decision time in seconds.
+    /// The job on which the scheduler is deciding, with the decision time in seconds.
     deciding: Option<(u32, f64)>,
 }
 
@@ -69,7 +69,7 @@ impl<C: Cell> Run<'_, C> {
         }
     }
 
-    /// Applies a change of machines; jobs that lost one are queued again.
+    /// Applies a change of machines; jobs that lost tasks are queued again.
     fn change(&mut self, number: u32) {
         for lost in self.cell.change(number as usize) {
             if self.books.lose(lost) {
@@ -78,7 +78,7 @@ impl<C: Cell> Run<'_, C> {
         }
     }
 
-    /// Schedules the end of tasks.
+    /// Schedules the end of a run's tasks.
     fn begin_run(&mut self, run: Option<super::Taken>) {
         let ends = run.and_then(|run| Some((run, self.cell.runs_for(run)?)));
         if let Some((run, seconds)) = ends {

@@ -13,7 +13,7 @@ pub struct SchedulerRecord {
     pub failed: u64,
     /// Attempts that found no feasible machine.
     pub no_room: u64,
-    /// Transactions of jobs with earlier attempts.
+    /// Transactions of jobs that had an attempt before.
     pub retried: u64,
     /// Rejected claims.
     pub claims_refused: u64,
@@ -21,14 +21,14 @@ pub struct SchedulerRecord {
     pub claims_taken: u64,
     /// Abandoned jobs.
     pub abandoned: u64,
-    /// Jobs in its queue at the end.
+    /// Jobs in the scheduler's queue at the end.
     pub left_in_queue: u64,
 }
 
 /// Record of one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JobRecord {
-    /// Number of its tasks: the requested one, unless the cell changed it.
+    /// Number of the job's tasks: the requested number, unless the cell changed it.
     pub tasks: u32,
     /// Tasks without a machine.
     pub unplaced: u32,
@@ -38,7 +38,7 @@ pub struct JobRecord {
     pub wait_s: f64,
     /// Seconds from submission to the attempt that placed the last task.
     pub placed_s: f64,
-    /// Whether it was abandoned.
+    /// Whether the job was abandoned.
     pub abandoned: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct JobRecord {
 pub struct Records {
     /// Records by scheduler.
     pub schedulers: Vec<SchedulerRecord>,
-    /// By job.
+    /// Records by job.
     pub jobs: Vec<JobRecord>,
     /// Time of the last event, in seconds.
     pub now_s: f64,
@@ -55,20 +55,20 @@ pub struct Records {
     pub events: u64,
     /// Number of samples of the cell's use.
     pub looks: u64,
-    /// Sums of the allocated shares at these samples (processors, memory).
+    /// Sums over these samples of the allocated shares of processors and memory.
     pub used: [f64; 2],
-    /// The sum of the share of processors that was locked in offers.
+    /// Sum over these samples of the share of processors that was locked in offers.
     pub locked: f64,
     /// Tasks that ended.
     pub ended: u64,
     /// Tasks that lost their machine.
     pub lost: u64,
-    /// Tasks that ran at the arrival of their jobs.
+    /// Tasks that were already running when their jobs arrived.
     pub found_running: u64,
 }
 
 impl Records {
-    /// Empty records of a number of schedulers, and of jobs with these numbers of tasks.
+    /// Creates empty records of this many schedulers, and of jobs with these numbers of tasks.
     pub(crate) fn new(schedulers: usize, jobs: impl Iterator<Item = u32>) -> Records {
         let of_job = |tasks| JobRecord { tasks, unplaced: tasks, ..JobRecord::default() };
         Records {
@@ -78,7 +78,7 @@ impl Records {
         }
     }
 
-    /// Records the arrival of a job with running tasks. Returns whether other tasks are pending.
+    /// Records the arrival of a job with running tasks. Returns whether the job has other tasks, which are pending.
     pub(crate) fn arrive(&mut self, job: usize, running: u32) -> bool {
         let book = &mut self.jobs[job];
         book.unplaced -= running;
@@ -86,15 +86,15 @@ impl Records {
         book.unplaced > 0
     }
 
-    /// Records that tasks of a job lost their machine. Returns whether the job must be queued for that: not if it was
-    /// abandoned, or is queued already for other pending tasks.
+    /// Records that tasks of a job lost their machine. Returns whether the job must be queued for these tasks: it must
+    /// not if it was abandoned, or if it is already queued for other pending tasks.
     pub(crate) fn lose(&mut self, lost: super::Lost) -> bool {
         self.jobs[lost.job as usize].unplaced = lost.waiting + lost.tasks;
         self.lost += u64::from(lost.tasks);
         lost.waiting == 0
     }
 
-    /// Changes the number of tasks of a job of which none runs.
+    /// Changes the number of tasks of a job without running tasks.
     pub(crate) fn size(&mut self, job: usize, tasks: u32) {
         let book = &mut self.jobs[job];
         (book.tasks, book.unplaced) = (tasks, tasks);
@@ -136,7 +136,8 @@ impl Records {
         self.locked += locked;
     }
 
-    /// Records that machines were probed for tasks of a job, with the decision time; or that none could be probed.
+    /// Records that a scheduler spent this decision time to choose machines to probe for tasks of a job, or that there
+    /// was no machine to probe.
     pub(crate) fn sampled(&mut self, scheduler: usize, job: usize, asked: u32, decided_s: f64) {
         let (book, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);
         book.attempts += 1;
@@ -149,7 +150,7 @@ impl Records {
         }
     }
 
-    /// Records that a machine started a task, with the time since the job's submission.
+    /// Records that a machine started a task, and the time since the job's submission.
     pub(crate) fn started(&mut self, scheduler: usize, job: usize, after_s: f64) {
         let book = &mut self.jobs[job];
         book.unplaced -= 1;
@@ -159,7 +160,7 @@ impl Records {
         }
     }
 
-    /// Abandons a job with too many attempts. Returns whether it did.
+    /// Abandons a job that had too many attempts. Returns whether the job is abandoned.
     pub(crate) fn give_up(&mut self, scheduler: usize, job: usize) -> bool {
         let book = &mut self.jobs[job];
         let vain = book.attempts > super::ATTEMPTS_VAIN_MAX && book.unplaced == book.tasks;

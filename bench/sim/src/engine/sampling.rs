@@ -1,8 +1,8 @@
 //! Batch sampling with late binding, as in Sparrow, without cell state.
 //!
-//! A scheduler probes a few random machines for each task of a job, and each adds the job to its queue. Binding is
-//! late: a machine with free resources takes the next task of the first job in its queue that fits; the remaining
-//! probes of a completely started job are dropped. Messages take no time here.
+//! A scheduler probes a few random machines for each task of a job, and each of these machines adds the job to its
+//! queue. Tasks are bound late: a machine with free resources takes the next task of the first job in its queue that
+//! fits. When all tasks of a job have started, its remaining probes are dropped. Messages take no time here.
 
 use super::agenda::Next;
 use super::{Agenda, Cell, Plan, RETRY_S, Records, Taken};
@@ -20,13 +20,13 @@ pub trait SampledCell: Cell {
     /// Number of machines.
     fn machines(&self) -> u32;
 
-    /// A machine drawn at random.
+    /// Draws a machine at random.
     fn draw(&mut self, scheduler: usize) -> u32;
 
-    /// Whether a machine could ever accept tasks of this job.
+    /// Whether a machine could accept tasks of this job if it were empty.
     fn may_take(&mut self, machine: u32, scheduler: usize, job: usize) -> bool;
 
-    /// Starts the next task of a job on a machine, if it fits now.
+    /// Starts the next task of a job on a machine, if the task fits now.
     fn start(&mut self, machine: u32, scheduler: usize, job: usize) -> Option<Taken>;
 }
 
@@ -35,7 +35,7 @@ pub trait SampledCell: Cell {
 enum Event {
     /// A scheduler has chosen machines to probe.
     Decided(u32),
-    /// A job without a feasible machine is retried.
+    /// A job for which no machine was feasible is tried again.
     Again(u32),
     /// Tasks end.
     Ended(Taken),
@@ -45,11 +45,11 @@ enum Event {
 #[derive(Default)]
 struct SchedulerState {
     queue: VecDeque<u32>,
-    /// The job that it is deciding on, with the decision time in seconds.
+    /// The job on which the scheduler is deciding, with the decision time in seconds.
     deciding: Option<(u32, f64)>,
 }
 
-/// Machine of tasks that ran before: none is recorded.
+/// Stands for the machine of tasks that ran before the start, which is not recorded.
 const NOWHERE: u32 = u32::MAX;
 
 struct Run<'a, C> {
@@ -58,7 +58,7 @@ struct Run<'a, C> {
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
     desks: Vec<SchedulerState>,
-    /// Queue of each machine: the jobs that probed it.
+    /// The queue of each machine, with the jobs that probed it.
     asked: Vec<VecDeque<u32>>,
     /// The machine of each run, by its number.
     places: Vec<u32>,
@@ -108,7 +108,8 @@ impl<C: SampledCell> Run<'_, C> {
         }
     }
 
-    /// Applies a change of machines: displaced tasks are probed again, and machines in queues may have room now.
+    /// Applies a change of machines. Machines are probed again for tasks that lost their machine, and machines with
+    /// queued jobs may have room now.
     fn change(&mut self, number: u32) {
         for lost in self.cell.change(number as usize) {
             if self.books.lose(lost) {
@@ -168,7 +169,7 @@ impl<C: SampledCell> Run<'_, C> {
         self.agenda.after(seconds, Event::Decided(scheduler));
     }
 
-    /// Probes machines for the tasks of a job; machines with free resources start them at once.
+    /// Probes machines for the tasks of a job; machines with free resources start tasks at once.
     fn decided(&mut self, scheduler: u32) {
         let desk = &mut self.desks[scheduler as usize];
         let (job, seconds) = desk.deciding.take().expect("who has decided was deciding");
@@ -190,7 +191,7 @@ impl<C: SampledCell> Run<'_, C> {
         self.begin(scheduler);
     }
 
-    /// Starts tasks of a machine's queue in order, as long as they fit.
+    /// Starts tasks of the jobs in a machine's queue, in order, as long as the tasks fit.
     fn serve(&mut self, machine: u32) {
         let mut at = 0;
         while let Some(&job) = self.asked[machine as usize].get(at) {

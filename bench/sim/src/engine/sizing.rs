@@ -1,14 +1,16 @@
 //! Jobs whose number of tasks is chosen at their first decision, by a rule and the idle resources. Jobs are elastic:
-//! with more tasks each one takes less time.
+//! with more tasks, each task takes less time.
 //!
-//! The cell here wraps another one: it tells the event loop a job's number of tasks, and scales the run times.
+//! The cell of this file wraps another cell. It returns the chosen number of tasks to the event loop, and scales the
+//! run times.
 
 use super::{Access, Attempt, Cell, Ended, Lost, Running, Taken};
 use std::cell::RefCell;
 
-/// A rule for the number of tasks of a job, by the requested number and the allocated shares of processors and memory.
+/// A rule that chooses the number of tasks of a job from the requested number and the allocated shares of processors
+/// and memory.
 pub trait Sizing {
-    /// Number of tasks of this job, at least one.
+    /// Returns the number of tasks of this job, which is at least one.
     fn tasks(&mut self, job: usize, asked: u32, used: [f64; 2]) -> u32;
 }
 
@@ -16,15 +18,15 @@ pub trait Sizing {
 pub struct SizedCell<C, S> {
     inner: C,
     sizing: S,
-    /// Speed-up of each job's tasks; 1 for the requested number.
+    /// Speed-up of each job's tasks; 1 if the job has its requested number.
     speeds: Vec<f64>,
-    /// The speed-up of each run, by its number.
+    /// Speed-up of each run, by the number of the run.
     of_runs: Vec<f64>,
     /// Allocated share of the processors at each sample.
     looks: RefCell<Vec<f32>>,
 }
 
-/// Choices of a run, and the usage of the cell.
+/// The chosen sizes of a run's jobs, and the usage of the cell.
 pub struct SizedRun {
     /// Speed-up of each job's tasks.
     pub speeds: Vec<f64>,
@@ -33,7 +35,7 @@ pub struct SizedRun {
 }
 
 impl<C: Cell, S: Sizing> SizedCell<C, S> {
-    /// A cell for `jobs` jobs.
+    /// Creates a cell for `jobs` jobs.
     pub fn new(inner: C, sizing: S, jobs: usize) -> SizedCell<C, S> {
         SizedCell {
             inner,

@@ -1,10 +1,10 @@
 //! The expected idle part of a machine's devices, considering more than one future task.
 //!
-//! The expected fragment considers whether the *next* task can use the free devices. In a full cell, hundreds of tasks
-//! pass a machine before it changes. So a part that one task in thirty can use is soon allocated, and a part that none
-//! can use is lost, but the two have nearly equal fragments, 97 % and 100 %. Here a device counts by the probability
-//! that none of the next N tasks could use it. N is unknown, and assumed to be geometric with mean m; with p the
-//! probability that one task can use it, the sum over N has a closed form:
+//! The expected fragment considers whether the *next* task can use the free devices. In a full cell, however, hundreds of
+//! tasks are considered for a machine before it changes. So a part that one task in thirty can use is soon allocated, and
+//! a part that no task can use is lost, but the two have nearly equal fragments, 97 % and 100 %. Here the weight of a
+//! device is the probability that none of the next N tasks could use it. N is unknown, and assumed to be geometric with
+//! mean m; with p the probability that one task can use the device, the sum over N has a closed form:
 //!
 //! ```text
 //!              free part · (1 − p)                        p      0    1/50   1/10   1/2
@@ -12,26 +12,26 @@
 //!         devices  (1 − p) + m · p
 //! ```
 //!
-//! With m = 1 it is nearly the expected fragment.
+//! With m = 1 the idle part is nearly the expected fragment.
 //!
-//! **Memory and rare shapes are included.** Exhausted memory strands devices like exhausted processors do; the gradient
-//! policy ignores memory, and including it brings a fifth of the gain. With memory there are so many shapes that none
-//! is frequent, so none is left out.
+//! **Memory and rare shapes are included.** Exhausted memory makes devices unusable as exhausted processors do. The
+//! gradient policy ignores memory; a fifth of the gain over it comes from including memory. With memory there are so many
+//! shapes that no shape is frequent, so rare shapes are not left out.
 //!
-//! **Scores are whole percent.** Many alternatives in a full cell differ by less than the 40 thousandths of a device
-//! that one percent is. Of machines with equal scores, the first in a fixed order is chosen, so machines are filled one
-//! after another, and others stay empty. Without rounding a fifth of the gain is lost.
+//! **Scores are whole percent.** Many alternatives in a full cell differ by less than one percent, which is 40 thousandths
+//! of a device. Of machines with equal scores, the first in a fixed order is chosen, so machines are filled one after
+//! another, and others stay empty. Without rounding a fifth of the gain is lost.
 
 use super::machine::{DeviceMachine, Shape};
 
-/// Mean number of future tasks considered, chosen by experiments on the eight lists of the trace: all of them also gain
-/// with 25 and with 100.
+/// Mean number of future tasks considered, chosen by experiments on the eight lists of the trace; means of 25 and 100
+/// also improve the allocation on all lists.
 const TASKS_AHEAD: f64 = 50.0;
 
 /// All shapes with devices, by the requested part of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Ahead {
-    /// In ascending order.
+    /// Parts in ascending order of the requested amount.
     parts: Vec<Part>,
 }
 
@@ -44,7 +44,7 @@ struct Part {
 }
 
 impl Ahead {
-    /// A distribution from shapes with their counts, and the total number of tasks.
+    /// Creates the distribution from shapes with their counts, and the total number of tasks.
     #[must_use]
     pub fn of(counts: impl IntoIterator<Item = (Shape, usize)>, tasks: usize) -> Ahead {
         let mut parts: Vec<Part> = Vec::new();
@@ -65,7 +65,7 @@ impl Ahead {
         self.idle_of(machine, machine.left())
     }
 
-    /// Expected idle part of its devices with these amounts left.
+    /// Expected idle part of the machine's devices, if these amounts of them are free.
     #[must_use]
     pub fn idle_of(&self, machine: &DeviceMachine, left: &[i16]) -> f64 {
         let mut by_left: Vec<i16> = left.iter().copied().filter(|left| *left > 0).collect();
@@ -73,8 +73,8 @@ impl Ahead {
         let mut parts = self.parts.iter().peekable();
         let (mut idle, mut likely) = (0.0, 0.0);
         for (i, left) in by_left.iter().enumerate() {
-            // A device with more left is useful to every shape to which this one is. The parts found here fit on this
-            // device and the following ones, and on none before.
+            // A device with more free is useful to every shape to which this device is useful. The shapes added here
+            // fit on this device and the following ones, but not on earlier ones.
             while let Some(part) = parts.next_if(|part| part.milli <= *left) {
                 likely += part.likely(machine, by_left.len() - i);
             }
@@ -85,8 +85,8 @@ impl Ahead {
 }
 
 impl Part {
-    /// Probability that a task requests this part of devices, and fits on a machine with this many devices that have it
-    /// free.
+    /// Probability that a task requests this part of a device, and fits on a machine on which this many devices have
+    /// that part free.
     fn likely(&self, machine: &DeviceMachine, devices: usize) -> f64 {
         let fits = |shape: &Shape| {
             shape.cpu_milli <= machine.cpu_milli

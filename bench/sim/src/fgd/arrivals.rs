@@ -1,8 +1,8 @@
 //! Random orders of tasks and machines.
 //!
-//! The list is shuffled, then shortened or extended by random tasks to the requested load. The machines' names get a
-//! separate order, as in the published program: scores are often equal, so a policy would otherwise prefer the first
-//! models of the list.
+//! The list of tasks is shuffled, then shortened, or extended by random tasks, to the requested load. The machines'
+//! names get a separate order, as in the published program: scores are often equal, so a policy would otherwise prefer
+//! the models that come first in the list.
 
 use super::machine::Shape;
 use rand::{Rng, SeedableRng};
@@ -21,7 +21,7 @@ impl Dice {
         Dice(Pcg64::seed_from_u64(seed))
     }
 
-    /// Uniform from 0 to `bound`, without it.
+    /// Uniform random number from 0 to `bound` - 1.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.0.next_u64()) * bound as u128) >> 64) as usize
     }
@@ -34,7 +34,7 @@ impl Dice {
     }
 }
 
-/// The tasks in order of arrival, up to this many thousandths of devices.
+/// Returns the tasks in order of arrival, up to a total request of this many thousandths of devices.
 #[must_use]
 pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Shape> {
     let most_milli = capacity_milli * LOAD_PERCENT_MAX / 100;
@@ -50,7 +50,7 @@ pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Sha
     }
     loop {
         let task = list[dice.below(list.len())];
-        // The published program compares one device's part here, even for tasks with several.
+        // As the published program does, this compares the part of one device, even for tasks with several devices.
         if asked + i64::from(task.device_milli) > most_milli {
             return tasks;
         }

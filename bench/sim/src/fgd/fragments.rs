@@ -1,18 +1,19 @@
 //! Device fragmentation: the part of a machine's devices that the expected next task cannot use.
 //!
-//! Future tasks are assumed to be like those of the list: the most frequent shapes that make up 95 % of it, with their
-//! frequencies as probabilities. For a shape that does not fit on the machine, all free parts of its devices are a
-//! fragment; for one that fits, the free parts of the devices that are too small for it. For a shape without devices it
-//! is everything, since such a task uses none. The expected fragment F is the mean over the shapes.
+//! Future tasks are assumed to be like those of the list: they have the most frequent shapes that make up 95 % of the
+//! list, with their frequencies as probabilities. If a shape does not fit on the machine, all free parts of the devices
+//! are a fragment for it; if it fits, the free parts of those devices that are too small for it. For a shape without
+//! devices, all free parts are a fragment, since such a task uses no device. The expected fragment F is the mean over
+//! the shapes.
 
 use super::ahead::Ahead;
 use super::machine::{DeviceMachine, Shape};
 use std::collections::BTreeMap;
 
-/// The share of the list that the shapes make up, in percent, as in the publication.
+/// The share of the list's tasks that have one of the considered shapes, in percent, as in the publication.
 const POPULAR_PERCENT: usize = 95;
 
-/// The expected shapes.
+/// The shapes that future tasks are expected to have.
 #[derive(Clone, Debug)]
 pub struct Shapes {
     /// The requested parts of a device, ascending.
@@ -32,17 +33,17 @@ struct Expected {
     likely: f64,
 }
 
-/// Free parts of devices, for one requested part.
+/// Fit of one requested part of a device on a machine's devices.
 #[derive(Clone, Copy, Default)]
 struct Fit {
-    /// Devices with this much left.
+    /// Number of devices that have this part free.
     devices: usize,
-    /// Free amount of the other devices.
+    /// Sum of the free parts of the other devices.
     too_small: i64,
 }
 
 impl Shapes {
-    /// The shapes of a list.
+    /// Returns the expected shapes, from a list of tasks.
     #[must_use]
     pub fn of(tasks: &[Shape]) -> Shapes {
         let mut all: BTreeMap<Shape, usize> = BTreeMap::new();
@@ -81,7 +82,7 @@ impl Shapes {
         Shapes { parts, shapes, without, ahead }
     }
 
-    /// All shapes, to look more than one task ahead.
+    /// All shapes, for considering more than one future task.
     #[must_use]
     pub fn ahead(&self) -> &Ahead {
         &self.ahead
@@ -93,7 +94,7 @@ impl Shapes {
         self.fragment_of(machine.cpu_milli, machine.model, machine.left())
     }
 
-    /// Fragment of a machine with these amounts left.
+    /// Number of different parts that are computed once for all shapes; the published lists have about 20.
     #[must_use]
     pub fn fragment_of(&self, cpu_milli: i64, model: u8, left: &[i16]) -> f64 {
         let all: i64 = left.iter().map(|left| i64::from(*left)).sum();

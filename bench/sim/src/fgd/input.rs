@@ -1,8 +1,8 @@
 //! Machines with devices and a list of tasks, from tables in the form of Alibaba's "openb" trace.
 //!
-//! Machines: `cpu_milli, memory_mib, gpu, model`; those without devices are ignored. Tasks: `cpu_milli, memory_mib,
-//! num_gpu, gpu_milli`, and optionally `gpu_spec`, the accepted models, separated by `|`. Plain or compressed; other columns
-//! are ignored.
+//! Tables of machines have the columns `cpu_milli, memory_mib, gpu, model`; machines without devices are ignored.
+//! Tables of tasks have `cpu_milli, memory_mib, num_gpu, gpu_milli`, and optionally `gpu_spec`, the accepted models
+//! separated by `|`. Files may be compressed, and other columns are ignored.
 
 use super::machine::{DeviceMachine, Models, Shape};
 use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI, DEVICES_MAX};
@@ -11,7 +11,7 @@ use omega_workload::compressed::{plain_name, stored};
 use omega_workload::table::Table;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of device models, one bit each.
+/// Maximum number of device models, because a set of models has one bit for each.
 const MODELS_MAX: usize = Models::BITS as usize;
 
 const LIST_PREFIX: &str = "openb_pod_list_";
@@ -45,13 +45,13 @@ impl Input {
     }
 }
 
-/// The file of machines in a folder of the trace.
+/// Path of the file of machines in a folder of the trace.
 #[must_use]
 pub fn machines_file(dir: &Path) -> PathBuf {
     stored(&dir.join("openb_node_list_gpu_node.csv"))
 }
 
-/// The file of a list of tasks in a folder of the trace.
+/// Path of the file of a list of tasks in a folder of the trace.
 #[must_use]
 pub fn tasks_file(dir: &Path, list: &str) -> PathBuf {
     stored(&dir.join(format!("{LIST_PREFIX}{list}{LIST_SUFFIX}")))
@@ -60,7 +60,7 @@ pub fn tasks_file(dir: &Path, list: &str) -> PathBuf {
 /// The names of the lists of a folder, ascending.
 ///
 /// # Errors
-/// If the folder cannot be read or has none.
+/// If the folder cannot be read or has no list.
 pub fn lists(dir: &Path) -> Result<Vec<String>, LoadError> {
     let cannot = |error| LoadError::new(dir, format!("cannot be read: {error}"));
     let mut lists = Vec::new();

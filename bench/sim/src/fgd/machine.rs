@@ -8,7 +8,7 @@ pub const WHOLE: i16 = DEVICE_MILLI as i16;
 /// Accepted device models, with one bit each by their numbers in the input.
 pub type Models = u64;
 
-/// The request of a task. Tasks with equal requests share one.
+/// The request of a task. Tasks with equal requests have the same shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape {
     /// Processors in thousandths.
@@ -17,20 +17,20 @@ pub struct Shape {
     pub device_milli: i16,
     /// Number of devices.
     pub devices: u8,
-    /// The models it accepts.
+    /// The device models that the task accepts.
     pub models: Models,
     /// Memory in mebibytes.
     pub memory_mib: i64,
 }
 
 impl Shape {
-    /// Sum of its device requests.
+    /// Sum of the task's device requests, in thousandths of a device.
     #[must_use]
     pub fn asked_milli(&self) -> i64 {
         i64::from(self.device_milli) * i64::from(self.devices)
     }
 
-    /// Whether it shares a device with others.
+    /// Whether the task requests a part of a device, which it shares with other tasks.
     #[must_use]
     pub fn is_share(&self) -> bool {
         self.devices == 1 && self.device_milli < WHOLE
@@ -48,12 +48,12 @@ pub struct DeviceMachine {
     pub model: u8,
     /// Free thousandths of each device.
     left: Vec<i16>,
-    /// Number of its tasks by size: parts of a device, then 1, 2, … devices.
+    /// Number of the machine's tasks by size: first tasks with a part of a device, then tasks with 1, 2, … devices.
     sizes: [u16; DEVICES_MAX as usize + 1],
 }
 
 impl DeviceMachine {
-    /// New machine with whole devices.
+    /// Creates a machine with unused devices.
     #[must_use]
     pub fn new(cpu_milli: i64, memory_mib: i64, devices: u8, model: u8) -> DeviceMachine {
         let (left, sizes) = (vec![WHOLE; usize::from(devices)], [0; DEVICES_MAX as usize + 1]);
@@ -87,7 +87,7 @@ impl DeviceMachine {
                 >= usize::from(shape.devices)
     }
 
-    /// Chooses the fullest devices on which a task fits, the first of equal ones, like a cell.
+    /// Chooses, as a cell does, the fullest devices on which a task fits, and the first of equally full ones.
     #[must_use]
     pub fn fullest(&self, shape: &Shape) -> DeviceChoice {
         let mut chosen = DeviceChoice::default();
@@ -99,7 +99,7 @@ impl DeviceMachine {
         chosen
     }
 
-    /// Allocates a task's request.
+    /// Allocates the task's request on these devices.
     pub fn take(&mut self, shape: &Shape, devices: DeviceChoice) {
         self.cpu_milli -= shape.cpu_milli;
         self.memory_mib -= shape.memory_mib;
@@ -113,7 +113,7 @@ impl DeviceMachine {
         }
     }
 
-    /// Whether it has tasks of this size, and whether it has tasks of other sizes.
+    /// Whether the machine has tasks of the size of this shape, and whether it has tasks of other sizes.
     #[must_use]
     pub fn sizes(&self, shape: &Shape) -> (bool, bool) {
         let own = self.sizes[size(shape)] > 0;
@@ -122,7 +122,7 @@ impl DeviceMachine {
     }
 }
 
-/// The size of a task; all tasks that share a device have one size.
+/// Size class of a task by its number of devices. All tasks that share a device are in one class.
 fn size(shape: &Shape) -> usize {
     if shape.device_milli < WHOLE { 0 } else { usize::from(shape.devices) }
 }

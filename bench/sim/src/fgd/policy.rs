@@ -7,26 +7,26 @@ use super::fragments::Shapes;
 use super::machine::{DeviceChoice, DeviceMachine, Shape, WHOLE};
 use clap::ValueEnum;
 
-/// The largest machine of the published program: scores are shares of it.
+/// Processors of the largest machine of the published program, in thousandths; scores are shares of this amount.
 const CPU_MILLI_MAX: f64 = 128_000.0;
 const DEVICES_MILLI_MAX: i64 = 8_000;
 
 /// Placement policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
-    /// Any machine where it fits, and any device
+    /// Any machine where the task fits, and any device
     Random,
-    /// Where the request is least like the free amounts, by their dot product
+    /// Machine whose free amounts are least like the request, by their dot product
     DotProd,
-    /// Beside tasks with as many devices
+    /// Machine with tasks that request as many devices
     GpuClustering,
-    /// On devices in use, else on machines in use
+    /// Devices in use, else machines in use
     GpuPacking,
-    /// Where the least remains free
+    /// Machine where the least remains free
     BestFit,
-    /// Where the expected fragment grows least: fragmentation gradient descent
+    /// Machine where the expected fragment grows least: fragmentation gradient descent
     Fgd,
-    /// As fgd, but tens of tasks ahead, and with free devices at a small cost
+    /// As fgd, but considers tens of future tasks, and adds a small cost for free devices
     FgdAhead,
 }
 
@@ -56,7 +56,7 @@ impl Policy {
         })
     }
 
-    /// Score of a machine on which a task fits; higher is better. The random policy scores all machines equally.
+    /// Score of a machine on which a task fits; higher is better. The random policy gives all machines equal scores.
     #[must_use]
     pub fn score(self, machine: &DeviceMachine, shape: &Shape, shapes: &Shapes) -> i64 {
         match self {
@@ -69,8 +69,8 @@ impl Policy {
         }
     }
 
-    /// The devices that a task gets on a machine. `chance` returns a random choice out of a number of them, for the
-    /// random policy.
+    /// Chooses the devices that a task gets on a machine. `chance` returns a random choice out of a number of devices,
+    /// for the random policy.
     pub fn devices(
         self,
         machine: &DeviceMachine,
@@ -93,8 +93,8 @@ impl Policy {
         }
     }
 
-    /// Score of a gradient policy, with the best devices. A sharing task tries each device; others
-    /// get the fullest that fit.
+    /// Score of a gradient policy, with the best devices. For a task that shares a device, each device is tried; other
+    /// tasks get the fullest devices that fit.
     fn gradient(
         self,
         machine: &DeviceMachine,
@@ -123,7 +123,7 @@ impl Policy {
         }
         let mut best: Option<(i64, usize)> = None;
         for i in 0..left.len() {
-            // Devices with equal free parts are one choice: the first of them.
+            // Devices with equal free parts are equivalent, so only the first of them is tried.
             if left[i] < shape.device_milli || left[..i].contains(&left[i]) {
                 continue;
             }
@@ -138,7 +138,7 @@ impl Policy {
         (score, DeviceChoice::default().with(device))
     }
 
-    /// Lost part of a machine by the policy's estimate, if its devices had these free parts.
+    /// The part of a machine that the policy estimates to be lost, if its devices had these free parts.
     fn lost(self, machine: &DeviceMachine, left: &[i16], shapes: &Shapes) -> f64 {
         match self {
             Policy::FgdAhead => shapes.ahead().idle_of(machine, left),
@@ -147,12 +147,12 @@ impl Policy {
     }
 }
 
-/// Cost of a thousandth of a free device in [`Policy::FgdAhead`], so that machines in use are filled first. Chosen by
-/// experiments: half of it gains as much, and twice as much slightly less; with a quarter, a list of only sharing tasks
-/// spreads over whole devices, and five percent of the devices are lost.
+/// Cost of a thousandth of a free device in [`Policy::FgdAhead`], so that machines in use are filled first. The value
+/// was chosen by experiments: half of it gains as much, and twice as much gains slightly less. With a quarter of it, a
+/// list that has only sharing tasks is spread over unused devices, and five percent of the devices are lost.
 const LEFT_COSTS: f64 = 1.0 / 80.0;
 
-/// Score of a change of the lost part: 50 if it stays, 73 if it shrinks by a whole device.
+/// Score of a change of the lost part: 50 if the part does not change, 73 if it shrinks by a whole device.
 fn percent(shrinks: f64) -> i64 {
     (100.0 / (1.0 + (-shrinks / 1000.0).exp())) as i64
 }
@@ -165,8 +165,9 @@ fn dot_product(machine: &DeviceMachine, shape: &Shape) -> i64 {
     ((1.0 - (cpu + devices) / 2.0) * 100.0) as i64
 }
 
-/// 75 if only tasks of this size run there, 50 with others, 25 if empty, 0 if only others; plus up
-/// to 25 for devices in use. Equal for tasks without devices.
+/// Score of the clustering policy: 75 if the machine has only tasks of this size, 50 if it has others too, 25 if it is
+/// empty, 0 if it has only others; plus up to 25 for devices in use. For a task without devices, all machines have
+/// equal scores.
 fn clustering(machine: &DeviceMachine, shape: &Shape) -> i64 {
     if shape.devices == 0 {
         return 0;
@@ -180,8 +181,9 @@ fn clustering(machine: &DeviceMachine, shape: &Shape) -> i64 {
     }
 }
 
-/// From 50 to 100 on devices in use, higher with less left of them; from 33 to 50 if whole devices must be used, higher
-/// with fewer; below that on machines without a device in use, higher with fewer devices.
+/// Score of the packing policy. If the task fits on devices in use, 50 to 100, higher the less of them is left. If it
+/// needs unused devices of a machine in use, 33 to 50, higher the fewer it needs. On a machine without a device in use,
+/// below 33, higher the fewer devices the machine has.
 fn packing(machine: &DeviceMachine, shape: &Shape) -> i64 {
     if shape.devices == 0 {
         return 0;
@@ -200,7 +202,7 @@ fn packing(machine: &DeviceMachine, shape: &Shape) -> i64 {
     (100 - percent / 10).max(50)
 }
 
-/// One minus half of each share of the largest machine that would be left.
+/// One minus half of the sum of the amounts that would be left, as shares of the largest machine.
 fn best_fit(machine: &DeviceMachine, shape: &Shape) -> i64 {
     let cpu = (machine.cpu_milli - shape.cpu_milli) as f64 / CPU_MILLI_MAX;
     let devices = (machine.left_milli() - shape.asked_milli()) as f64 / DEVICES_MILLI_MAX as f64;

@@ -9,7 +9,7 @@ use omega_workload::table::Table;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Mean allocation at each load, in percent, by list and policy.
+/// Mean allocation at each load by list and policy, in percent of all devices.
 #[derive(Clone, Debug, Default)]
 pub struct Published(HashMap<(String, String), [f64; LOADS_PERCENT.len()]>);
 
@@ -54,8 +54,8 @@ impl Published {
     }
 }
 
-/// Tolerance of a mean in percentage points. Random variation of a mean of ten seeds is a tenth of a point or two;
-/// policies that the publication defines completely get half the tolerance of the others.
+/// Tolerance of a mean in percentage points. A mean of ten seeds varies randomly by one or two tenths of a point.
+/// Policies that the publication defines completely get half the tolerance of the others.
 #[must_use]
 pub fn tolerance(policy: Policy) -> f64 {
     match policy {

@@ -1,7 +1,7 @@
 //! One run: the allocation of devices as tasks arrive, for a policy, a list and a seed.
 //!
-//! A task changes one machine only. So each score is cached with the machine's version, for each
-//! shape, and recomputed when the machine has changed.
+//! A task changes one machine only. So the score of each shape on a machine is cached with the machine's version, and
+//! computed again when the machine has changed.
 
 use super::arrivals::{Dice, arrivals};
 use super::fragments::Shapes;
@@ -10,7 +10,7 @@ use super::machine::{DeviceMachine, Shape};
 use super::policy::Policy;
 use std::collections::HashMap;
 
-/// Loads at which a run is sampled: requested devices in percent of all.
+/// Loads at which a run is sampled: requested devices in percent of all devices.
 pub const LOADS_PERCENT: [u32; 6] = [80, 90, 100, 110, 120, 130];
 
 /// Settings of a simulation.
@@ -24,16 +24,16 @@ pub struct Run {
     pub among: usize,
 }
 
-/// State at one load, in percent of all devices.
+/// State of the devices at one load; shares are in percent of all devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Allocated part.
+    /// Share of the devices that is allocated.
     pub used: f64,
-    /// Free part that the next task is expected to be unable to use.
+    /// Share of the devices that is free, but that the next task is expected to be unable to use.
     pub fragment: f64,
 }
 
-/// Score of a shape on a version of a machine; `None` where it does not fit.
+/// Version of a machine with the score of a shape; `None` if the shape does not fit.
 type Kept = (u32, Option<i64>);
 
 /// Simulates a run: a point for each of [`LOADS_PERCENT`].
@@ -77,7 +77,7 @@ pub fn run(input: &Input, shapes: &Shapes, run: Run) -> [Point; LOADS_PERCENT.le
             next += 1;
         }
     }
-    // The last load is reached except for a part of a device, or not at all.
+    // A run does not reach its last load exactly: a part of a device may be missing.
     points[next..].fill(point(&machines, shapes, used, capacity_milli));
     points
 }
@@ -88,12 +88,12 @@ fn point(machines: &[DeviceMachine], shapes: &Shapes, used: i64, capacity_milli:
     Point { used: used as f64 * percent, fragment: fragment * percent }
 }
 
-/// The machines with the best scores, at most `among`; of equal ones the first.
+/// Finds the machines with the best scores, at most `among`; of machines with equal scores, the first.
 fn find_best(scores: &[Kept], among: usize, best: &mut Vec<usize>) {
     best.clear();
     let fitting = scores.iter().enumerate().filter_map(|(i, (_, score))| Some((i, (*score)?)));
     if among == 1 {
-        // `max_by_key` returns the last of equal ones.
+        // The search is reversed because `max_by_key` returns the last of equal scores.
         best.extend(fitting.rev().max_by_key(|(_, score)| *score).map(|(i, _)| i));
         return;
     }

@@ -13,7 +13,7 @@ fn shape(cpu_milli: i64, devices: u8, device_milli: i16) -> Shape {
     Shape { cpu_milli, device_milli, devices, models: Models::MAX, memory_mib: 1 }
 }
 
-/// A machine of 32 processors with these free amounts on its devices.
+/// Returns a machine of 32 processors whose devices have these free amounts.
 fn machine(left: &[i16]) -> DeviceMachine {
     let mut machine = DeviceMachine::new(32_000, 1000, left.len() as u8, 0);
     for (i, left) in left.iter().enumerate() {
@@ -49,11 +49,12 @@ fn scores_are_those_that_are_worked_out_by_hand() {
     assert_eq!(score(Policy::DotProd, &used, &half, &[]), 98);
     // 1 - (24/128 + 1200/8000) / 2
     assert_eq!(score(Policy::BestFit, &used, &half, &[]), 83);
-    // A device in use with 70 % left; an unused one; a machine without any in use.
+    // Three machines: one with a device in use of which 70 % is left, one with an unused device, and one without
+    // devices in use.
     assert_eq!(score(Policy::GpuPacking, &used, &half, &[]), 93);
     assert_eq!(score(Policy::GpuPacking, &used, &shape(1, 1, 1000), &[]), 49);
     assert_eq!(score(Policy::GpuPacking, &machine(&[1000, 1000]), &half, &[]), 31);
-    // 25 * 6300 / 8000 = 19; only sharing tasks were placed.
+    // 25 * 6300 / 8000 = 19, because only sharing tasks were placed on the machine.
     assert_eq!(score(Policy::GpuClustering, &used, &half, &[]), 94);
     assert_eq!(score(Policy::GpuClustering, &used, &shape(1, 1, 1000), &[]), 19);
     assert_eq!(score(Policy::GpuClustering, &machine(&[1000]), &half, &[]), 46);
@@ -69,11 +70,12 @@ fn scores_are_those_that_are_worked_out_by_hand() {
 fn a_fragment_is_what_the_next_task_cannot_use() {
     let (whole, half, none) = (shape(1000, 1, 1000), shape(1000, 1, 500), shape(1000, 0, 0));
     let shapes = Shapes::of(&[whole, half, half, none]);
-    // Half fits only on 1000, so 300 is lost; whole likewise; none uses no device.
+    // A task with half a device fits only on the device with 1000, so 300 is lost; likewise for a task with a whole
+    // device. A task without devices uses no device.
     let machine = machine(&[1000, 300]);
     let expected = 0.25 * 300.0 + 0.5 * 300.0 + 0.25 * 1300.0;
     assert!((shapes.fragment(&machine) - expected).abs() < 1e-9);
-    // Without processors everything is lost.
+    // Without processors, all free parts of devices are lost.
     assert!((shapes.fragment_of(0, 0, &[1000, 300]) - 1300.0).abs() < 1e-9);
     assert_eq!(shapes.fragment_of(32_000, 0, &[0, 0]), 0.0);
     // Shapes rarer than one in twenty are ignored.
@@ -92,23 +94,23 @@ fn the_gradient_takes_the_device_that_leaves_least_unusable() {
             unreachable!("nothing is left to chance")
         })
     };
-    // 900 becomes 600, which is useful to both; 600 would become 300.
+    // If 900 becomes 600, the rest is useful to both shapes. If 600 became 300, it would not be.
     assert_eq!(devices(Policy::BestFit), DeviceChoice::default().with(1));
     assert_eq!(devices(Policy::Fgd), DeviceChoice::default().with(0));
-    // Nothing was a fragment before, and nothing is after: 100 * sigmoid(0).
+    // No part is a fragment before the placement or after it, so the score is 100 * sigmoid(0).
     assert_eq!(score(Policy::Fgd, &machine, &list[0], &list), 50);
-    // On one with 600 alone, half of the rest is a fragment for half of the tasks: -150.
+    // If the machine's only device has 600 left, half of the rest is a fragment for half of the tasks: -150.
     assert_eq!(score(Policy::Fgd, &self::machine(&[600]), &list[0], &list), 46);
 }
 
-/// Expected idle part of a device when the next task can use it with this chance: the closed sum.
+/// Expected idle share of a device that the next task can use with this probability, by the closed form of the sum.
 fn idle_share(likely: f64) -> f64 {
     (1.0 - likely) / (1.0 - likely + 50.0 * likely)
 }
 
 #[test]
 fn what_is_seldom_of_use_lies_idle_less_than_what_never_is() {
-    // One task in four requests half a device; the others two whole ones, which the machine does not have.
+    // One task in four requests half a device. The others request two whole devices, which the machine does not have.
     let half = shape(1000, 1, 500);
     let list = [half, shape(1000, 2, 1000), shape(1000, 2, 1000), shape(1000, 0, 0)];
     let shapes = Shapes::of(&list);
@@ -116,11 +118,11 @@ fn what_is_seldom_of_use_lies_idle_less_than_what_never_is() {
     let idle = |machine: &DeviceMachine, left: &[i16]| shapes.ahead().idle_of(machine, left);
     let expected = 1000.0 * idle_share(0.25) + 300.0;
     assert!((shapes.ahead().idle(&machine) - expected).abs() < 1e-9);
-    // With two whole devices three in four can use them, and still none can use 300.
+    // With two whole devices, three tasks in four can use them, and still no task can use the 300.
     let expected = 2000.0 * idle_share(0.75) + 300.0;
     assert!((idle(&machine, &[1000, 300, 1000]) - expected).abs() < 1e-9);
     assert_eq!(idle(&machine, &[0, 0, 0]), 0.0);
-    // Without enough processors or memory, or with another model, no task can use anything.
+    // Without enough processors or memory, or with another model, no task can use the devices.
     let mut wanting = [machine.clone(), machine.clone()];
     wanting[0].cpu_milli = 999;
     wanting[1].memory_mib = 0;
@@ -141,7 +143,7 @@ fn no_shape_is_too_rare_to_be_looked_ahead_for() {
 
 #[test]
 fn the_sum_over_tasks_ahead_is_the_closed_one() {
-    // N is geometric with a mean of 50: the probability that none of N tasks can use a device, summed.
+    // N is geometric with a mean of 50. The test sums the probability that none of N tasks can use a device.
     for likely in [0.0, 0.02, 0.5, 1.0_f64] {
         let more = 1.0 - 1.0 / 50.0_f64;
         let none = |n: i32| more.powi(n - 1) / 50.0 * (1.0 - likely).powi(n);
@@ -152,8 +154,8 @@ fn the_sum_over_tasks_ahead_is_the_closed_one() {
 
 #[test]
 fn looking_ahead_keeps_memory_where_devices_are_left() {
-    // Every task needs memory. Of two machines that differ only in memory, the one where the rest of the device would
-    // have none is avoided.
+    // Every task needs memory. Two machines differ only in memory; the policy avoids the one on which the rest of the
+    // device would be left without memory.
     let task = Shape { memory_mib: 600, ..shape(1000, 1, 500) };
     let list = [task];
     let (short, mut ample) = (machine(&[1000]), machine(&[1000]));
@@ -291,7 +293,7 @@ fn one_seed_of_the_default_list_is_near_the_published_means() {
         let points = run(&input, &shapes, Run { policy, seed: 0, among: 1 });
         let theirs = published.used("default", policy).expect("the list was published");
         for (point, theirs) in points.iter().zip(theirs) {
-            // One seed deviates more than a mean of ten: up to three deviations of half a point.
+            // One seed varies more than a mean of ten seeds: up to three standard deviations of half a point each.
             let near = (point.used - theirs).abs() < tolerance(policy) + 1.0;
             assert!(near, "{policy:?}: {points:?}, published are {theirs}");
         }
@@ -301,8 +303,8 @@ fn one_seed_of_the_default_list_is_near_the_published_means() {
 #[test]
 fn looking_ahead_packs_more_than_the_gradient() {
     let Some(dir) = data() else { return };
-    // If all tasks share devices, it gains least relative to its deviation; spread over whole devices they would lose
-    // five points.
+    // The policy gains least, relative to the deviation, if all tasks share devices. If these tasks were spread over
+    // whole devices, the policy would lose five points.
     for list in ["default", "gpushare100"] {
         let input = Input::read(&machines_file(&dir), &tasks_file(&dir, list)).unwrap();
         let shapes = Shapes::of(&input.tasks);

@@ -1,5 +1,5 @@
-//! Conflict detection (by fit, or by any change of the machine), and its granularity (the claim, or
-//! the whole transaction).
+//! Conflict detection (by fit, or by any change of the machine) and its granularity (a claim, or the whole
+//! transaction).
 
 use super::runs::{Both, CellPair, Found, Setting, USUAL, shared};
 use super::{DECISIONS_S, TWO_CELLS, check_on, figure, line, pairs};
@@ -94,7 +94,7 @@ fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
     [(format!("fig14-conflicts{ending}"), conflicts), (format!("fig14-busyness{ending}"), busy)]
 }
 
-/// Conflicts of one mode over all decision times, because at a single one few transactions conflict.
+/// Ratio of conflicts of one mode over all decision times, because few transactions conflict at a single decision time.
 fn over_times(all: &[Found], mode: usize) -> f64 {
     of_mode(all, mode).iter().map(|found| found.service.conflicts).sum()
 }

@@ -1,5 +1,6 @@
-//! Waits of jobs and busyness of schedulers when decisions on service jobs take longer: with one scheduler for all, one
-//! with a fast path for batch jobs, and two that share the cell's state.
+//! Waits of jobs and busyness of schedulers when decisions on service jobs take longer, with three architectures: one
+//! scheduler for all jobs, one scheduler with a fast path for batch jobs, and two schedulers that share the cell's
+//! state.
 
 use super::runs::{CellPair, CellSize, Found, SHARED, Setting, USUAL};
 use super::{DECISIONS_S, OBJECTIVE_S, TWO_CELLS, check, check_on, figure, line, pairs, table};
@@ -9,7 +10,7 @@ use crate::page::{Check, Section};
 use crate::plot::{Axis, Plot, Style};
 
 const DECISION: &str = "decision time of a service job, seconds";
-/// Smallest drawn wait, because a logarithmic axis has no zero.
+/// Smallest plotted wait, because a logarithmic axis has no zero.
 const WAIT_LEAST_S: f64 = 0.01;
 
 /// Figures 5 and 6.
@@ -90,7 +91,7 @@ fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
             &|found| drawn(found.service.wait_s),
         ));
         busyness = busyness.line(of("batch", Style::Solid, &|found| found.batch.busy));
-        // A single scheduler is equally busy for both kinds.
+        // The busyness of a single scheduler does not depend on the kind of job.
         if *name == "shared state" {
             busyness = busyness.line(of("service", Style::Dashed, &|found| found.service.busy));
         }
@@ -104,7 +105,7 @@ fn checks(cell: &str, all: &[Found]) -> Vec<Check> {
     let check = |claim: &str, holds, found| check_on(cell, claim, holds, found);
     let at = |job_s: f64| DECISIONS_S.iter().position(|swept| *swept == job_s).unwrap_or(0);
     let (one, three, thirty) = (at(1.0), at(3.0), at(30.0));
-    // The busyness that a job adds, between two decision times.
+    // Change of busyness per second of decision time, between two decision times.
     let slope = |from: usize, to: usize| {
         (single[to].batch.busy - single[from].batch.busy) / (DECISIONS_S[to] - DECISIONS_S[from])
     };

@@ -1,9 +1,9 @@
-//! Generated job lists for the experiments, so that they need no trace: cells as the paper describes them.
+//! Generated job lists, so that the experiments need no trace. The cells are as the paper describes them.
 //!
-//! More than four fifths of the jobs are batch jobs; service jobs have most of the resources; a prefill has 60 % of the
-//! processors and never ends. Jobs arrive at random (exponential gaps), most batch jobs have one task and few have
-//! hundreds, run times are lognormal, requests exponential. The numbers are fitted to public job lists made for the
-//! same simulator (cells of 2,000 and of 10,000 machines of 4 cores and 16 GB).
+//! More than four fifths of the jobs are batch jobs, and service jobs have most of the resources. Initial tasks are
+//! allocated 60 % of the processors, and never end. Jobs arrive at random (gaps are exponential). Most batch jobs have
+//! one task and few have hundreds; run times are lognormal, and requests exponential. The numbers are fitted to public
+//! job lists for the reference simulator (cells of 2,000 and of 10,000 machines of 4 cores and 16 GB).
 
 use crate::compat::JobList;
 use crate::engine::{Job, Kind};
@@ -17,7 +17,7 @@ const MACHINE: [f64; 2] = [4.0, 16.0];
 const PREFILL: f64 = 0.6;
 /// Smallest request of a task: cores and GB.
 const LEAST: f64 = 0.01;
-/// Beyond the end of every run, in seconds.
+/// A run time longer than every run, in seconds.
 const FOREVER_S: f64 = 1e7;
 
 /// Properties of the jobs of a list.
@@ -29,7 +29,8 @@ struct Sort {
     run_s: (f64, f64, f64),
     /// The mean request: cores and GB.
     request: [f64; 2],
-    /// Numbers of tasks: the share of the jobs, with the bounds of a range that is uniform in the logarithm.
+    /// Distribution of the number of tasks: a share of the jobs, and the bounds of their number of tasks, whose
+    /// logarithm is uniform.
     tasks: &'static [(f64, f64, f64)],
 }
 
@@ -49,17 +50,17 @@ const SERVICE: Sort = Sort {
     tasks: &[(0.2, 1.0, 1.0), (0.4, 2.0, 5.0), (0.35, 5.0, 20.0), (0.05, 20.0, 100.0)],
 };
 
-/// Batch jobs for a number of seconds, at `load` times the usual rate.
+/// Generates batch jobs for this many seconds, at `load` times the usual rate.
 pub(super) fn batch(seconds: f64, load: f64, seed: u64) -> JobList {
     list(&BATCH, seconds, load, Dice::new(seed, 1))
 }
 
-/// Service jobs for a number of seconds.
+/// Generates service jobs for this many seconds.
 pub(super) fn service(seconds: f64, seed: u64) -> JobList {
     list(&SERVICE, seconds, 1.0, Dice::new(seed, 2))
 }
 
-/// Initial tasks of a cell with this number of machines.
+/// Generates the initial tasks of a cell with this number of machines.
 pub(super) fn prefill(machines: u32, seed: u64) -> JobList {
     let mut dice = Dice::new(seed, 3);
     let (mut list, mut left) = (JobList::default(), PREFILL * f64::from(machines) * MACHINE[0]);
@@ -89,8 +90,8 @@ fn list(sort: &Sort, seconds: f64, load: f64, mut dice: Dice) -> JobList {
     }
 }
 
-/// A seeded random generator. Logarithms and cosines come from a library, so that draws are the
-/// same on all platforms.
+/// A seeded random generator. Logarithms and cosines come from a library, so that random numbers are equal on all
+/// platforms.
 pub(super) struct Dice(Pcg64);
 
 impl Dice {
@@ -98,7 +99,7 @@ impl Dice {
         Dice(Pcg64::seed_from_u64(seed.wrapping_mul(4).wrapping_add(stream)))
     }
 
-    /// Uniform from 0 to 1, without 1.
+    /// Returns a number from a uniform distribution, at least 0 and below 1.
     pub(super) fn even(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -107,7 +108,8 @@ impl Dice {
         -mean * libm::log(1.0 - self.even())
     }
 
-    /// A normal variate of mean 0 and deviation 1, by Box and Muller.
+    /// Returns a number from a normal distribution with mean 0 and standard deviation 1, by the method of Box and
+    /// Muller.
     pub(super) fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.even()));
         radius * libm::cos(std::f64::consts::TAU * self.even())

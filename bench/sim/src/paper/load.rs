@@ -1,4 +1,4 @@
-//! A higher load of batch jobs: the saturation of one scheduler, and the gain of several.
+//! A higher load of batch jobs: the load at which one scheduler saturates, and the gain from several schedulers.
 
 use super::runs::{CellPair, CellSize, Found, LOADS, SHARED, Setting};
 use super::{TWO_CELLS, check, check_on, figure, line, pairs, table};
@@ -6,7 +6,7 @@ use crate::engine::DecisionTime;
 use crate::page::{Check, Section};
 use crate::plot::{Axis, Plot, Style};
 
-/// A second per job: on a cell of this size, a scheduler is then a quarter busy at the usual load.
+/// One second per job; a scheduler of a cell of this size is then busy a quarter of the time at the usual load.
 const SLOW: DecisionTime = DecisionTime { job_s: 1.0, task_s: 0.005 };
 const LOAD: &str = "batch jobs, as a multiple of the usual number";
 
@@ -62,9 +62,9 @@ pub(super) fn saturation(lab: &CellPair) -> Section {
     }
 }
 
-/// Compared numbers of batch schedulers.
+/// Numbers of batch schedulers that are compared.
 const SCHEDULERS: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// Compared loads.
+/// Loads that are compared, as multiples of the usual load.
 const COMPARED: [u32; 3] = [1, 2, 4];
 
 /// Figure 9.

@@ -15,14 +15,15 @@ use rayon::prelude::*;
 
 /// Assumptions about the paper's jobs where the paper is silent.
 mod assumed {
-    /// Batch jobs per MapReduce job: about a fifth of the jobs at Google, by the paper.
+    /// Number of batch jobs per MapReduce job. By the paper, about a fifth of the jobs at Google are MapReduce jobs.
     pub(super) const ONE_IN: f64 = 5.0;
-    /// Requested numbers of workers, as cumulative share of the jobs and the number. The paper names these peaks, but
-    /// not their heights.
+    /// Requested numbers of workers, each with the cumulative share of the jobs. The paper names these peaks, but not
+    /// the share of the jobs at each.
     pub(super) const ASKED: [(f64, u32); 4] = [(0.4, 5), (0.75, 11), (0.95, 200), (1.0, 1000)];
-    /// Activities per requested worker are lognormal, with this mean and deviation of the logarithm. With unlimited
-    /// resources 60 % of the jobs have more activities than workers, and one in five at least 3.5 times as many. So the
-    /// paper's unbounded gains are an input; the result is the part of them that a cell and a rule allow.
+    /// Activities per requested worker are lognormal, with this mean and standard deviation of the logarithm. With
+    /// unlimited resources, 60 % of the jobs have more activities than workers, and one in five has at least 3.5 times
+    /// as many. So the gains with unlimited resources are an input, taken from the paper; the result is the part of
+    /// these gains that a cell and a rule allow.
     pub(super) const ACTIVITIES: (f64, f64) = (0.29, 1.144);
 }
 
@@ -33,22 +34,22 @@ const RULES: [(&str, Workers); 4] = [
     ("relative job size", Workers::RelativeSize(4)),
 ];
 
-/// Cells: a name, and the multiple of the medium cell's machines.
+/// Cells: a name, and the number of machines as a multiple of the medium cell's.
 const CELLS: [(&str, u32); 2] = [("usual", 1), ("idle", 2)];
 
 /// Result of a rule on a cell.
 struct Ran {
-    /// The speed-up of each MapReduce job whose decision began, ascending.
+    /// Speed-up of each MapReduce job on which a decision began, in ascending order.
     speedups: Vec<f64>,
-    /// Allocated share of the processors at each second.
+    /// Allocated share of the processors, sampled every second.
     looks: Vec<f32>,
-    /// Mean wait of batch jobs in seconds, and the number of abandoned ones.
+    /// Mean wait of batch jobs in seconds, and the number of abandoned batch jobs.
     wait_s: f64,
     abandoned: u64,
 }
 
 impl Ran {
-    /// The share of the jobs that ran at least this much faster.
+    /// The share of the jobs whose speed-up is at least this.
     fn gained(&self, least: f64) -> f64 {
         let below = self.speedups.partition_point(|speedup| *speedup < least);
         1.0 - below as f64 / self.speedups.len().max(1) as f64
@@ -150,7 +151,7 @@ fn ran(books: &Records, all: &[Job], jobs: &[Option<MapReduce>], run: SizedRun) 
     }
 }
 
-/// Figure 15 of a cell: the share of the jobs up to each speed-up.
+/// Figure 15 of a cell: cumulative distribution of the jobs' speed-ups.
 fn speedups(cell: &str, ran: &[Ran]) -> Plot {
     let mut plot = Plot::new(
         format!("How much faster MapReduce jobs run: {cell} cell"),
@@ -158,13 +159,13 @@ fn speedups(cell: &str, ran: &[Ran]) -> Plot {
         Axis::share("share of the jobs"),
     );
     for ((name, _), ran) in RULES.iter().zip(ran).skip(1) {
-        // More than a hundred steps are not visible.
+        // More than a hundred steps could not be distinguished in the plot.
         let points = (0..=100).map(|percent| {
             let share = f64::from(percent) / 100.0;
             (ran.percentile(share).min(MOST_DRAWN), share)
         });
         let mut points: Vec<(f64, f64)> = points.collect();
-        // Steps rise where the next value begins, so of equal values the last share counts.
+        // Of several points with equal values, the last one has the cumulative share, so the others are removed.
         points.dedup_by(|next, kept| {
             let equal = next.0 == kept.0;
             kept.1 = if equal { next.1 } else { kept.1 };
@@ -229,7 +230,7 @@ fn table(cell: &str, ran: &[Ran]) -> Table {
     }
 }
 
-/// Least speed-up that counts as a gain.
+/// Smallest speed-up that is counted as a gain.
 const GAIN: f64 = 1.01;
 
 fn checks(cells: &[&[Ran]]) -> Vec<Check> {

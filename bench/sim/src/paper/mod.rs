@@ -1,8 +1,8 @@
-//! The figures of the Omega paper (Schwarzkopf et al., EuroSys 2013) as repeatable experiments: the
-//! paper's claims, the results, and whether the shapes agree.
+//! The figures of the Omega paper (Schwarzkopf et al., EuroSys 2013) as repeatable experiments: the paper's claims, the
+//! results, and whether the shapes of the curves agree.
 //!
-//! The paper has no tables and its traces are not public, so only the shapes of its curves are
-//! compared. Job lists are generated ([`CellPair::generated`]) or read from a folder.
+//! The paper has no tables and its traces are not public, so only the shapes of its curves are compared. Job lists are
+//! generated ([`CellPair::generated`]) or read from a folder.
 
 mod conflicts;
 mod decision_time;
@@ -23,18 +23,18 @@ use crate::plot::Line;
 /// A figure of the paper, or several that show the same runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// Name of its section: the first of its figures.
+    /// Name of the experiment's section in the report, which is the first of its figures.
     pub name: &'static str,
-    /// The figures of the paper that it repeats; each is a name on the command line.
+    /// The figures of the paper that the experiment repeats; each can be named on the command line.
     pub figures: &'static [&'static str],
-    /// Title.
+    /// Title of the experiment's section.
     pub title: &'static str,
-    /// Cells that it runs on.
+    /// Input that the experiment needs.
     pub ground: Ground,
     run: fn(&CellPair) -> Section,
 }
 
-/// Cells of an experiment.
+/// Input of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
     /// Job lists, which are always available.
@@ -103,7 +103,7 @@ pub const ALL: [Experiment; 8] = [
     },
 ];
 
-/// The figures that are not repeated, with the reason.
+/// Figures of the paper that are not repeated, with the reason.
 const ELSEWHERE: [(&[&str], &str); 3] = [
     (&["fig1"], "it is a drawing of the architectures: docs/sim.md tells what each is"),
     (
@@ -121,7 +121,7 @@ const ELSEWHERE: [(&[&str], &str); 3] = [
 /// Error of an unknown experiment name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoExperiment {
-    /// The paper has the figure, but it is not repeated.
+    /// The paper has the figure, but it is not repeated here, for this reason.
     #[error("this figure is not repeated: {0}")]
     Elsewhere(&'static str),
     /// The paper has no such figure.
@@ -136,10 +136,10 @@ pub fn figures() -> Vec<&'static str> {
 }
 
 impl Experiment {
-    /// The experiment with a figure of this name.
+    /// Returns the experiment that repeats the figure with this name.
     ///
     /// # Errors
-    /// If there is none, with the reason.
+    /// If no experiment does; the error has the reason.
     pub fn named(figure: &str) -> Result<&'static Experiment, NoExperiment> {
         let shows = |figures: &[&str]| figures.contains(&figure);
         let elsewhere = ELSEWHERE.iter().find(|(figures, _)| shows(figures));
@@ -148,7 +148,7 @@ impl Experiment {
         ALL.iter().find(|experiment| shows(experiment.figures)).ok_or(missing)
     }
 
-    /// Whether its required input is given.
+    /// Whether the input that the experiment needs is given.
     #[must_use]
     pub fn has_ground(&self, lab: &CellPair) -> bool {
         self.ground == Ground::Lists || lab.trace().is_some()
@@ -180,10 +180,10 @@ pub fn report(lab: &CellPair, sections: Vec<Section>) -> Page {
 /// Swept decision times of a job, in seconds: 10 ms to 100 s.
 const DECISIONS_S: [f64; 9] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 
-/// Acceptable wait by the paper.
+/// The longest acceptable wait, by the paper.
 const OBJECTIVE_S: f64 = 30.0;
 
-/// An expectation with the figures behind it.
+/// An expectation with the figures that show whether it is met.
 fn check(claim: &str, holds: bool, found: String) -> Check {
     Check { claim: claim.to_owned(), holds, found }
 }

@@ -13,10 +13,10 @@ use omega_schedulers::config::Profiles;
 use omega_workload::volumes::VolumesAtStart;
 use omega_workload::{Arrival, RunTime, Workload};
 
-/// Capacity of every machine: 4 cores and 16 GB.
+/// Capacity of every machine: 4 cores in thousandths, and 16 GiB in bytes.
 const MACHINE: [u64; 2] = [4000, 16 << 30];
 
-/// The job lists as a workload: thousandths of a core, bytes and milliseconds.
+/// Converts job lists to a workload, with amounts in thousandths of a core and in bytes, and times in milliseconds.
 pub(super) fn workload(
     machines: u32,
     [prefill, batch, service]: [&JobList; 3],
@@ -74,7 +74,7 @@ pub(super) fn workload(
     }
 }
 
-/// An amount in whole units, rounded up except for the rounding errors of floats.
+/// Converts an amount to whole units, rounded up; rounding errors of floats do not count as a fraction.
 fn amount(of: f64, unit: f64) -> u64 {
     ((of * unit - 1e-6).ceil().max(1.0) as u64).min(AMOUNT_MAX)
 }

@@ -1,4 +1,4 @@
-//! Runs of experiments: two cells with their job lists, and many points in parallel.
+//! Runs of experiments: two cells with their job lists, and many points that are run in parallel.
 
 use super::{lists, ours};
 use crate::compat::{Architecture, Figure, Got, JobList, JobLists, Outcome, Point, run_point};
@@ -50,10 +50,10 @@ pub(super) const fn shared(check: ConflictCheck, granularity: Granularity) -> Ar
     Architecture::SharedState(Judgement { check, granularity })
 }
 
-/// The paper's decision time where none is swept: 0.1 s per job, 5 ms per task.
+/// The paper's decision time, unless an experiment varies it: 0.1 s per job and 5 ms per task.
 pub(super) const USUAL: DecisionTime = DecisionTime { job_s: 0.1, task_s: 0.005 };
 
-/// Setting of a run.
+/// Settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub(super) cell: CellSize,
@@ -79,7 +79,7 @@ impl Setting {
     }
 }
 
-/// Results of each kind of job.
+/// Results of a run for each kind of job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) batch: Group,
@@ -104,14 +104,14 @@ pub(super) struct Group {
 
 /// Results of the same points on two cells.
 pub(super) struct Both {
-    /// On the cell of the reference simulator.
+    /// Results on the cell of the reference simulator.
     pub(super) reference: Vec<Found>,
-    /// On the cell that ships.
+    /// Results on the shipped cell.
     pub(super) shipped: Vec<Found>,
 }
 
 impl Both {
-    /// Each cell, with the suffix of its plots' names, and its title.
+    /// Returns for each cell the suffix of its plots' names, its title, and its results.
     pub(super) fn each(&self) -> [(&'static str, &'static str, &[Found]); 2] {
         [("", "reference", &self.reference), ("-shipped", "shipped", &self.shipped)]
     }
@@ -121,14 +121,14 @@ impl Both {
 pub struct CellPair {
     lists: JobLists,
     seed: u64,
-    /// Source of the lists, in a few words.
+    /// Description of where the lists come from, in a few words.
     source: String,
     /// The jobs of Google's trace.
     trace: Option<Workload>,
 }
 
 impl CellPair {
-    /// Generated lists, by a seed.
+    /// Creates the cells with generated lists.
     #[must_use]
     pub fn generated(seed: u64) -> CellPair {
         let source = format!("generated job lists, seed {seed}");
@@ -145,10 +145,10 @@ impl CellPair {
         lab
     }
 
-    /// The lists of a folder where it has them, and generated ones for other loads.
+    /// Creates the cells with the lists of a folder. Lists for loads that the folder does not have are generated.
     ///
     /// # Errors
-    /// If a list is missing or invalid, with the place.
+    /// If a list is missing or invalid; the error names the place.
     pub fn of_files(dir: &Path, seed: u64) -> Result<CellPair, LoadError> {
         let mut lab = CellPair::generated(seed);
         for (file, name) in FILES {
@@ -161,7 +161,7 @@ impl CellPair {
     /// Returns `self` with the jobs of Google's trace of May 2011, from a folder.
     ///
     /// # Errors
-    /// If a file is missing or invalid, with the place.
+    /// If a file is missing or invalid; the error names the place.
     pub fn with_trace(self, dir: &Path) -> Result<CellPair, LoadError> {
         let trace = whole(&mut google2011::jobs::open(dir)?)?;
         Ok(CellPair { trace: Some(trace), ..self })
@@ -172,7 +172,7 @@ impl CellPair {
         self.trace.as_ref()
     }
 
-    /// Source of the lists, in a few words.
+    /// Description of where the lists come from, in a few words.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
@@ -230,7 +230,7 @@ impl CellPair {
         Both { reference: self.run(settings), shipped }
     }
 
-    /// A point on a cell with `times` as many machines, with the named lists.
+    /// A point on a cell with `times` as many machines, and its job lists by name.
     pub(super) fn point_on(&self, setting: &Setting, times: u32) -> (Point, &JobLists) {
         let machines = setting.cell.machines() * times;
         (Point { machines, ..self.point(setting) }, &self.lists)
@@ -261,7 +261,7 @@ impl CellPair {
 /// The loads of batch jobs for which a large cell has lists.
 pub(super) const LOADS: [u32; 6] = [1, 2, 3, 4, 5, 6];
 
-/// The files of the reference's lists, with their use here.
+/// File names of the reference's lists, each with the name that is used here.
 const FILES: [(&str, &str); 7] = [
     ("M_batch", "M-batch-1"),
     ("M_service", "M-service"),
@@ -277,7 +277,7 @@ fn found(outcome: &Outcome) -> Found {
     Found { batch: group(Kind::Batch), service: group(Kind::Service) }
 }
 
-/// Figures of some schedulers and of the jobs of a kind, in a run of this many seconds.
+/// Figures of a group of schedulers and of the jobs of a kind, in a run that took this many seconds.
 pub(super) fn figures(schedulers: &[SchedulerRecord], jobs: &[JobRecord], seconds: f64) -> Group {
     let figure = |figure: Figure| match figure.of(schedulers, jobs, 0, seconds) {
         Got::Number(number) => number,

@@ -1,8 +1,8 @@
 //! Batch jobs divided among several schedulers, on a real trace (Figure 13): the arrivals of a week of Google's cell of
 //! May 2011.
 //!
-//! The public list of this length has neither tasks nor requests. So it shows up to which decision time schedulers keep
-//! up with the jobs of a real cell, with its bursts, but not how often they conflict.
+//! The public list of this length has neither tasks nor requests. So the experiment determines up to which decision
+//! time schedulers can process the jobs of a real cell, with its bursts, but not how often they conflict.
 
 use super::runs::{CellPair, USUAL};
 use super::{OBJECTIVE_S, check, figure, line, table};
@@ -19,16 +19,16 @@ use rayon::prelude::*;
 const SCHEDULERS: [u32; 2] = [1, 3];
 /// Swept decision times of a batch job, in seconds.
 const DECISIONS_S: [f64; 11] = [0.1, 0.3, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 10.0, 15.0, 20.0];
-/// Length of the run, as in the paper.
+/// Duration of the run, as in the paper.
 const WEEK_S: f64 = 7.0 * 86_400.0;
-/// Smallest drawn wait, because a logarithmic axis has no zero.
+/// Smallest plotted wait, because a logarithmic axis has no zero.
 const WAIT_LEAST_S: f64 = 0.1;
 
 /// Results of the batch schedulers of a run.
 struct Ran {
-    /// Mean busyness.
+    /// Mean share of the time that the schedulers spent deciding.
     busy: f64,
-    /// The mean wait of all jobs, and the highest 90th percentile of a scheduler, in seconds.
+    /// Mean wait of all jobs, and the 90th percentile of the scheduler with the longest waits, in seconds.
     wait_s: f64,
     wait_p90_s: f64,
 }
@@ -74,7 +74,7 @@ pub(super) fn run(lab: &CellPair) -> Section {
     }
 }
 
-/// Runs a week with a number of batch schedulers and their decision time for a job.
+/// Runs a week with this number of batch schedulers, whose decision on a job takes this long.
 fn of_week(workload: &Workload, (schedulers, job_s): (u32, f64)) -> Ran {
     let settings = ScenarioSettings {
         architecture: ArchitectureKind::SharedState,
@@ -104,13 +104,13 @@ fn of_week(workload: &Workload, (schedulers, job_s): (u32, f64)) -> Ran {
     }
 }
 
-/// Decision time at saturation, extrapolated linearly from the last one below.
+/// Decision time at saturation, extrapolated linearly from the longest one without saturation.
 fn saturated_s(ran: &[Ran]) -> f64 {
     let last = ran.iter().rposition(|ran| ran.busy < 0.99).unwrap_or(0);
     DECISIONS_S[last] / ran[last].busy
 }
 
-/// The position of the longest decision time at which the mean wait meets the objective.
+/// Index of the longest decision time up to which the mean wait meets the objective.
 fn kept(ran: &[Ran]) -> usize {
     ran.iter().take_while(|ran| ran.wait_s <= OBJECTIVE_S).count().saturating_sub(1)
 }

@@ -1,7 +1,7 @@
 //! Number of workers of a MapReduce job: the requested number, or more while the cell is idle.
 //!
-//! The paper has three rules, and a model of the gain: a job ends sooner in proportion to its
-//! workers, up to its activities (the map and reduce tasks that can run at one time).
+//! The paper has three rules, and a model of the gain: the run time of a job is divided by the ratio of its workers to
+//! those requested, up to the number of its activities (the map and reduce tasks that can run at one time).
 
 use crate::engine::Sizing;
 
@@ -10,11 +10,11 @@ use crate::engine::Sizing;
 pub(super) enum Workers {
     /// As many as requested.
     AsAsked,
-    /// As many as have work and fit.
+    /// As many workers as the job has activities for and as fit.
     MaxParallelism,
-    /// As many as have work, while less than a percentage of the cell is used.
+    /// As many workers as the job has activities for, while less than this percentage of the cell is used.
     GlobalCap(u8),
-    /// As many as have work, up to a multiple of the requested number.
+    /// As many workers as the job has activities for, up to this multiple of the requested number.
     RelativeSize(u32),
 }
 
@@ -30,7 +30,7 @@ pub(super) struct MapReduce {
 /// A rule with its jobs.
 pub(super) struct SizeByIdle<'a> {
     pub(super) workers: Workers,
-    /// By job number; `None` is another kind of job, which keeps its requested tasks.
+    /// Jobs by number; `None` is a job that is not a MapReduce job, and has its requested number of tasks.
     pub(super) jobs: &'a [Option<MapReduce>],
 }
 
@@ -41,7 +41,7 @@ impl Sizing for SizeByIdle<'_> {
 }
 
 impl Workers {
-    /// Number of workers of a job, in a cell with this allocation. Never less than requested.
+    /// Number of workers of a job in a cell with this allocation; never less than the requested number.
     pub(super) fn of(self, job: MapReduce, asked: u32, used: [f64; 2]) -> u32 {
         let below = |most: f64| {
             let room = |kind: usize| ((most - used[kind]).max(0.0) / job.share[kind]) as u32;

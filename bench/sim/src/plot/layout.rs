@@ -1,7 +1,7 @@
 //! Layout of a plot.
 //!
-//! From the top: the title, the legend in as many rows as needed, the frame with grid and lines, the tick labels, the
-//! axis label.
+//! Its parts are, from the top: the title, the legend in as many rows as needed, the frame with grid and lines, the
+//! tick labels, and the axis label.
 
 use super::scale::Ruler;
 use super::{Align, COLOURS, Ink, Line, Plot, Point, Scene, Shape, Style};
@@ -11,16 +11,16 @@ const FRAME_HEIGHT: f64 = 300.0;
 const MARGIN: f64 = 16.0;
 const TITLE: f64 = 15.0;
 const LABEL: f64 = 12.0;
-/// Average ratio of a letter's width to its height, rounded up, so that layouts need no font.
+/// Ratio of the mean width of a letter to its height, rounded up, so that layouts need no font.
 const LETTER: f64 = 0.56;
-/// Maximum number of points of a line with dots.
+/// Maximum number of points of a line up to which each point has a dot.
 const DOTS_MAX: usize = 40;
 /// Length of a line's sample in the legend.
 const SAMPLE: f64 = 22.0;
 /// Half of the width of a whisker's end.
 const CAP: f64 = 3.5;
 
-/// The rectangle of the lines, and its axes.
+/// The rectangle that contains the lines, and its axes.
 struct Frame {
     x: Ruler,
     y: Ruler,
@@ -58,7 +58,7 @@ pub(super) fn scene(plot: &Plot) -> Scene {
             shapes.push(text(at, &guide.name, Ink::Soft, LABEL, Align::Start));
         }
     }
-    // Guides are drawn below all lines.
+    // Guides are drawn before the lines, so that they are below all lines.
     for (index, line) in plot.lines.iter().enumerate() {
         whiskers(line, look(index, line).0, &frame, &mut shapes);
     }
@@ -91,7 +91,7 @@ impl Frame {
         self.bottom - place * (self.bottom - self.top)
     }
 
-    /// Coordinates of a point; `None` outside of the axes.
+    /// Coordinates of a point; `None` if it is outside of the axes.
     fn point(&self, (x, y): &Point) -> Option<Point> {
         Some((self.across(self.x.place(*x)?), self.height(self.y.place(*y)?)))
     }
@@ -182,7 +182,7 @@ fn draw(line: &Line, (ink, dashes): (Ink, bool), frame: &Frame, shapes: &mut Vec
     }
 }
 
-/// Whiskers at the points of a line. One that begins below the axis begins at its lower end.
+/// Whiskers at the points of a line. A whisker that would begin below the axis begins at the axis' lower end.
 fn whiskers(line: &Line, ink: Ink, frame: &Frame, shapes: &mut Vec<Shape>) {
     for ((x, _), (low, high)) in line.points.iter().zip(&line.spread) {
         let (Some(x), Some(to)) = (frame.x.place(*x), frame.y.place(*high)) else { continue };
@@ -198,7 +198,7 @@ fn whiskers(line: &Line, ink: Ink, frame: &Frame, shapes: &mut Vec<Shape>) {
     }
 }
 
-/// The steps of a line: level until the next point, then vertical.
+/// Converts a line to steps, which are level up to the next point's x, and then vertical.
 fn stairs(points: &[Point]) -> Vec<Point> {
     let corners = points.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
     corners.chain(points.last().copied()).collect()
@@ -223,7 +223,7 @@ mod tests {
             Shape::Path { points, ink: Ink::Line(_), .. } => Some(points),
             _ => None,
         };
-        // The first one is the sample in the legend.
+        // The first line is the sample in the legend.
         scene(plot).shapes.into_iter().filter_map(line).skip(1).collect()
     }
 

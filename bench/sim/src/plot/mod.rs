@@ -5,8 +5,8 @@
 //!     scale.rs: ticks           └─png.rs──▶ PNG, light
 //! ```
 //!
-//! A plot is plain data, laid out once, so both outputs show the same shapes. Equal data give equal bytes on any
-//! machine: the letters of a PNG come from a built-in font.
+//! A plot is plain data. Its layout is computed once, so both outputs show the same shapes. Equal data give equal bytes on
+//! any machine, because the letters of a PNG come from a built-in font.
 
 mod layout;
 mod png;
@@ -40,7 +40,7 @@ pub struct Axis {
     pub label: String,
     /// Scale of the axis: linear or logarithmic.
     pub scale: Scale,
-    /// Unit of its numbers.
+    /// A value that the axis must include at its low end. A logarithmic axis cuts off values below it.
     pub unit: Unit,
     /// The axis starts at this value or lower; a logarithmic axis cuts off lower values.
     pub least: Option<f64>,
@@ -75,23 +75,23 @@ pub struct Line {
     pub name: String,
     /// Points, ascending by x. NaN is omitted and breaks the line.
     pub points: Vec<(f64, f64)>,
-    /// Range of each point that is a mean, drawn as a whisker. Empty, or one per point.
+    /// Range of each point, drawn as a whisker, if the points are means. Either empty, or one per point.
     pub spread: Vec<(f64, f64)>,
     /// Style of the line.
     pub style: Style,
-    /// Lines of one group have one colour; without a group, every line has its own.
+    /// Number of a colour. Lines with one number have one colour; a line with `None` has a colour of its own.
     pub colour: Option<usize>,
 }
 
 /// Style of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// A line from point to point, with dots if there are few.
+    /// A line from point to point, with dots if there are few points.
     #[default]
     Solid,
     /// A dashed line: a reference to compare with.
     Dashed,
-    /// Level until the next point, for distributions.
+    /// A line that is level up to the next point, for distributions.
     Steps,
     /// The points alone.
     Dots,
@@ -102,7 +102,7 @@ pub enum Style {
 pub struct Guide {
     /// Position on the y axis.
     pub at: f64,
-    /// Its label.
+    /// Label of the line.
     pub name: String,
 }
 
@@ -133,7 +133,7 @@ impl Plot {
         svg::render(&layout::scene(self))
     }
 
-    /// Converts to a PNG with two pixels per unit, 1,440 wide.
+    /// Creates a linear axis.
     #[must_use]
     pub fn png(&self) -> Vec<u8> {
         png::render(&layout::scene(self))
@@ -141,19 +141,19 @@ impl Plot {
 }
 
 impl Axis {
-    /// A linear axis.
+    /// Creates a logarithmic axis.
     #[must_use]
     pub fn linear(label: impl Into<String>) -> Axis {
         Axis { label: label.into(), ..Axis::default() }
     }
 
-    /// A logarithmic axis.
+    /// Creates an axis of shares.
     #[must_use]
     pub fn log(label: impl Into<String>) -> Axis {
         Axis { scale: Scale::Log, ..Axis::linear(label) }
     }
 
-    /// An axis of shares.
+    /// Creates a solid line with a colour of its own.
     #[must_use]
     pub fn share(label: impl Into<String>) -> Axis {
         Axis { unit: Unit::Share, ..Axis::linear(label) }
@@ -161,7 +161,7 @@ impl Axis {
 }
 
 impl Line {
-    /// A solid line with a colour of its own.
+    /// Returns the line with whiskers at its points.
     #[must_use]
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Line {
         Line { name: name.into(), points, ..Line::default() }
@@ -191,12 +191,12 @@ impl Line {
 struct Scene {
     width: f64,
     height: f64,
-    /// Text for readers who cannot see the plot.
+    /// Text alternative for readers who cannot see the plot.
     description: String,
     shapes: Vec<Shape>,
 }
 
-/// Colour of a shape; its value depends on the light or dark theme.
+/// Colour of a shape, whose value depends on the theme (light or dark).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ink {
     /// Important text.
@@ -225,6 +225,6 @@ enum Shape {
     Path { points: Vec<Point>, ink: Ink, width: f64, dashes: bool },
     /// A dot.
     Dot { at: Point, ink: Ink, radius: f64 },
-    /// A text on one line; if turned, it runs upwards.
+    /// A text on one line; if `turned`, it runs upwards.
     Text { at: Point, text: String, ink: Ink, size: f64, align: Align, bold: bool, turned: bool },
 }

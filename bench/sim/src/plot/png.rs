@@ -65,7 +65,7 @@ fn draw(shape: &Shape, face: Option<&Face>, pixels: &mut Pixmap) {
                 .post_translate(at.0 as f32, at.1 as f32)
                 .post_concat(scale);
             pixels.fill_path(&path, &paint(*ink), FillRule::Winding, place, None);
-            // The font has one weight: a thin line around its letters makes them bold.
+            // The font has one weight only, so a line is drawn around the letters of bold text.
             let width = if *bold { 60.0 } else { 24.0 };
             let stroke = Stroke { width, ..Stroke::default() };
             pixels.stroke_path(&path, &paint(*ink), &stroke, place, None);

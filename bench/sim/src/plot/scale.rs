@@ -8,12 +8,12 @@ pub(super) struct Ruler {
     scale: Scale,
     low: f64,
     high: f64,
-    /// Position of each tick, from 0 at the low end to 1 at the high one, and its label.
+    /// Ticks: the position from 0 at the low end to 1 at the high end, and the label.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 impl Ruler {
-    /// The axis for these values, extended to the bounds that it must include.
+    /// Creates the axis for these values, extended to the values that it must include.
     pub(super) fn of(axis: &Axis, values: impl Iterator<Item = f64>) -> Ruler {
         let usable =
             |value: &f64| value.is_finite() && (axis.scale == Scale::Linear || *value > 0.0);
@@ -30,7 +30,7 @@ impl Ruler {
         }
     }
 
-    /// Round ends around these values, starting at zero for values near zero.
+    /// A linear axis with round ends around these values. It starts at zero if the values are near zero.
     fn linear(axis: &Axis, low: f64, high: f64) -> Ruler {
         let low = if low > 0.0 && low < 0.5 * high { 0.0 } else { low };
         let (low, high) = if low < high { (low, high) } else { (low.min(0.0), low.max(0.0) + 1.0) };
@@ -46,7 +46,8 @@ impl Ruler {
         Ruler { scale: Scale::Linear, low, high, ticks: (0..=steps as u32).map(tick).collect() }
     }
 
-    /// Ends at powers of ten, or at 1, 2 and 5 times a power if less than two decades are spanned.
+    /// A logarithmic axis that ends at powers of ten, or, if it spans less than two decades, at 1, 2 or 5 times a power
+    /// of ten.
     fn log(axis: &Axis, low: f64, high: f64) -> Ruler {
         let high = high.max(low * 1.000_001);
         let decades = (high / low).log10();
@@ -58,7 +59,7 @@ impl Ruler {
         let to = all.iter().position(|&tick| tick >= high * (1.0 - 1e-9)).unwrap_or(all.len() - 1);
         let ticks = &all[from..=to.max(from + 1).min(all.len() - 1)];
         let (low, high) = (ticks[0], ticks[ticks.len() - 1]);
-        // More than eight labels are too close together.
+        // At most eight labels are shown, because more would be too close together.
         let every = ticks.len().div_ceil(8);
         let span = (high / low).log10();
         let tick = |&value: &f64| ((value / low).log10() / span, label(value, axis.unit));
@@ -80,14 +81,14 @@ impl Ruler {
     }
 }
 
-/// The smallest of 1, 2, 2.5 and 5 times a power of ten that is not below `rough`.
+/// Returns the smallest number that is 1, 2, 2.5 or 5 times a power of ten, and not below `rough`.
 fn round_step(rough: f64) -> f64 {
     let power = 10_f64.powf(rough.log10().floor());
     let factor = [1.0, 2.0, 2.5, 5.0].into_iter().find(|f| f * power >= rough * (1.0 - 1e-9));
     factor.unwrap_or(10.0) * power
 }
 
-/// A tick's number in the shortest form.
+/// Formats a tick's number in its shortest form.
 fn label(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Share => format!("{} %", number(value * 100.0)),
@@ -95,7 +96,7 @@ fn label(value: f64, unit: Unit) -> String {
     }
 }
 
-/// A number with at most four significant digits, thousands as k, M and G.
+/// Formats a number with at most four significant digits, with k, M and G for thousands, millions and billions.
 fn number(value: f64) -> String {
     let size = value.abs();
     let (scaled, suffix) = match size {
@@ -109,7 +110,7 @@ fn number(value: f64) -> String {
     }
     let text = format!("{scaled:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
-    // A zero has no sign.
+    // Zero is printed without a sign.
     let text = if text == "-0" { "0" } else { text };
     format!("{text}{suffix}")
 }

@@ -3,7 +3,7 @@
 use super::{Align, Ink, Scene, Shape};
 use std::fmt::Write;
 
-/// The colours of inks in light and in dark surroundings: strong, soft, faint, then the lines.
+/// The colours of inks in the light and in the dark theme: strong, soft, faint, then the lines.
 const STYLE: &str = "<style>\
 .omega-plot{--strong:#18202c;--soft:#5a6473;--faint:#e2e6eb;--l0:#1f66c1;--l1:#c2560a;--l2:#0b8068;\
 --l3:#8a3fb0;--l4:#8a6a00;--l5:#c2286f;--l6:#5c6675;--l7:#3b3fa8;\
@@ -76,7 +76,7 @@ fn colour(ink: Ink) -> String {
     }
 }
 
-/// Rounds to hundredths of a unit, finer than any screen.
+/// Rounds to hundredths of a unit, which is finer than the pixels of any screen.
 fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

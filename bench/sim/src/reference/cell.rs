@@ -1,9 +1,9 @@
 //! The reference's cell: the allocations of each machine, and its sequence number.
 //!
-//! A scheduler's copy is not stored. During a decision, every change is recorded in a journal with the row before it.
-//! At the end of the decision, the changed rows are reset to the state of the copy, the scheduler places tasks on them,
-//! the changes are applied again, and the claims are checked. The copy is exact to the last bit, and its cost depends
-//! only on the changes during the decision.
+//! A scheduler's copy is not stored. During a decision, every change is recorded in a journal, with the row as it was
+//! before. At the end of the decision, four steps follow: the changed rows are reset to their state in the copy, the
+//! scheduler places tasks on them, the changes are applied again, and the claims are checked. The copy is exact to the
+//! last bit, and its cost depends only on the changes during the decision.
 
 use super::pool::{Machines, Pool};
 use crate::engine::{Access, Attempt, Cell, Ended, Granularity, Judgement, Running, Taken};
@@ -18,25 +18,25 @@ pub struct Request {
     pub memory: f64,
 }
 
-/// A job of the reference: request and run time in seconds of each task.
+/// A job of the reference simulator: the request and the run time of each task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReferenceJob {
-    /// Its request.
+    /// Request of a task.
     pub request: Request,
-    /// Run time.
+    /// Run time of a task, in seconds.
     pub run_s: f64,
 }
 
 /// A scheduler's settings for placement.
 #[derive(Clone, Copy, Debug)]
 pub struct CellPlacer {
-    /// Seed of its generator.
+    /// Seed of the scheduler's random generator.
     pub seed: i64,
-    /// Number of machines that it leaves out.
+    /// Number of machines on which the scheduler places no tasks.
     pub left_out: u32,
 }
 
-/// One machine.
+/// State of one machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Row {
     /// Allocated processors.
@@ -58,33 +58,33 @@ impl Row {
         self.sequence += 1;
     }
 
-    /// Takes and returns all free amounts.
+    /// Allocates all free amounts, and returns them.
     pub(super) fn lock(&mut self, capacity: [f64; 2]) -> [f64; 2] {
         let free = [capacity[0] - self.cpu, capacity[1] - self.memory];
         self.take(Request { cpu: free[0], memory: free[1] });
         free
     }
 
-    /// Releases locked amounts.
+    /// Releases amounts that [`Row::lock`] returned.
     pub(super) fn unlock(&mut self, locked: [f64; 2]) {
         self.give_back(Request { cpu: locked[0], memory: locked[1] });
     }
 
-    /// Releases a request. The sequence number stays, here and when a transaction is undone, as in the reference.
+    /// Releases a request. Neither this nor undoing a transaction changes the sequence number, as in the reference.
     fn give_back(&mut self, request: Request) {
         self.cpu -= request.cpu;
         self.memory -= request.memory;
     }
 }
 
-/// A claim on a machine, with the machine's row before it.
+/// A claim on a machine, with the machine's row as it was before the claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     pub(super) machine: u32,
     pub(super) seen: Row,
 }
 
-/// Tasks started by one commit, with one machine for each.
+/// Tasks started by one commit; each has one machine.
 #[derive(Default)]
 pub(super) struct Group {
     pub(super) job: u32,
@@ -92,8 +92,8 @@ pub(super) struct Group {
     pub(super) machines: Vec<u32>,
 }
 
-/// Growth of the journal after which it is truncated while copies exist. Truncation checks every
-/// scheduler, so it should be rare.
+/// Growth of the journal after which it is truncated if copies exist. Truncation examines the copy of every scheduler,
+/// so it should be rare.
 const JOURNAL_CUT: usize = 4096;
 
 /// A cell of identical machines, with its schedulers' copies.
@@ -103,10 +103,10 @@ pub struct ReferenceCell<'a> {
     pub(super) jobs: &'a [ReferenceJob],
     pub(super) rows: Vec<Row>,
     pub(super) pools: Vec<Pool>,
-    /// Position in the journal of each scheduler's copy; `None` without one.
+    /// Position in the journal of each scheduler's copy; `None` if the scheduler has no copy.
     copies: Vec<Option<usize>>,
     copies_out: usize,
-    /// Rows before each change, oldest first.
+    /// Rows as they were before each change, oldest change first.
     journal: Vec<(u32, Row)>,
     journal_cut: usize,
     pub(super) claims: Vec<Claim>,
@@ -122,7 +122,7 @@ pub struct ReferenceCell<'a> {
 }
 
 impl<'a> ReferenceCell<'a> {
-    /// A cell with machines of this capacity, these schedulers and these jobs.
+    /// Creates a cell with machines of this capacity, these schedulers and these jobs.
     #[must_use]
     pub fn new(
         machines: u32,
@@ -152,8 +152,7 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Places tasks that never end, job by job, by one scheduler with this seed. Returns the number
-    /// placed.
+    /// Places tasks that never end, job by job, by one scheduler with this seed. Returns the number of placed tasks.
     pub fn prefill(&mut self, jobs: &[(Request, u32)], seed: i64) -> u64 {
         let mut pool = Pool::new(self.rows.len() as u32, 0, seed);
         let mut placed = 0;
@@ -168,21 +167,20 @@ impl<'a> ReferenceCell<'a> {
         placed
     }
 
-    /// Largest overcommitment of any machine in any resource; 0 or less without an error.
+    /// Largest amount by which any machine is overcommitted in any resource; 0 or less if no machine is.
     #[must_use]
     pub fn overcommitted(&self) -> f64 {
         let over = |row: &Row| (row.cpu - self.capacity[0]).max(row.memory - self.capacity[1]);
         self.rows.iter().map(over).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Number of running tasks, without initial ones.
+    /// Number of running tasks, without initial tasks.
     #[must_use]
     pub fn running(&self) -> u64 {
         self.runs.iter().map(|run| run.machines.len() as u64).sum()
     }
 
-    /// Adds the resources of a number of a scheduler's tasks, or subtracts those of a negative
-    /// number.
+    /// Adds the resources of `tasks` tasks to those that a scheduler's tasks use; a negative number subtracts.
     pub(super) fn count_used(&mut self, scheduler: usize, request: Request, tasks: f64) {
         let amounts = [request.cpu * tasks, request.memory * tasks];
         for (kind, amount) in amounts.into_iter().enumerate() {
@@ -197,21 +195,22 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Exchanges rows and journal entries from the end to `from`, which restores the cell of that time.
+    /// Exchanges rows with journal entries, from the last entry back to `from`. This restores the cell as it was at
+    /// that position.
     fn wind_back(&mut self, from: usize) {
         for (machine, row) in self.journal[from..].iter_mut().rev() {
             std::mem::swap(row, &mut self.rows[*machine as usize]);
         }
     }
 
-    /// Exchanges them again from `from` to the end, which restores the present cell.
+    /// Exchanges rows with journal entries again, from `from` to the last entry. This restores the present cell.
     fn wind_forward(&mut self, from: usize) {
         for (machine, row) in &mut self.journal[from..] {
             std::mem::swap(row, &mut self.rows[*machine as usize]);
         }
     }
 
-    /// Truncates the journal before the oldest copy.
+    /// Truncates the journal to the entries that the oldest copy needs.
     fn cut_journal(&mut self) {
         if self.copies_out == 0 {
             self.journal.clear();
@@ -232,8 +231,8 @@ impl<'a> ReferenceCell<'a> {
         self.pools[scheduler].place(on, request, tasks, &mut self.claims);
     }
 
-    /// Claims machines on the copy made at this position of the journal, and commits the claims.
-    /// Returns their number.
+    /// Claims machines on the copy made at this position of the journal, and commits the claims. Returns the number of
+    /// claims.
     fn claim_on_copy(
         &mut self,
         scheduler: usize,
@@ -242,7 +241,7 @@ impl<'a> ReferenceCell<'a> {
         tasks: u32,
     ) -> usize {
         if from == self.journal.len() {
-            // Nothing has changed since, so the copy equals the cell, and no claim can conflict.
+            // Nothing has changed since the copy was made, so the copy equals the cell, and no claim can conflict.
             self.claim(scheduler, request, tasks);
             if self.copies_out > 0 {
                 self.journal.extend(self.claims.iter().map(|claim| (claim.machine, claim.seen)));
@@ -260,13 +259,13 @@ impl<'a> ReferenceCell<'a> {
         claimed
     }
 
-    /// Whether a claim conflicts with commits of others since the copy was made.
+    /// Whether a claim conflicts with commits of other schedulers since the copy was made.
     fn conflicts(&self, claim: Claim, request: Request) -> bool {
         let row = &self.rows[claim.machine as usize];
         match self.judgement.check {
             ConflictCheck::ResourceFit => !row.fits(self.capacity, request),
-            // Once a machine has a conflict, its other claims conflict, too: otherwise the second of two claims could
-            // match the number that another scheduler's claim left.
+            // If one claim on a machine conflicts, the other claims on that machine conflict, too. Otherwise the second
+            // of two claims could match the sequence number that another scheduler's claim has set.
             ConflictCheck::SequenceNumber => {
                 row.sequence != claim.seen.sequence || self.conflicted.contains(&claim.machine)
             }
@@ -305,7 +304,7 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Records the running tasks, to end them together.
+    /// Records the tasks that a commit started, so that they end together.
     pub(super) fn run(&mut self, job: usize, scheduler: usize) -> Option<Taken> {
         if self.claims.is_empty() {
             return None;
@@ -363,7 +362,7 @@ impl Cell for ReferenceCell<'_> {
         let tasks = ended.machines.len();
         self.count_used(ended.scheduler as usize, request, -(tasks as f64));
         ended.machines.clear();
-        // Its slot is reused.
+        // The position of the ended run is reused.
         self.runs[run.0 as usize] = ended;
         self.runs_free.push(run.0);
         Ended { tasks: tasks as u32, again_s: None }

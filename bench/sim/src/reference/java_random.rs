@@ -1,15 +1,15 @@
-//! The generator of `java.util.Random`: a linear congruential one of 48 bits, as its documentation defines it.
+//! The generator of `java.util.Random`: a linear congruential generator with 48 bits, as defined by its documentation.
 
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const ADDEND: u64 = 0xB;
 const MASK: u64 = (1 << 48) - 1;
 
-/// Java's random generator: the same numbers for the same seed.
+/// Java's random generator, which returns the same numbers for a seed as in Java.
 #[derive(Clone, Debug)]
 pub struct JavaRandom(u64);
 
 impl JavaRandom {
-    /// The generator of a seed.
+    /// Creates a generator with a seed.
     #[must_use]
     pub fn new(seed: i64) -> JavaRandom {
         JavaRandom((seed as u64 ^ MULTIPLIER) & MASK)
@@ -30,7 +30,8 @@ impl JavaRandom {
         loop {
             let bits = self.next();
             let value = bits % bound;
-            // Repeated if the last, incomplete range of `bound` numbers would favour small ones.
+            // Another number is drawn if this one is in the last, incomplete range of `bound` numbers, because that
+            // range would favour small results.
             if bits - value + (bound - 1) < 1 << 31 {
                 return value;
             }

@@ -1,7 +1,7 @@
 //! The cell of the reference simulator, exact in its arithmetic and its peculiarities.
 //!
-//! Amounts are floats that are added and subtracted; placement is random first fit with Java's generator. It reproduces
-//! published figures digit by digit; the shipped cell places differently.
+//! Amounts are floats that are added and subtracted; placement is random first fit with Java's generator. So published
+//! figures are reproduced digit by digit. The shipped cell places tasks differently.
 
 mod cell;
 mod java_random;

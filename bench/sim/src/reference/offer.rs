@@ -6,7 +6,7 @@ use crate::engine::{Attempt, OfferCell, Taken};
 
 /// Contents of one offer.
 pub struct Offer {
-    /// The machines as the scheduler sees them, with its own claims.
+    /// The machines as the scheduler sees them, including its own claims.
     rows: Vec<Row>,
     /// Locked resources of each machine.
     locked: Vec<[f64; 2]>,
@@ -36,7 +36,7 @@ impl OfferCell for ReferenceCell<'_> {
     fn place_in(&mut self, offer: &mut Offer, scheduler: usize, job: usize, tasks: u32) -> Attempt {
         let request = self.jobs[job].request;
         self.claims.clear();
-        // A task that does not fit into the sum of what is left fits on no machine.
+        // If a task does not fit into the sum of what is left on all machines, it fits on no machine.
         if offer.left[0] > request.cpu && offer.left[1] > request.memory {
             let on = Machines { rows: &mut offer.rows, capacity: self.capacity };
             self.pools[scheduler].place(on, request, tasks, &mut self.claims);

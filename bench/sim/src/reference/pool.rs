@@ -1,4 +1,5 @@
-//! Search of the reference's schedulers: random first fit over a persistent order of the machines.
+//! Search of the reference's schedulers: random first fit over a list of the machines whose order persists between
+//! searches.
 
 use super::cell::{Claim, Request, Row};
 use super::java_random::JavaRandom;
@@ -10,7 +11,7 @@ use super::java_random::JavaRandom;
 pub(super) struct Pool {
     random: JavaRandom,
     machines: Vec<u32>,
-    /// Number of places at the end of the pool that a search skips.
+    /// Number of machines at the end of the pool that a search skips.
     left_out: u32,
 }
 

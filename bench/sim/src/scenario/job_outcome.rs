@@ -7,13 +7,14 @@ use omega_core::JobKind;
 /// Outcome of one job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobOutcome {
-    /// Its kind.
+    /// Kind of the job.
     pub kind: JobKind,
-    /// Whether it arrived during the run with tasks to place; other jobs were present from the start and did not wait.
+    /// Whether the job arrived during the run with tasks to place. Other jobs were present from the start, and did not
+    /// wait.
     pub came: bool,
-    /// Seconds from submission to the first attempt; infinite without one.
+    /// Seconds from submission to the first attempt; infinite if there was no attempt.
     pub wait_s: f64,
-    /// Seconds from submission to the placement of the last task; infinite if one is not placed.
+    /// Seconds from submission to the placement of the last task; infinite if a task is not placed.
     pub placed_s: f64,
 }
 

@@ -32,30 +32,31 @@ const OFFERS: OfferSettings =
 
 /// Result of a run, with the cell at its end.
 pub struct Outcome {
-    /// Report.
+    /// The report on the run.
     pub report: Report,
-    /// The hash of the cell's state at the end: equal runs have equal ones.
+    /// Hash of the cell's state at the end; equal runs have equal hashes.
     pub state_hash: u64,
-    /// The cell itself.
+    /// The cell at the end of the run.
     pub cell: SharedCell,
-    /// Number of tasks pending at the end, by the most frequent reason, if requested.
+    /// Number of tasks pending at the end, grouped by each task's most frequent reason for rejection; empty unless
+    /// requested.
     pub pending: BTreeMap<String, u64>,
     /// Records of the run.
     pub(crate) books: Records,
-    /// The jobs of the event loop.
+    /// Index of the jobs for the event loop.
     pub(crate) roll: SubmitIndex,
-    /// Initial jobs with an unplaced task at the end, ascending.
+    /// Jobs present from the start that have an unplaced task at the end, ascending.
     lacking: Vec<u32>,
 }
 
-/// A scheduler's role: its jobs and its machines.
+/// A scheduler's role: the jobs and the machines that it has.
 struct Role {
     name: String,
     times: Scheduler,
     seat: PlacerSettings,
 }
 
-/// Parts of a workload besides its jobs.
+/// The parts of a workload that are not its jobs.
 struct About<'a> {
     name: &'a str,
     machines: &'a [Machine],
@@ -75,13 +76,13 @@ pub fn simulate(workload: &Workload, settings: &ScenarioSettings) -> Result<Outc
     simulate_from(workload, settings, &Start::default())
 }
 
-/// Simulates a workload on a cell with further initial state besides machines.
+/// Simulates a workload on a cell whose initial state has more than machines.
 ///
 /// # Panics
 /// As [`simulate`].
 ///
 /// # Errors
-/// If the cell rejects a part of the workload, or the profiles do not suit its kinds.
+/// If the cell rejects a part of the workload, or a profile names a resource kind that the cell does not have.
 pub fn simulate_from(
     workload: &Workload,
     settings: &ScenarioSettings,
@@ -100,14 +101,14 @@ pub fn simulate_from(
     run(&about, ground, (roll, Box::new(HeldJobs::new(&workload.arrivals))), settings)
 }
 
-/// Simulates a workload that is read twice: first to check it and collect the data of the event loop, and then job by
-/// job as time passes.
+/// Simulates a workload that is read twice. The first pass checks it and collects the data for the event loop; the second
+/// reads the jobs one by one, as time passes.
 ///
 /// # Panics
 /// If the audit of the cell finds an error after the run.
 ///
 /// # Errors
-/// If it cannot be read, two jobs have one name, or the cell rejects a part of it.
+/// If the workload cannot be read, two jobs have one name, or the cell rejects a part of the workload.
 pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
     open: impl Fn() -> Result<Box<dyn Stream>, E>,
     settings: &ScenarioSettings,
@@ -116,7 +117,8 @@ pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
     let (mut roll, mut names, mut changes) = (SubmitIndex::default(), Names::default(), Vec::new());
     while let Some(event) = stream.next_event()? {
         match event {
-            // They are few, and small compared with the cell's data about machines.
+            // Changes of machines are few, and small compared with the cell's data about machines, so all of them are
+            // in memory.
             Event::Machine(event) => changes.push(event),
             Event::Job(job) => {
                 names.admit(&job, &stream.head().jobs_at)?;
@@ -158,7 +160,7 @@ fn run<'a>(
     for role in &roles {
         cell.add_scheduler(&role.seat);
     }
-    // The scheduler of initial jobs, which decides in no time.
+    // This scheduler places the initial jobs, and its decisions take no time.
     cell.add_scheduler(&PlacerSettings {
         taste: Taste::Service,
         rows: cell.rows(),

@@ -29,13 +29,13 @@ pub struct SchedulerReport {
     pub jobs: u64,
     /// Jobs with at least one attempt, whose wait is known.
     pub jobs_tried: u64,
-    /// Jobs whose tasks were all placed.
+    /// Jobs that were placed completely.
     pub jobs_placed: u64,
     /// Share of the time spent deciding.
     pub busy: f64,
-    /// The part of it in decisions without conflicts.
+    /// Share of the time spent on decisions that met no conflict.
     pub useful: f64,
-    /// The part of it in decisions with conflicts.
+    /// Share of the time spent on decisions that met a conflict.
     pub wasted: f64,
     /// Transactions without a conflict.
     pub succeeded: u64,
@@ -49,7 +49,7 @@ pub struct SchedulerReport {
     pub tasks_placed: u64,
     /// Abandoned jobs.
     pub abandoned: u64,
-    /// Jobs in its queue at the end.
+    /// Jobs in the scheduler's queue at the end.
     pub left_in_queue: u64,
     /// Time from the submission of a job to its first attempt.
     pub wait: Waits,
@@ -64,19 +64,20 @@ pub struct TenantReport {
     pub name: String,
     /// Jobs that arrived before the end.
     pub jobs: u64,
-    /// Jobs whose tasks were all placed.
+    /// Jobs that were placed completely.
     pub jobs_placed: u64,
-    /// Tasks of these jobs.
+    /// Tasks of the tenant's jobs.
     pub tasks: u64,
-    /// Number of them that are pending at the end.
+    /// Number of these tasks that are pending at the end.
     pub tasks_waiting: u64,
     /// Time from the submission of a job to its first attempt.
     pub wait: Waits,
     /// Time from the submission of a job to the placement of its last task.
     pub placed: Waits,
-    /// The mean of its dominant share over the run: the largest share that it has of any kind.
+    /// Mean of the tenant's dominant share over the run. A dominant share is the tenant's largest share of any resource
+    /// kind.
     pub share_mean: f64,
-    /// The largest dominant share.
+    /// Largest dominant share of the tenant during the run.
     pub share_peak: f64,
     /// Fraction of the machine preferences of placed tasks that were met, by weight; `None` without
     /// preferences.
@@ -94,11 +95,11 @@ pub struct Report {
     pub seed: u64,
     /// Version of the program. With the seed and the settings it determines the run.
     pub version: String,
-    /// The hash of the cell's state at the end.
+    /// Hash of the cell's state at the end.
     pub state_hash: String,
-    /// Number of machines the cell has.
+    /// Number of machines of the cell.
     pub machines: usize,
-    /// Duration of the run.
+    /// Duration of the run in simulated seconds.
     pub seconds: f64,
     /// Number of jobs placed before the run began.
     pub jobs_at_start: usize,
@@ -108,11 +109,11 @@ pub struct Report {
     pub memory_used: f64,
     /// The mean share of the processors that was locked in offers.
     pub cpu_locked: f64,
-    /// For each kind at the end, the share of the free amount on machines where a task that
-    /// requests the kind does not fit: the mean over all tasks.
+    /// For each resource kind at the end, the share of the free amount that is on machines where a task that requests
+    /// the kind does not fit, as the mean over all such tasks.
     #[serde(default)]
     pub fragmented: BTreeMap<String, f64>,
-    /// Tasks that lost their machine because it left, and became pending again.
+    /// Number of times that a task lost its machine because the machine was removed, and became pending again.
     #[serde(default)]
     pub lost: u64,
     /// Each scheduler.
@@ -120,12 +121,12 @@ pub struct Report {
     /// Each tenant, the one with the largest mean share first.
     #[serde(default)]
     pub tenants: Vec<TenantReport>,
-    /// Parts of the input that were not carried over.
+    /// Notes on parts of the input that were not converted.
     pub notes: Vec<String>,
 }
 
 impl Waits {
-    /// Percentiles of these waits.
+    /// Percentiles of waits in seconds.
     #[must_use]
     pub fn of(mut waits: Vec<f64>) -> Waits {
         if waits.is_empty() {
@@ -158,7 +159,7 @@ impl Report {
     ) -> Report {
         let looks = books.looks.max(1) as f64;
         let mut jobs: Vec<Vec<&JobRecord>> = vec![Vec::new(); books.schedulers.len()];
-        // A run may end before the last arrival.
+        // A run may end before the last arrival, so only jobs that arrived are counted.
         let came = |job: &&u32| plan.jobs[**job as usize].submit_s <= books.now_s;
         for job in plan.arrivals.iter().filter(came) {
             let job = *job as usize;

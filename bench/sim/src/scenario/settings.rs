@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArchitectureKind {
-    /// One scheduler with a single path: every decision takes as long as on a service job.
+    /// One scheduler with a single path: every decision takes as long as a decision on a service job.
     Mono,
-    /// One scheduler whose decisions on batch jobs have their own time.
+    /// One scheduler whose decision time for batch jobs differs from that for service jobs.
     MonoMulti,
     /// Every scheduler has its own partition of the machines.
     Partitions,
@@ -27,11 +27,11 @@ pub enum ArchitectureKind {
     #[value(name = "omega")]
     #[serde(rename = "omega")]
     SharedState,
-    /// Views in parts, one of which is synced before each decision.
+    /// Every scheduler has its view in parts, one of which is synced before each decision.
     #[value(name = "parsync")]
     #[serde(rename = "parsync")]
     PartitionedSync,
-    /// No cell state: random machines are probed, and start tasks when they have room.
+    /// No cell state: random machines are probed, and start tasks when they have room for them.
     #[value(name = "sparrow")]
     #[serde(rename = "sparrow")]
     Sampling,
@@ -54,19 +54,19 @@ pub struct ScenarioSettings {
     pub check: ConflictCheck,
     /// Whether the other claims of a transaction with a conflict are committed.
     pub granularity: Granularity,
-    /// Share of the machines that service schedulers exclude.
+    /// Share of the machines on which service schedulers place no tasks.
     pub pickiness: f64,
-    /// Number of best machines among which a scheduler chooses for a single task.
+    /// Number of best machines among which a scheduler chooses the machine of a single task.
     pub near_best: u32,
-    /// Number of parts in which a view is synced, for partitioned sync.
+    /// Number of parts of a view, for partitioned sync.
     pub parts: u32,
-    /// Machines probed for each task, for sampling.
+    /// Number of machines probed for each task, for sampling.
     pub probes: u32,
-    /// Duration of the run in seconds; by default until the last arrival.
+    /// Duration of the run in seconds; `None` means until the last arrival.
     pub end_s: Option<f64>,
     /// Seed of all generators.
     pub seed: u64,
-    /// Profiles of the schedulers named `batch` and `service`; the built-in ones by default.
+    /// Profiles of the schedulers named `batch` and `service`; built-in profiles by default.
     pub profiles: Profiles,
 }
 
@@ -77,7 +77,8 @@ impl ArchitectureKind {
         matches!(self, ArchitectureKind::Mono | ArchitectureKind::MonoMulti)
     }
 
-    /// Access of a scheduler to the cell. A scheduler alone on its machines reads their current state.
+    /// How a scheduler reads the cell. A scheduler without concurrent schedulers on its machines reads their current
+    /// state.
     #[must_use]
     pub fn access(self) -> Access {
         match self {
@@ -93,12 +94,12 @@ impl ScenarioSettings {
         self.end_s.unwrap_or((last_ms as f64 / 1000.0).max(1.0))
     }
 
-    /// End of a workload's run.
+    /// Returns the time at which the run of a workload ends, in seconds.
     pub(crate) fn end_of(&self, workload: &Workload) -> f64 {
         self.end_s(workload.arrivals.last().map_or(0, |last| last.at_ms))
     }
 
-    /// Numbers of batch and of service schedulers, each at least one.
+    /// Numbers of batch schedulers and of service schedulers, each at least one.
     pub(super) fn counts(&self) -> (u32, u32) {
         (self.batch_schedulers.max(1), self.service_schedulers.max(1))
     }
@@ -121,7 +122,8 @@ impl ScenarioSettings {
         (0..all).map(role).collect()
     }
 
-    /// The decision times of every scheduler; a single path has the longer of both kinds of jobs.
+    /// The decision times of every scheduler. With a single path, the longer of the two times applies to both kinds of
+    /// jobs.
     fn times(&self) -> Scheduler {
         let batch = match self.architecture {
             ArchitectureKind::Mono => self.service_decides,

@@ -1,5 +1,5 @@
-//! Submit index of all jobs, known before the run: arrival, number of tasks, kind, scheduler and
-//! tenant. That is 28 bytes for each; the jobs themselves are read at their time.
+//! Submit index of all jobs, which is known before the run: arrival, number of tasks, kind, scheduler and tenant. It
+//! takes 28 bytes for each job; the jobs themselves are read when they arrive.
 
 use super::ScenarioSettings;
 use crate::engine::{Job, Kind};
@@ -16,11 +16,11 @@ pub(crate) struct SubmitIndex {
     pub(crate) owners: Vec<u32>,
     /// Numbers of the jobs present from the start that never end, ascending.
     pub(crate) found: Vec<u32>,
-    /// Tenant that pays for each, by position in `tenants`.
+    /// Tenant of each job that is charged for it, by position in `tenants`.
     pub(crate) payers: Vec<u32>,
     pub(crate) tenants: Vec<Text>,
     by_name: HashMap<Text, u32>,
-    /// Last arrival.
+    /// Time of the last arrival.
     pub(crate) last_ms: u64,
     next_batch: u32,
     next_service: u32,
@@ -62,13 +62,12 @@ impl SubmitIndex {
     }
 }
 
-/// Whether a job is present from the start and never ends: such jobs are placed before the run
-/// begins.
+/// Whether a job is present from the start and never ends. Such jobs are placed before the run begins.
 pub(super) fn is_found(arrival: &Arrival) -> bool {
     arrival.at_ms == 0 && arrival.run == RunTime::Forever
 }
 
-/// Returns the next scheduler in turn.
+/// Returns the number of the next scheduler in turn, out of `of`.
 fn turn(next: &mut u32, of: u32) -> u32 {
     let turn = *next % of;
     *next = turn + 1;

@@ -1,7 +1,7 @@
-//! A small table of results for people and programs: aligned text, CSV, JSON or Parquet.
+//! A small table of results for people and programs, as aligned text, CSV, JSON or Parquet.
 //!
-//! All formats are made from the same cells. Text and CSV print a number with its column's decimals; JSON and Parquet
-//! have full precision.
+//! All formats are made from the same cells of the table. Text and CSV print a number with its column's decimals; JSON
+//! and Parquet have full precision.
 
 mod parquet;
 
@@ -29,7 +29,7 @@ pub enum Cell {
     Text(String),
     /// A count.
     Count(u64),
-    /// A number with its printed decimals.
+    /// A number, and how many of its decimals are printed.
     Number(f64, usize),
     /// A number in its shortest exact form.
     Exact(f64),
@@ -44,7 +44,7 @@ impl From<&str> for Cell {
 }
 
 impl Cell {
-    /// Converts to the text of tables and CSV.
+    /// Formats the value for tables and CSV.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -56,7 +56,7 @@ impl Cell {
         }
     }
 
-    /// The numeric value; `None` for a word or no value.
+    /// The numeric value; `None` if the cell has a text or no value.
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self {
@@ -93,13 +93,13 @@ impl Sheet {
     /// Adds a row.
     ///
     /// # Panics
-    /// If its number of cells differs from that of the columns.
+    /// If the number of its cells differs from the number of columns.
     pub fn push(&mut self, row: Vec<Cell>) {
         assert_eq!(row.len(), self.columns.len(), "a row has a cell for each column");
         self.rows.push(row);
     }
 
-    /// The table as text, with a final line feed.
+    /// Prints the table, with a final line feed.
     #[must_use]
     pub fn print(&self, output: Output) -> String {
         match output {

@@ -1,7 +1,7 @@
 //! A table as Parquet, with typed columns for statistics programs.
 //!
-//! The types are fixed, even for a column without values. There is one row group, not compressed: settings repeat, and
-//! a dictionary reduces them to a few bits each.
+//! A column's type does not depend on its values, even if it has none. The file has one row group, which is not
+//! compressed, because settings repeat, and a dictionary reduces them to a few bits each.
 
 use super::{Cell, Sheet};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The declaration of such a column in Parquet's schema language.
+    /// Declares a column of this kind in Parquet's schema language.
     fn field(self, name: &str) -> String {
         match self {
             Kind::Text => format!("REQUIRED BYTE_ARRAY {name} (STRING);"),
@@ -38,7 +38,7 @@ impl Kind {
 }
 
 impl Sheet {
-    /// Encodes the table as a Parquet file whose columns have these kinds, with some named remarks.
+    /// Encodes the table as a Parquet file whose columns have these kinds. `remarks` are added to the file's metadata, by name.
     ///
     /// # Errors
     /// If a cell does not match the kind of its column, or the number of kinds is wrong.
@@ -81,7 +81,7 @@ impl Sheet {
                 Cell::Text(text) => Ok(Some(ByteArray::from(text.as_str()))),
                 cell => Err(other(cell)),
             }),
-            // The schema declares the 64 bits as unsigned.
+            // The 64 bits are signed here; the schema declares them as unsigned.
             Kind::Count => write::<Int64Type>(to, cells, |cell| match cell {
                 Cell::Count(count) => Ok(Some(count.cast_signed())),
                 cell => Err(other(cell)),
@@ -95,7 +95,7 @@ impl Sheet {
     }
 }
 
-/// Writes a column: its values, and for an optional column the presence in each row.
+/// Writes a column: its values and, if it is optional, whether each row has one.
 fn write<'a, T: DataType>(
     mut to: SerializedColumnWriter<'_>,
     cells: impl Iterator<Item = &'a Cell>,

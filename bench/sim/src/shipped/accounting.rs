@@ -1,4 +1,4 @@
-//! Accounting of a simulated cell's tenants: dominant shares over time, preferences met, and
+//! Accounting of a simulated cell's tenants: dominant shares over time, the share of met preferences, and
 //! fragmentation.
 
 use omega_cellstate::Cell;
@@ -7,19 +7,19 @@ use omega_schedulers::dominant::{Totals, Weight};
 use omega_workload::fragments::Requests;
 use std::collections::BTreeMap;
 
-/// Number of samples of the cell's use per sample of the tenants' shares; samples are a second apart.
+/// The tenants' shares are sampled with every 60th sample of the cell's use; the latter are a second apart.
 const SELDOM: u64 = 60;
 
 /// Allocations of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Got {
-    /// The mean of its dominant shares.
+    /// Mean of the tenant's dominant shares over the samples.
     pub share_mean: f64,
-    /// The largest of them.
+    /// Largest of the tenant's dominant shares.
     pub share_peak: f64,
-    /// Weights of the machine preferences of its placed tasks.
+    /// Sum of the weights of the machine preferences of the tenant's placed tasks.
     pub asked: u64,
-    /// Weights of those that were met.
+    /// Sum of the weights of the preferences that were met.
     pub met: u64,
 }
 
@@ -27,9 +27,9 @@ pub struct Got {
 #[derive(Debug, Default)]
 pub(super) struct Accounting {
     looks: u64,
-    /// Totals of the cell, until its machines change.
+    /// Totals of the cell's resources, which are computed again after a change of machines.
     totals: Option<Totals>,
-    /// Figures by tenant; the mean is a sum until it is read.
+    /// Figures by tenant. Until the accounting is closed, `share_mean` is a sum.
     tenants: BTreeMap<Text, Got>,
     /// Number of tasks with equal requests.
     requests: Requests,
@@ -61,7 +61,8 @@ impl Accounting {
         job.groups.iter().for_each(|group| self.requests.note(group));
     }
 
-    /// For each kind, the share of the free amount on machines where requesting tasks do not fit.
+    /// For each resource kind, the share of the free amount that is on machines where a task that requests the kind
+    /// does not fit.
     pub(super) fn fragmented(&self, cell: &Cell) -> BTreeMap<String, f64> {
         let shares = self.requests.fragmented(cell);
         let kinds = cell.kinds().iter().zip(shares);

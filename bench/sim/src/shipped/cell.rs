@@ -1,7 +1,7 @@
-//! The shipped cell behind the event loop's trait: jobs become commands, claims transactions, and ends of tasks
-//! reports.
+//! The shipped cell behind the event loop's trait. Jobs are submitted by commands, claims are committed in
+//! transactions, and ends of tasks are reported.
 //!
-//! The cell has a job from its arrival until its last task has ended, and then forgets it. So memory depends on the
+//! The cell has a job from its arrival until its last task has ended, and then removes it. So memory depends on the
 //! number of jobs present at one time, not on the length of a run.
 
 use super::accounting::{Accounting, Got};
@@ -23,26 +23,26 @@ use std::sync::Arc;
 /// Error of a workload that cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum ShippedError {
-    /// The cell rejects a machine: correct it in the input.
+    /// The cell rejects a machine. Correct the machine in the input.
     #[error("the machine {name:?}: {why}")]
     Machine {
-        /// Name.
+        /// Name of the machine.
         name: String,
         /// The reason.
         why: Rejection,
     },
-    /// The cell rejects a job: correct it in the input.
+    /// The cell rejects a job. Correct the job in the input.
     #[error("the job {name:?}: {why}")]
     Job {
-        /// Name.
+        /// Name of the job.
         name: String,
         /// The reason.
         why: Rejection,
     },
-    /// The cell rejects the policy of the input.
+    /// The cell rejects the policy of the input. Correct the policy.
     #[error("the policy of the input: {0}")]
     Policy(Rejection),
-    /// The cell rejects a quota of the input.
+    /// The cell rejects a quota of the input. Correct the quota.
     #[error("the quota of {tenant:?}: {why}")]
     Quota {
         /// Name of the tenant.
@@ -50,31 +50,31 @@ pub enum ShippedError {
         /// The reason.
         why: Rejection,
     },
-    /// A profile names something that the cell does not have.
+    /// A profile names something that the cell does not have. Correct the profile.
     #[error("the profiles: {0}")]
     Profile(ConfigError),
-    /// There are no machines: give some.
+    /// The input has no machines. Name machines on which it runs.
     #[error(
         "the input has no machines; say on what it runs, such as --on 2000,cpu=64,memory=256Gi"
     )]
     NoMachines,
-    /// A part of the input cannot be read.
+    /// A part of the input cannot be read. Correct that part.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The input changed during the run: do not change files while they are read.
+    /// The input changed during the run. Do not change files while they are read.
     #[error("the input was changed while it was read: it has fewer jobs than before")]
     Changed,
 }
 
-/// A job of the cell.
+/// A job that has arrived and has not ended.
 pub(super) struct Known {
     pub(super) id: JobId,
     pub(super) job: Arc<Job>,
-    /// Run time of its tasks.
+    /// Run times of the job's tasks.
     run: RunTime,
     /// Pending tasks, in ascending order.
     pub(super) pending: Vec<TaskId>,
-    /// Number of its placed tasks.
+    /// Number of the job's placed tasks.
     pub(super) running: u32,
 }
 
@@ -84,7 +84,7 @@ impl Known {
         &self.pending
     }
 
-    /// The group of a task.
+    /// Index of the task group that a task belongs to.
     pub(super) fn group_of(&self, task: TaskId) -> usize {
         let mut first = 0;
         let of = |group: &TaskGroup| {
@@ -100,26 +100,26 @@ impl Known {
         KINDS.map(|kind| request.get(kind))
     }
 
-    /// Run time of a task, or a time later than all ends if it never ends.
+    /// Run time of a task; if it never ends, a time later than all ends.
     fn run_ms(&self, task: TaskId) -> u64 {
         self.run.of(task.index).unwrap_or(u64::MAX)
     }
 }
 
-/// Tasks that started together, ordered by end.
+/// Tasks that started together, in the order in which they end.
 #[derive(Default)]
 pub(super) struct Group {
     /// Task, machine, and run time in milliseconds.
     pub(super) tasks: VecDeque<(TaskId, MachineId, u64)>,
     elapsed_ms: u64,
-    /// Next end after the start of the group; the maximum if none ends.
+    /// Time from the start of the group to the next end of a task; the maximum if no task will end.
     pub(super) next_ms: u64,
     pub(super) job: usize,
     pub(super) scheduler: usize,
 }
 
 impl Group {
-    /// A group of tasks that start now, in any order.
+    /// Creates a group of tasks that start now. They may be in any order.
     fn new(mut tasks: Vec<(TaskId, MachineId, u64)>, (job, scheduler): (usize, usize)) -> Group {
         tasks.sort_by_key(|(_, _, run_ms)| *run_ms);
         let mut group =
@@ -137,40 +137,41 @@ impl Group {
 /// A cell in this process with the machines, jobs and schedulers of a workload.
 pub struct ShippedCell<'a> {
     pub(super) cell: SharedCell,
-    /// Unread jobs, and the number of the first of them.
+    /// Jobs that were not read yet, and the number of the first of them.
     feed: (Box<dyn Feed + 'a>, usize),
     /// Jobs that were read before their arrival, with their numbers.
     ahead: VecDeque<(usize, Arrival)>,
     /// Jobs by number; `None` before arrival and after their end.
     pub(super) known: Vec<Option<Box<Known>>>,
-    /// Number of ended jobs that the cell has not forgotten.
+    /// Number of ended jobs that the cell still has.
     over: usize,
     pub(super) machines: Vec<MachineId>,
-    /// Machines of the workload.
+    /// The machines that the workload describes.
     pub(super) described: &'a [Machine],
     judgement: Judgement,
     pub(super) seats: Vec<CellPlacer>,
     pub(super) groups: Vec<Group>,
     pub(super) groups_free: Vec<u32>,
     pub(super) capacity: [u64; 2],
-    /// Allocated processors and memory, followed by those of each scheduler.
+    /// Allocated processors and memory of the cell; the next field has those of each scheduler's tasks.
     pub(super) used: [u64; 2],
     pub(super) owned: Vec<[u64; 2]>,
     /// Accounting of tenants.
     ledger: Accounting,
     /// Whether an offer is open.
     pub(super) offered: bool,
-    /// Changes of machines, followed by an index of machines by name if there are changes.
+    /// Changes of machines during the run; the next field is an index of machines by name, empty if there are no
+    /// changes.
     pub(super) changes: &'a [MachineEvent],
     pub(super) positions: HashMap<Text, usize>,
     /// Error of the first machine or job that the cell rejected.
     pub(super) refused: Option<ShippedError>,
 }
 
-/// Number of ended jobs that are forgotten with one command, to save versions.
+/// Number of ended jobs that are removed with one command, because each command takes a version of the cell.
 const FORGET_AT_ONCE: usize = 256;
 
-/// The reported kinds.
+/// The resource kinds that are reported.
 pub(super) const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
 
 /// The description of a cell without jobs.
@@ -185,10 +186,10 @@ pub struct Described<'k, 'a> {
 }
 
 impl<'a> ShippedCell<'a> {
-    /// A cell with the kinds, policy and machines of a workload, for these jobs. Schedulers are added later.
+    /// Creates a cell with the kinds, policy and machines of a workload, for these jobs. Schedulers are added later.
     ///
     /// # Errors
-    /// If the cell rejects any of it.
+    /// If the cell rejects a part of the description.
     pub fn new(
         Described { kinds, policy, machines: described }: Described<'_, 'a>,
         jobs: Box<dyn Feed + 'a>,
@@ -198,7 +199,7 @@ impl<'a> ShippedCell<'a> {
             return Err(ShippedError::NoMachines);
         }
         let cell = SharedCell::new(omega_cellstate::Cell::new(kinds.clone()));
-        // Ended jobs are never queried in a simulation.
+        // The simulation never reads ended jobs, so the cell need not keep them.
         let policy = Policy { ttl_after_finished_ms: 0, ..policy.clone() };
         cell.apply(Command::SetPolicy(policy)).map_err(ShippedError::Policy)?;
         let register =
@@ -245,22 +246,22 @@ impl<'a> ShippedCell<'a> {
         Rows { from: 0, to: self.machines.len() }
     }
 
-    /// Returns the error of the run, if any.
+    /// Reports whether the run failed.
     ///
     /// # Errors
-    /// The first machine or job that the cell rejected.
+    /// The error of the first machine or job that the cell rejected.
     pub fn check(&mut self) -> Result<(), ShippedError> {
         self.refused.take().map_or(Ok(()), Err)
     }
 
-    /// Number of pending tasks of a job; `None` if it has not arrived or has ended.
+    /// Number of pending tasks of a job; `None` if the job has not arrived or has ended.
     #[must_use]
     pub fn pending(&self, number: usize) -> Option<usize> {
         Some(self.known(number)?.pending.len())
     }
 
-    /// Lets a scheduler place these jobs before the run begins; their numbers ascend. Other jobs
-    /// keep their scheduler.
+    /// Lets a scheduler place these jobs before the run begins. `jobs` must be in ascending order. The plan's
+    /// schedulers place all other jobs.
     pub fn place_first(&mut self, scheduler: usize, jobs: &[u32]) {
         for &job in jobs {
             self.arrive(job as usize);
@@ -269,12 +270,12 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// A job that has arrived and not ended.
+    /// The job with this number; `None` if it has not arrived or has ended.
     pub(super) fn known(&self, number: usize) -> Option<&Known> {
         self.known.get(number)?.as_deref()
     }
 
-    /// Reads jobs up to this number.
+    /// Reads jobs up to and including the one with this number, and returns that job.
     fn read(&mut self, number: usize) -> Result<Arrival, ShippedError> {
         if let Ok(at) = self.ahead.binary_search_by_key(&number, |(ahead, _)| *ahead) {
             return self.ahead.remove(at).map(|(_, arrival)| arrival).ok_or(ShippedError::Changed);
@@ -290,7 +291,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Submits a job. Returns its tasks that run already, with their machines.
+    /// Submits a job. Returns its tasks that already run, with their machines.
     fn submit(&mut self, number: usize) -> Result<Vec<(u32, u32)>, ShippedError> {
         let Arrival { job, run, placed, .. } = self.read(number)?;
         let name = job.name.clone();
@@ -315,20 +316,20 @@ impl<'a> ShippedCell<'a> {
         std::mem::take(&mut self.ledger).close()
     }
 
-    /// For each kind by name, the share of the free amount on machines where a task that requests
-    /// the kind does not fit: the mean over all tasks.
+    /// For each resource kind by name, the share of the free amount that is on machines where a task that requests the
+    /// kind does not fit, as the mean over all such tasks.
     #[must_use]
     pub fn fragmented(&self) -> BTreeMap<String, f64> {
         self.cell.read(|cell| self.ledger.fragmented(cell))
     }
 
-    /// The cell itself.
+    /// The cell.
     #[must_use]
     pub fn shared(&self) -> &SharedCell {
         &self.cell
     }
 
-    /// The first task of a job without a machine.
+    /// The first pending task of a job, with the job.
     pub(super) fn next_task(&self, number: usize) -> Option<(TaskId, &Known)> {
         let known = self.known(number)?;
         Some((*known.pending.first()?, known))
@@ -354,14 +355,14 @@ impl<'a> ShippedCell<'a> {
         seat.open_claims() - before
     }
 
-    /// Whether the gang of a job lacks tasks even with this number of further ones.
+    /// Whether the job is a gang that is still incomplete if `tasks` more of its tasks are placed.
     pub(super) fn gang_lacks(&self, number: usize, tasks: usize) -> bool {
         let Some(known) = self.known(number) else { return false };
         let placed = known.job.task_count() as usize - known.pending.len();
         known.job.gang_min.is_some_and(|min| placed + tasks < min as usize)
     }
 
-    /// Records started tasks, to end each at its time.
+    /// Records started tasks, so that each ends at its time.
     pub(super) fn begin(
         &mut self,
         scheduler: usize,
@@ -402,7 +403,7 @@ impl<'a> ShippedCell<'a> {
         Some(Taken(at))
     }
 
-    /// Removes a completely placed job from a scheduler.
+    /// Removes a job from a scheduler if the job is placed completely.
     pub(super) fn forget_placed(&mut self, scheduler: usize, number: usize) {
         let Some(Some(known)) = self.known.get(number) else { return };
         if known.pending.is_empty() {
@@ -410,7 +411,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Removes a job whose tasks have all ended.
+    /// Removes a job from the cell if all of its tasks have ended.
     fn forget_over(&mut self, number: usize) {
         self.known[number] = None;
         self.over += 1;
@@ -421,7 +422,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Commits a scheduler's claims. Returns their number, and the accepted ones.
+    /// Commits a scheduler's claims. Returns the number of claims, and the claims that were accepted.
     pub(super) fn commit(&mut self, scheduler: usize) -> (usize, Vec<(TaskId, MachineId)>) {
         let Judgement { check, granularity } = self.judgement;
         let committed = self.seats[scheduler].commit(&self.cell, |txn| {
@@ -444,7 +445,7 @@ impl<'a> ShippedCell<'a> {
 impl Cell for ShippedCell<'_> {
     fn arrive(&mut self, job: usize) -> Running {
         let placed = self.submit(job).unwrap_or_else(|why| {
-            // The event loop has no rejections; the run continues, and fails at its end.
+            // The event loop cannot handle a rejection, so the run continues, and fails at its end.
             self.refused.get_or_insert(why);
             Vec::new()
         });
@@ -482,7 +483,7 @@ impl Cell for ShippedCell<'_> {
     fn end(&mut self, run: Taken) -> Ended {
         let group = &mut self.groups[run.0 as usize];
         let Some(known) = &mut self.known[group.job] else {
-            // Its tasks lost their machines, and ran elsewhere to the end of their job.
+            // The group's tasks lost their machines, and ran elsewhere until their job ended.
             self.groups_free.push(run.0);
             return Ended::default();
         };

@@ -1,7 +1,7 @@
 //! Machines that are added, removed or changed during the run. Tasks of a removed machine are placed again.
 //!
-//! A new machine belongs to the schedulers of the last rows. Random sampling uses the initial machines only, including
-//! those that return.
+//! A new machine belongs to the schedulers that have the last rows. Random sampling uses only machines that the cell
+//! had at the start, including those that were removed and added again.
 
 use super::cell::{KINDS, Known, ShippedCell, ShippedError};
 use crate::engine::Lost;
@@ -19,7 +19,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Applies a machine change as in a live run. Returns the tasks that lost their machines.
+    /// Applies a machine change as a live cell does. Returns the tasks that lost their machines.
     pub(super) fn change_machine(&mut self, number: usize) -> Vec<Lost> {
         let changes: &'a [MachineEvent] = self.changes;
         let change = &changes[number].change;
@@ -77,7 +77,7 @@ impl<'a> ShippedCell<'a> {
     }
 
     /// Removes a machine's tasks from the groups of running tasks, and returns them by job. Removals are rare, so
-    /// scanning all groups is cheaper than an index.
+    /// scanning all groups costs less than maintaining an index.
     fn take_off(&mut self, machine: MachineId) -> BTreeMap<usize, Vec<TaskId>> {
         let mut lost: BTreeMap<usize, Vec<TaskId>> = BTreeMap::new();
         for (number, group) in (0..).zip(&mut self.groups) {
@@ -95,7 +95,7 @@ impl<'a> ShippedCell<'a> {
                 }
             }
             group.tasks.retain(|(_, on, _)| *on != machine);
-            // Other groups become free at their planned end.
+            // A group whose tasks will never end is freed here; others are freed at their planned end.
             if group.tasks.is_empty() && group.next_ms == u64::MAX {
                 self.groups_free.push(number);
             }

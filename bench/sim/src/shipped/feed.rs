@@ -5,7 +5,7 @@ use omega_workload::{Arrival, LoadError};
 
 /// The jobs of a workload in the order of their numbers, each returned once.
 pub trait Feed {
-    /// The next job; `None` at the end.
+    /// Returns the next job; `None` at the end.
     ///
     /// # Errors
     /// If the rest cannot be read; the error names file, line and field.
@@ -33,7 +33,7 @@ impl Feed for HeldJobs<'_> {
 pub struct StreamedJobs(Box<dyn Stream>);
 
 impl StreamedJobs {
-    /// The jobs of an unread stream.
+    /// Reads the jobs of a stream from which nothing was read yet.
     #[must_use]
     pub fn new(stream: Box<dyn Stream>) -> StreamedJobs {
         StreamedJobs(stream)

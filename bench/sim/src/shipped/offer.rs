@@ -1,7 +1,7 @@
-//! Offers of the shipped cell: an offer is the whole cell, so only one is open at a time.
+//! Offers of the shipped cell. An offer contains the whole cell, so only one offer is open at a time.
 //!
-//! Locked amounts need no accounting, because no other scheduler may place until the reply. Resources freed meanwhile
-//! are in the next offer.
+//! Locked amounts need no accounting, because no other scheduler may place tasks until the reply. Resources that are
+//! freed in the meantime are in the next offer.
 
 use super::cell::ShippedCell;
 use crate::engine::{Attempt, Cell, OfferCell, Taken};
@@ -25,7 +25,7 @@ impl OfferCell for ShippedCell<'_> {
         offer.left
     }
 
-    /// Commits placements at once: no scheduler sees them before the reply, and none conflicts.
+    /// Commits placements at once: no other scheduler sees them before the reply, and they cannot conflict.
     fn place_in(
         &mut self,
         offer: &mut WholeCell,

@@ -1,7 +1,7 @@
 //! A scheduler of the shipped cell: a private view updated by deltas, plugins, and a placer.
 //!
-//! Its view may be divided into parts that are synced in turn (partitioned sync): then each decision first syncs one
-//! part, and searches the most recently synced part first.
+//! The view may be divided into parts that are synced in turn (partitioned sync). Each decision then first syncs one
+//! part, and the search begins in the most recently synced part.
 
 use super::rows::Rows;
 use omega_cellstate::{CellHandle, SharedCell, View};
@@ -23,7 +23,7 @@ pub enum Taste {
 }
 
 impl Taste {
-    /// The name of its schedulers.
+    /// The name of the schedulers that use the profile.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,19 +36,19 @@ impl Taste {
 /// Configuration of a scheduler.
 #[derive(Clone, Debug)]
 pub struct PlacerSettings {
-    /// Its profile.
+    /// The scheduler's built-in profile.
     pub taste: Taste,
-    /// Machines that it may use.
+    /// Machines that the scheduler may use.
     pub rows: Rows,
-    /// Start of searches.
+    /// Row at which searches start.
     pub home: Home,
-    /// Number of best machines among which it chooses.
+    /// Number of best machines among which the scheduler chooses.
     pub near_best: u32,
-    /// Number of parts in which its view is synced.
+    /// Number of parts of the scheduler's view, which are synced in turn.
     pub parts: usize,
-    /// Seed of its generator.
+    /// Seed of the scheduler's random generator.
     pub seed: u64,
-    /// Profiles that replace the built-in ones of the same names. They suit the cell's kinds.
+    /// Profiles that replace the built-in profiles with the same names. They name only kinds that the cell has.
     pub profiles: Profiles,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct CellPlacer {
     rng: Pcg64,
 }
 
-/// A transaction of one part's view, with its result.
+/// A transaction with the claims of one part, and its result.
 pub(super) struct Committed {
     pub(super) txn: Transaction,
     pub(super) commit: Commit,
@@ -101,7 +101,7 @@ impl CellPlacer {
             let of = Rows::part(rows, index, parts);
             let from = settings.rows.from;
             let of = Rows { from: from + of.from, to: from + of.to };
-            // Later machines get the rows after the initial ones.
+            // Machines that are added later get rows after the initial ones, so the last range is open-ended.
             let to = if of.to == rows_of_cell { usize::MAX } else { of.to };
             let of = Rows { to, ..of };
             let profile = profile.with_filter(of);
@@ -129,7 +129,7 @@ impl CellPlacer {
         (0..self.parts.len()).for_each(|_| self.sync(cell));
     }
 
-    /// Most frequent reason why machines reject a task of a group, in its only view.
+    /// Most frequent reason for which machines reject a task of a group. The placer must have a single part.
     pub(super) fn why(&mut self, (id, job): (JobId, &Arc<Job>), group: usize) -> String {
         let Part { view, profile, .. } = &mut self.parts[self.fresh];
         let compiled = view.compile(id, job, group);
@@ -151,7 +151,8 @@ impl CellPlacer {
         most.map_or_else(|| "there is no machine".to_owned(), |(_, reason)| reason)
     }
 
-    /// Claims machines for tasks of a group, the most recently synced part first. Returns the number of claims.
+    /// Claims machines for tasks of a group, searching the most recently synced part first. Returns the number of
+    /// claims.
     pub(super) fn claim(
         &mut self,
         (id, job): (JobId, &Arc<Job>),
@@ -173,7 +174,7 @@ impl CellPlacer {
         placed
     }
 
-    /// Claims this machine for a task, if the cell's check accepted it at the last sync.
+    /// Claims this machine for a task, if the task passes the cell's check in the view as last synced.
     pub(super) fn claim_on(
         &mut self,
         job: &Arc<Job>,
@@ -186,7 +187,7 @@ impl CellPlacer {
         view.claim(task, machine, compiled).is_ok()
     }
 
-    /// Its random generator.
+    /// The scheduler's random generator.
     pub(super) fn rng(&mut self) -> &mut Pcg64 {
         &mut self.rng
     }
@@ -196,7 +197,7 @@ impl CellPlacer {
         self.parts.iter().map(|part| part.view.open_claims()).sum()
     }
 
-    /// Undoes the newest claims.
+    /// Undoes the claims that are not submitted yet.
     pub(super) fn drop_claims(&mut self) {
         for part in &mut self.parts {
             part.view.drop_claims(part.view.open_claims());

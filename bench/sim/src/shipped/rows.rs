@@ -1,4 +1,5 @@
-//! A filter that restricts a scheduler to some machines: its partition, or those that a picky scheduler accepts.
+//! A filter that restricts a scheduler to some machines: those of its partition, or those on which a service scheduler
+//! places tasks.
 
 use omega_cellstate::{BLOCK, Block};
 use omega_schedulers::{Filter, Reads, Tasks};
@@ -6,20 +7,20 @@ use omega_schedulers::{Filter, Reads, Tasks};
 /// The machines in a range of the cell's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// The first such machine.
+    /// The first row of the range.
     pub from: usize,
-    /// The first row after them.
+    /// The first row after the range.
     pub to: usize,
 }
 
 impl Rows {
-    /// One of several parts of the rows, whose sizes differ by at most one.
+    /// Returns one of several parts of the rows, whose sizes differ by at most one.
     #[must_use]
     pub fn part(rows: usize, index: usize, of: usize) -> Rows {
         Rows { from: rows * index / of, to: rows * (index + 1) / of }
     }
 
-    /// The bits of a block whose rows are in this range.
+    /// Returns the bits of a block for rows that are in this range.
     fn bits(self, first: usize) -> u64 {
         let below = |row: usize| match row.saturating_sub(first) {
             0 => 0,

@@ -1,4 +1,4 @@
-//! The machines of the shipped cell, probed one by one with the cell's check.
+//! The machines of the shipped cell, probed one by one. A machine accepts a task by the cell's own check.
 
 use super::cell::ShippedCell;
 use crate::engine::{SampledCell, Taken};
@@ -14,7 +14,8 @@ impl SampledCell for ShippedCell<'_> {
         self.seats[scheduler].rng().random_range(0..machines)
     }
 
-    /// Whether the next task fits on the empty machine. Rules are checked by the cell.
+    /// Whether the next task would fit if the machine was empty. Placement rules are not checked here, but when the
+    /// task starts.
     fn may_take(&mut self, machine: u32, _: usize, job: usize) -> bool {
         let Some((task, known)) = self.next_task(job) else { return false };
         let group = known.group_of(task);

@@ -1,10 +1,10 @@
-//! Start and end of a run: preparation of the shipped cell, and reasons of pending tasks.
+//! Start and end of a run: preparation of the shipped cell, and reasons why tasks are pending.
 
 use super::cell::{ShippedCell, ShippedError};
 use omega_core::{Amounts, Command, TaskId, Text};
 use std::collections::BTreeMap;
 
-/// Initial state of a cell, besides machines. Empty by default.
+/// Initial state of a cell apart from its machines. Empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     /// Limits and guarantees of tenants.
@@ -34,8 +34,8 @@ impl ShippedCell<'_> {
         Ok(())
     }
 
-    /// Number of pending tasks, by their most frequent reason. It examines every machine for every
-    /// pending group, so it is for the end of a run.
+    /// Number of pending tasks, grouped by each task's most frequent reason for rejection. Every machine is examined
+    /// for every pending group, so this is for the end of a run.
     pub fn why_pending(&mut self) -> BTreeMap<String, u64> {
         let mut reasons = BTreeMap::new();
         let Some(seat) = self.seats.last_mut() else { return reasons };

@@ -1,18 +1,18 @@
 //! Conservative backfilling: every job has a reservation from its submission on.
 //!
 //! A job is put into the earliest gap that is free for its estimated run time, so it delays no earlier job. If a job
-//! ends early, its remaining slot becomes a gap, and waiting jobs are moved forward in the order of submission, each to
-//! its earliest possible start and never to a later one. So no job starts after its first reservation.
+//! ends early, the rest of its slot becomes a gap. Pending jobs are then moved forward in the order of submission, each
+//! to its earliest possible start and never to a later one. So no job starts after its first reservation.
 //!
-//! A job can only move to a time at which something became free. So a round examines no time after the end of the slots
-//! that became free in it or since the last round, and most rounds end after a few steps.
+//! A job can only move to a time at which processors became free. So a pass over the queue considers no time after the
+//! last end of the slots that became free in this pass or since the last one, and most passes end after a few steps.
 
 use super::profile::{Gap, Limits, Profile, Slot};
 use super::simulate::{Place, Policy};
 use super::trace::SimJob;
 use std::collections::BTreeSet;
 
-/// The queue with its calendar.
+/// The queue, with the calendar of its reservations.
 pub struct Conservative<'a> {
     jobs: &'a [SimJob],
     profile: Profile,
@@ -24,7 +24,7 @@ pub struct Conservative<'a> {
     starts_ms: Vec<u64>,
     /// The start of each job's first reservation.
     first_ms: Vec<u64>,
-    /// Time before which there may be unexamined gaps.
+    /// Time after which all gaps are already examined.
     gaps_end_ms: u64,
     has_gap: bool,
 }
@@ -51,13 +51,13 @@ impl<'a> Conservative<'a> {
         &self.first_ms
     }
 
-    /// The slot of a job with this start.
+    /// The slot of a job that starts at this time.
     fn slot(&self, place: Place, start_ms: u64) -> Slot {
         let job = &self.jobs[place];
         Slot { start_ms, end_ms: start_ms + job.requested_ms, processors: job.processors }
     }
 
-    /// The gap that a job needs.
+    /// The gap that a job needs to start.
     fn gap(&self, place: Place) -> Gap {
         let job = &self.jobs[place];
         Gap { processors: job.processors, for_ms: job.requested_ms }
@@ -84,7 +84,7 @@ impl<'a> Conservative<'a> {
             self.by_start.insert((start_ms, place));
             self.starts_ms[place] = start_ms;
             gaps_end_ms = gaps_end_ms.max(old.end_ms);
-            // Jobs before it in this round may use the gap in the next one.
+            // Earlier jobs of this pass may use the gap in the next pass.
             self.gaps_end_ms = self.gaps_end_ms.max(old.end_ms);
         }
     }
@@ -92,7 +92,7 @@ impl<'a> Conservative<'a> {
 
 impl Policy for Conservative<'_> {
     fn submitted(&mut self, place: Place, now_ms: u64) {
-        // Earlier jobs come first.
+        // Jobs submitted earlier are moved first.
         self.move_up(now_ms);
         let start_ms = self.profile.earliest(now_ms, self.gap(place));
         self.profile.take(self.slot(place, start_ms));

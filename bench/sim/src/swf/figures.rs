@@ -2,11 +2,10 @@
 
 use super::trace::{SimJob, Trace};
 
-/// Lower bound of the run time in a slowdown, as in the literature, so that short jobs do not
-/// dominate the mean.
+/// Lower bound of the run time in a slowdown, as in the literature; without it, short jobs would dominate the mean.
 const TAU_MS: u64 = 10_000;
 
-/// A wide job needs at least this fraction of the machine: one in four.
+/// A job is wide if it needs at least this fraction of the machine: a quarter.
 const WIDE: u64 = 4;
 
 /// The figures of one schedule. Times are in seconds.
@@ -28,16 +27,17 @@ pub struct Figures {
     pub wide_wait_mean_s: f64,
     /// The longest wait of wide jobs.
     pub wide_wait_max_s: f64,
-    /// The mean of (wait + run time) / max(run time, 10 s), each at least 1.
+    /// Mean of the jobs' slowdowns. A slowdown is (wait + run time) / max(run time, 10 s), and at least 1.
     pub slowdown_mean: f64,
-    /// Used processor time, as a share of all from the first submission to the last end.
+    /// Processor time used by jobs, as a share of the machine's processor time from the first submission to the last
+    /// end.
     pub utilisation: f64,
     /// Time from the first submission to the last end.
     pub makespan_s: f64,
 }
 
 impl Figures {
-    /// Figures of jobs with these start times.
+    /// Figures of a schedule in which jobs start at these times.
     #[must_use]
     pub fn of(trace: &Trace, starts_ms: &[u64]) -> Figures {
         let jobs: Vec<(SimJob, u64)> =
@@ -45,7 +45,7 @@ impl Figures {
         figures(trace.processors, &jobs)
     }
 
-    /// Figures of the log itself; `None` if it has no waits.
+    /// Figures of the schedule that the log records; `None` if the log has no waits.
     #[must_use]
     pub fn logged(trace: &Trace) -> Option<Figures> {
         let started = |job: &SimJob| Some((*job, job.submit_ms + job.waited_ms?));
@@ -86,7 +86,7 @@ fn figures(processors: u64, jobs: &[(SimJob, u64)]) -> Figures {
     }
 }
 
-/// The smallest of ascending values that is at least this percentile.
+/// The value at this percentile: the smallest of the ascending values that at least so many percent do not exceed.
 fn quantile(ascending_ms: &[u64], percent: usize) -> f64 {
     let rank = (ascending_ms.len() * percent).div_ceil(100).max(1);
     ascending_ms.get(rank - 1).map_or(0.0, |value| seconds(*value))
@@ -111,7 +111,7 @@ mod tests {
         };
         let jobs = vec![job(100, 20, 2), job(100, 1, 4), job(110, 30, 1)];
         let trace = Trace { processors: 4, jobs, ..Trace::default() };
-        // Waits of 0, 20 and 11 seconds; slowdowns 1, 21/10, 41/30.
+        // The waits are 0, 20 and 11 seconds; the slowdowns are 1, 21/10 and 41/30.
         let figures = Figures::of(&trace, &[100_000, 120_000, 121_000]);
         assert_eq!(
             (figures.wait_p50_s, figures.wait_p90_s, figures.wait_max_s),

@@ -1,8 +1,8 @@
 //! Batch queues on logs of real machines, simulated under classic policies.
 //!
-//! A log ([`omega_workload::swf`]) is a list of gangs: each job requests a number of processors at once, for at most
-//! its user's estimate. The machine is a number of free processors, as in the literature with which the figures are
-//! compared.
+//! A log ([`omega_workload::swf`]) is a list of gangs: each job requests a number of processors that start together, for
+//! a time up to its user's estimate. As in the literature with which the figures are compared, a machine is only a number
+//! of processors.
 //!
 //! ```text
 //!  log ─▶ Trace: jobs in order of submission, and jobs left out

@@ -1,17 +1,18 @@
 //! Policies with an ordered queue: first come first served, EASY backfilling, and EASY with the shortest job first.
 //!
-//! The first job in order starts as soon as enough processors are free. Until then, FCFS lets all jobs wait. EASY
-//! reserves for the first job the earliest time at which enough jobs will have ended by their users' estimates (the
-//! *shadow*); later jobs may start in the meantime if they end by then, or need only processors that the first job will
-//! leave over. So backfilling never delays that reservation, but may delay all other jobs.
+//! The first job of the queue starts as soon as enough processors are free. Until then, FCFS starts no other job. EASY
+//! makes a reservation for the first job, at the earliest time at which enough jobs will have ended by their users'
+//! estimates (the *shadow*). Later jobs may start before that time if they end by then, or need only processors that
+//! the first job will leave over. So backfilling never delays the first job's reservation, but may delay all other
+//! jobs.
 //!
 //! The processors left over are counted as in the programs behind published figures: running jobs are taken in the
-//! order of their expected ends until there are enough processors. Other jobs that end at that very time are not
-//! counted. EASY does not define the order of equal ends, and on logs with round estimates it changes the mean wait:
-//! [`Ties`] has the orders, [docs/swf.md] the measurements.
+//! order of their expected ends until there are enough processors. Other jobs that end at that same time are not
+//! counted. EASY does not define the order of jobs with equal ends. On logs with round estimates the order changes the
+//! mean wait: [`Ties`] has the orders, [docs/swf.md] the measurements.
 //!
-//! A job that could not be backfilled cannot be as long as no job ends and the reservation stays, since less time and
-//! fewer processors are left. Then only new jobs are examined, which keeps long queues cheap.
+//! If a job could not be backfilled, it cannot be backfilled later while no job ends and the reservation stays, since
+//! less time and fewer processors are left. So until then only new jobs are examined, which makes long queues cheap.
 //!
 //! [docs/swf.md]: ../../../../docs/swf.md
 
@@ -29,17 +30,17 @@ pub enum Order {
     Shortest,
 }
 
-/// Jobs that may start before the first.
+/// Which jobs may start before the first job of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backfill {
-    /// No backfill.
+    /// No job.
     None,
-    /// Any job that does not delay the first.
+    /// Any job that does not delay the first job.
     Easy,
 }
 
-/// Order of running jobs with equal expected ends, in which a reservation takes their processors until it has enough.
-/// It decides how many are left over for other jobs.
+/// Order of running jobs with equal expected ends. A reservation takes their processors in this order until it has
+/// enough, so the order determines how many are left over for other jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Ties {
     /// The job with the fewest processors first
@@ -51,22 +52,22 @@ pub enum Ties {
     Started,
     /// The job that was submitted first
     Submitted,
-    /// All jobs of that end together, more than are needed: the most processors are left over
+    /// All jobs with that end at once, even if fewer suffice, so the most processors are left over
     Together,
 }
 
 /// Reservation of the first job in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// Job of the reservation.
+    /// The job that has the reservation.
     pub place: Place,
-    /// Latest start, by the users' estimates.
+    /// Latest start of the job, by the users' estimates.
     pub shadow_ms: u64,
-    /// Processors that will be left over then.
+    /// Number of processors that will be left over at that time.
     extra: u64,
 }
 
-/// Expected end of a running job, its rank among equal ends, and its place.
+/// Expected end of a running job, its rank among jobs with equal ends, and its place.
 type Due = (u64, u64, Place);
 
 /// An ordered queue.
@@ -76,7 +77,7 @@ pub struct Ordered<'a> {
     backfill: Backfill,
     ties: Ties,
     free: u64,
-    /// Pending jobs by rank: the time by which they are ordered, and the place.
+    /// Pending jobs in the order of the queue: the time by which they are ordered, and the place.
     waiting: BTreeSet<(u64, Place)>,
     /// Jobs that arrived since the last call of the policy.
     came: Vec<Place>,
@@ -117,7 +118,7 @@ impl<'a> Ordered<'a> {
         }
     }
 
-    /// Reservation of the first job in the queue, at the last decision.
+    /// Reservation of the first job in the queue, as of the last decision.
     #[must_use]
     pub fn reservation(&self) -> Option<Reservation> {
         self.reservation
@@ -125,7 +126,7 @@ impl<'a> Ordered<'a> {
 
     fn rank(&self, place: Place) -> (u64, Place) {
         match self.order {
-            // Places have the order of submission.
+            // Places are in the order of submission.
             Order::Submission => (0, place),
             Order::Shortest => (self.jobs[place].requested_ms, place),
         }
@@ -146,7 +147,7 @@ impl<'a> Ordered<'a> {
         self.waiting.remove(&self.rank(place));
     }
 
-    /// Reserves processors for a job that does not fit now.
+    /// Makes a reservation for a job that does not fit now.
     fn reserve(&self, place: Place) -> Reservation {
         let wanted = self.jobs[place].processors;
         let mut free = self.free;
@@ -165,7 +166,7 @@ impl<'a> Ordered<'a> {
         Reservation { place, shadow_ms, extra: free - wanted }
     }
 
-    /// Starts the `candidates` that delay no reservation, in order.
+    /// Starts those of the `candidates` that do not delay the reservation, in order.
     fn fill(&mut self, now_ms: u64, candidates: &[Place], starting: &mut Vec<Place>) {
         let Some(mut reservation) = self.reservation else { return };
         for place in candidates.iter().copied().filter(|place| *place != reservation.place) {

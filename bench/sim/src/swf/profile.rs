@@ -7,17 +7,17 @@
 //!      0   10         25    ▶ ms
 //! ```
 //!
-//! The steps are in a vector by time; neighbours differ, and the last step, which has no end, has all processors free.
-//! A search for a gap scans neighbours in memory; long queues stay cheap because callers limit the scan.
+//! The steps are in a vector ordered by time. Neighbours differ, and in the last step, which has no end, all processors
+//! are free. A search for a gap scans the vector; long queues are cheap because callers limit the scan.
 
-/// Number of free processors from a time on.
+/// Number of processors that are free from this time to the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     at_ms: u64,
     free: u64,
 }
 
-/// The free processors over time.
+/// The number of free processors over time.
 ///
 /// Invariant: the steps ascend by time, neighbours differ, and there is at least one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Profile {
     steps: Vec<Step>,
 }
 
-/// A period with a number of processors.
+/// A period for which a number of processors is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Start of the period.
@@ -48,9 +48,10 @@ pub struct Gap {
 /// Limits of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Latest start of the gap, exclusive.
+    /// Time before which the gap must start.
     pub before_ms: u64,
-    /// Start of the caller's own slot, from which everything counts as free: the slot is at least as long as the gap.
+    /// Start of the slot that the caller already has. From this time on, all processors are treated as free, because
+    /// that slot is at least as long as the gap.
     pub own_ms: u64,
 }
 
@@ -61,14 +62,14 @@ impl Profile {
         Profile { steps: vec![Step { at_ms: 0, free: processors }] }
     }
 
-    /// Earliest start of a gap from `from_ms` on. The gap must fit the machine.
+    /// Earliest start of a gap, not before `from_ms`. The machine must have at least as many processors as the gap.
     #[must_use]
     pub fn earliest(&self, from_ms: u64, gap: Gap) -> u64 {
         self.search(from_ms, Limits { before_ms: u64::MAX, own_ms: u64::MAX }, gap)
             .expect("at the end all processors are free for ever")
     }
 
-    /// Searches within limits.
+    /// Earliest start of a gap within limits, not before `from_ms`; `None` if there is no such gap.
     #[must_use]
     pub fn search(&self, from_ms: u64, limits: Limits, gap: Gap) -> Option<u64> {
         let mut start_ms = from_ms;
@@ -99,7 +100,7 @@ impl Profile {
     /// Drops steps before a time.
     pub fn forget_before(&mut self, now_ms: u64) {
         let past = self.steps.partition_point(|step| step.at_ms <= now_ms).saturating_sub(1);
-        // Removing from the front of a vector moves all steps, so many are removed at once.
+        // Removing from the front of a vector moves all other steps, so many steps are removed at once.
         if past > 64 {
             self.steps.drain(..past);
         }
@@ -114,7 +115,8 @@ impl Profile {
         for step in &mut self.steps[first..last] {
             step.free = change(step.free).expect("a slot is taken of what is free");
         }
-        // Within the slot neighbours still differ; only those at its ends may have become equal.
+        // Steps within the slot still differ from their neighbours; only the steps at its ends may have become equal to
+        // theirs.
         for i in [last, first] {
             if i > 0 && self.steps[i].free == self.steps[i - 1].free {
                 self.steps.remove(i);
@@ -122,7 +124,7 @@ impl Profile {
         }
     }
 
-    /// The step that begins at a time, split off if needed.
+    /// Returns the index of the step that begins at this time, which is split off from another step if needed.
     fn split(&mut self, at_ms: u64) -> usize {
         let i = self.steps.partition_point(|step| step.at_ms < at_ms);
         if self.steps.get(i).is_none_or(|step| step.at_ms != at_ms) {

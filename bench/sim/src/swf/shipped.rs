@@ -1,7 +1,8 @@
 //! The shipped cell and scheduler as a batch queue policy.
 //!
-//! Each job is a gang of one-core tasks, placed together or not at all. The cell gets the log's time; at each time the
-//! scheduler steps until it is idle. So the result measures the order of jobs, not the speed of decisions.
+//! Each job is a gang of one-core tasks, which are placed together or not at all. The cell's clock is the log's time.
+//! At each event the scheduler steps until it is idle, so the result measures the order of jobs, not the speed of
+//! decisions.
 
 use super::simulate::{Place, Policy};
 use super::trace::SimJob;
@@ -14,7 +15,7 @@ use omega_schedulers::{
     Backfill, BackfillFigures, Nanos, Observer, Patience, Profile, Scheduler, Settings,
 };
 
-/// The machines of a cell that represents a machine with a number of processors.
+/// The machines of a cell, which together represent the log's machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machines {
     /// Number of machines.
@@ -23,10 +24,10 @@ pub struct Machines {
     pub cores: u64,
 }
 
-/// Amounts of a processor.
+/// One processor, in thousandths of a core.
 const CORE: u64 = 1000;
 
-/// Jobs placed by a scheduler, and its plans.
+/// What a scheduler did in a step: the jobs that it placed, and its plans.
 #[derive(Default)]
 struct Seen {
     placed: Vec<Place>,
@@ -57,14 +58,14 @@ pub struct Shipped<'a> {
 }
 
 impl<'a> Shipped<'a> {
-    /// An empty cell with these machines. The first `depth` jobs have plans; with 0 none has.
+    /// Creates an empty cell with these machines. The first `depth` jobs of the queue have plans; with 0, no job has one.
     ///
     /// # Panics
-    /// If a machine has more cores than a cell can count.
+    /// If a machine has more cores than a cell supports.
     #[must_use]
     pub fn new(jobs: &'a [SimJob], machines: Machines, depth: usize) -> Shipped<'a> {
         let cell = SharedCell::new(Cell::new(Kinds::standard()));
-        // Ended jobs are never queried.
+        // Ended jobs are never read, so the cell need not keep them.
         let policy = CellPolicy { ttl_after_finished_ms: 0, ..CellPolicy::default() };
         cell.apply(Command::SetPolicy(policy)).expect("a cell may forget jobs at once");
         for index in 0..machines.count {
@@ -76,7 +77,8 @@ impl<'a> Shipped<'a> {
             0 => Profile::batch(),
             depth => Profile::batch().with_backfill(Backfill::new(depth).with_interval_ms(0)),
         };
-        // Time moves from event to event, so a failed job waits for the next one.
+        // Time advances from event to event, so there is no backoff: a job that does not fit is tried again at the next
+        // event.
         let patience = Patience { backoff_min: 0, backoff_max: 0, sleep_max: Nanos::MAX / 2 };
         let settings = Settings { patience, ..Settings::new("default") };
         let scheduler = Scheduler::new(&cell, profile, settings).expect("it is the only one");

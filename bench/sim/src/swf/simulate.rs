@@ -1,7 +1,7 @@
 //! The event loop: jobs arrive and end, and a policy starts them.
 //!
-//! At one time, first all ends are handled, then all arrivals, then the policy is called once. So
-//! an ending job makes room for one that arrives at the same time.
+//! Among events of one time, all ends are handled first, then all arrivals, and then the policy is called once. So the
+//! processors of an ending job are available to a job that arrives at the same time.
 
 use super::trace::SimJob;
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 /// Position of a job in the list.
 pub type Place = usize;
 
-/// Policy that starts jobs. It has the user's estimate of a run time, and learns of the end when it happens.
+/// Policy that starts jobs. It gets the user's estimate of a run time, not the run time itself.
 pub trait Policy {
     /// Handles the submission of a job.
     fn submitted(&mut self, place: Place, now_ms: u64);
@@ -18,19 +18,19 @@ pub trait Policy {
     /// Handles the end of a started job.
     fn ended(&mut self, place: Place, now_ms: u64);
 
-    /// Adds the jobs to start now, which must fit in the free processors.
+    /// Adds the jobs that start now to `starting`. They must fit in the free processors.
     fn start(&mut self, now_ms: u64, starting: &mut Vec<Place>);
 
-    /// Time of its next call if nothing arrives or ends before.
+    /// Time of the policy's next call, unless a job arrives or ends before.
     fn wakes_ms(&self) -> Option<u64> {
         None
     }
 }
 
-/// Runs all jobs, which ascend by submission and fit the machine. Returns the start of each.
+/// Runs all jobs, which must be in the order of submission and fit the machine. Returns the start of each.
 ///
 /// # Panics
-/// If the policy starts a job that does not fit, or never starts one.
+/// If the policy starts a job that does not fit, or never starts a job.
 #[must_use]
 pub fn simulate(jobs: &[SimJob], processors: u64, policy: &mut dyn Policy) -> Vec<u64> {
     let mut starts: Vec<Option<u64>> = vec![None; jobs.len()];

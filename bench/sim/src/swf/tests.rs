@@ -1,4 +1,4 @@
-//! The policies compared with naive models on small random logs, their guarantees, and the published figures.
+//! The policies, compared with naive models on small random logs; their guarantees; and the published figures.
 
 use super::conservative::Conservative;
 use super::figures::Figures;
@@ -47,10 +47,10 @@ fn tied(jobs: &[SimJob], order: Order, backfill: Backfill, ties: Ties) -> Vec<u6
     simulate(jobs, PROCESSORS, &mut Ordered::new(jobs, PROCESSORS, order, backfill, ties))
 }
 
-/// Latest time of the naive reference: all jobs in sequence end before it.
+/// Time before which all jobs of a test end, even if they run one after the other.
 const HORIZON: usize = 1000;
 
-/// Naive conservative backfill on a calendar with an entry for each millisecond, rebuilt at each
+/// Naive conservative backfilling on a calendar that has an entry for each millisecond, and is built again for each
 /// time.
 fn naive_conservative(jobs: &[SimJob]) -> Vec<u64> {
     let mut reserved: Vec<Option<u64>> = vec![None; jobs.len()];
@@ -83,7 +83,7 @@ fn naive_conservative(jobs: &[SimJob]) -> Vec<u64> {
     reserved.into_iter().map(|start| start.expect("all jobs came")).collect()
 }
 
-/// Free processors from now on, without running and reserved ones.
+/// Number of free processors in each millisecond from now on, without those of running and of reserved jobs.
 fn calendar(jobs: &[SimJob], reserved: &[Option<u64>], started: &[bool], now: u64) -> Vec<u64> {
     let mut free = vec![PROCESSORS; 4 * HORIZON];
     for (i, job) in jobs.iter().enumerate() {
@@ -95,7 +95,7 @@ fn calendar(jobs: &[SimJob], reserved: &[Option<u64>], started: &[bool], now: u6
     free
 }
 
-/// Naive FCFS and EASY, by their definitions, with a scan of the list at every millisecond.
+/// Naive FCFS and EASY by their definitions, with a scan of all jobs at every millisecond.
 fn naive_ordered(jobs: &[SimJob], order: Order, backfill: Backfill, ties: Ties) -> Vec<u64> {
     let mut starts: Vec<Option<u64>> = vec![None; jobs.len()];
     let mut started: Vec<Place> = Vec::new();
@@ -138,7 +138,7 @@ fn naive_ordered(jobs: &[SimJob], order: Order, backfill: Backfill, ties: Ties) 
                 let due = |i: Place| starts[i].unwrap() + jobs[i].requested_ms;
                 let mut running: Vec<Place> =
                     started.iter().copied().filter(|i| runs(i, &starts)).collect();
-                // Stable sorts, so that equal sizes stay in the order of submission.
+                // The sort is stable, so jobs of equal sizes stay in the order of submission.
                 match ties {
                     Ties::Started => {}
                     _ => running.sort_unstable(),
@@ -165,7 +165,7 @@ fn naive_ordered(jobs: &[SimJob], order: Order, backfill: Backfill, ties: Ties) 
     starts.into_iter().map(|start| start.expect("all jobs started")).collect()
 }
 
-/// Checks that the shadow of the first job in the queue never moves to a later time.
+/// Wraps a policy, and checks that the shadow of the first job in the queue never moves to a later time.
 struct Watched<'a> {
     policy: Ordered<'a>,
     last: Option<(Place, u64)>,
@@ -233,27 +233,27 @@ proptest! {
     }
 }
 
-/// One machine with all processors, and as many machines with one.
+/// Two shapes: one machine with all processors, and as many machines as processors with one each.
 const SHAPES: [Machines; 3] = [
     Machines { count: 1, cores: PROCESSORS },
     Machines { count: PROCESSORS, cores: 1 },
     Machines { count: PROCESSORS / 4, cores: 4 },
 ];
 
-/// Start of each job on the shipped cell, and first planned start of the first jobs without room.
+/// Start of each job on the shipped cell, and first planned start of the jobs that had a plan.
 fn shipped(jobs: &[SimJob], machines: Machines, depth: usize) -> (Vec<u64>, Vec<Option<u64>>) {
     let mut policy = Shipped::new(jobs, machines, depth);
     let starts = simulate(jobs, PROCESSORS, &mut policy);
     (starts, policy.promised_ms().to_vec())
 }
 
-/// A depth beyond the length of any queue here.
+/// A depth greater than the length of any queue in these tests.
 const DEEP: usize = 100;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// No backfill delays the first job in the queue, or any job with a plan, beyond its first planned start.
+    /// Backfilling never delays the first job in the queue, or any job with a plan, beyond the first planned start.
     #[test]
     fn the_shipped_scheduler_keeps_its_promises(jobs in jobs()) {
         for jobs in [perfect(&jobs), jobs] {
@@ -269,7 +269,7 @@ proptest! {
         }
     }
 
-    /// On one machine, where all processors are equal, plans for all jobs are conservative backfilling.
+    /// On one machine, all processors are equivalent, so plans for all jobs amount to conservative backfilling.
     #[test]
     fn plans_for_all_are_conservative_backfilling(jobs in jobs()) {
         let jobs = perfect(&jobs);
@@ -308,7 +308,7 @@ fn easy_backfills_by_time_or_by_what_is_left_over() {
         processors,
         waited_ms: None,
     };
-    // 5 of 8 are in use until 10; the first job needs 6, so 2 are left over at 10.
+    // Until 10, 5 of 8 processors are in use. The first job needs 6, so 2 are left over at 10.
     let queue =
         [job(0, 10, 5), job(1, 10, 6), job(2, 8, 3), job(2, 9, 3), job(3, 99, 1), job(3, 99, 2)];
     let starts = ordered(&queue, Order::Submission, Backfill::Easy);
@@ -316,8 +316,8 @@ fn easy_backfills_by_time_or_by_what_is_left_over() {
     assert_eq!(ordered(&queue, Order::Submission, Backfill::None), [0, 10, 20, 20, 20, 28]);
 }
 
-/// Two jobs that end together, of 1 and 6 of 8 processors; the first pending job needs 2, and one is free. Whether the
-/// small or the large one is counted decides whether 0 or 5 are left over for a long job.
+/// Of 8 processors, two jobs that end together use 1 and 6; the first pending job needs 2, and one is free. If the
+/// small job is counted first, 0 processors are left over for a long job; if the large one is, 5.
 #[test]
 fn the_order_of_equal_ends_decides_what_is_left_over() {
     let job = |submit_ms, requested_ms, processors| SimJob {
@@ -396,7 +396,8 @@ fn data(name: &str) -> Option<PathBuf> {
     Some(file)
 }
 
-/// Mean waits in minutes of FCFS, EASY with users' estimates, EASY with perfect ones, SJF + EASY.
+/// Mean waits in minutes of four policies: FCFS, EASY with users' estimates, EASY with perfect estimates, and SJF +
+/// EASY.
 fn waits(file: &Path) -> [f64; 4] {
     let trace = Trace::read(file, None).unwrap();
     let perfect = trace.with_perfect_estimates();
@@ -419,9 +420,9 @@ fn real_logs_give_the_published_waits() {
     let published = [
         ("KTH-SP2-1996-2.1-cln.swf.gz", [5902.9, 115.2, 105.2, 79.9], 0.005),
         ("lublin_256.swf.gz", [39807.0, 1619.0, 1619.0, 994.0], 0.005),
-        // Rounded to 0.1: half of the last digit of 1.7 is 3 percent.
+        // The published values are rounded to 0.1, and half of that is 3 percent of 1.7.
         ("UniLu-Gaia-2014-1.swf.gz", [7.4, 4.2, 3.9, 1.7], 0.03),
-        // The order of jobs that end at the same time differs, see docs/swf.md.
+        // The order of jobs that end at the same time differs from the published program's; see docs/swf.md.
         ("theta_2022.swf.gz", [2658.6, 742.4, 701.2, 232.0], 0.02),
     ];
     for (name, expected, tolerance) in published {

@@ -1,8 +1,8 @@
-//! The simulated jobs of a log, and the skipped ones.
+//! The simulated jobs of a log, and the number of skipped ones.
 //!
-//! The log is read as for the published figures: a job needs its allocated processors or, if unknown, the requested
-//! ones. It runs for its logged time, at most the requested one, because the machine would have ended it then. A job
-//! that never ran is skipped.
+//! The log is read as for the published figures. A job needs its allocated processors or, if these are unknown, the
+//! requested ones. It runs for its logged time, but not longer than requested, because the machine would have ended it
+//! then. A job that never ran is skipped.
 
 use omega_workload::LoadError;
 use omega_workload::swf::{Header, Log, LoggedJob};
@@ -17,9 +17,9 @@ pub struct SimJob {
     pub run_ms: u64,
     /// Requested run time.
     pub requested_ms: u64,
-    /// Processors that it needs at once.
+    /// Number of processors that the job needs at the same time.
     pub processors: u64,
-    /// Wait in the log.
+    /// Wait of the job in the log.
     pub waited_ms: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ pub struct Trace {
     pub jobs: Vec<SimJob>,
     /// The jobs that were left out.
     pub left_out: LeftOut,
-    /// Assumptions, in sentences.
+    /// Assumptions about missing data, in sentences.
     pub notes: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ impl LeftOut {
 }
 
 impl Trace {
-    /// Reads a log for a machine with this number of processors, or, if that is `None`, with the header's.
+    /// Reads a log for a machine with this number of processors; if it is `None`, the log's header has the number.
     ///
     /// # Errors
     /// If the log cannot be read, a line is invalid, or no job can be simulated.
@@ -132,7 +132,7 @@ impl Trace {
     }
 }
 
-/// A missing field without which a job cannot be simulated.
+/// A field that is missing in a job, without which the job cannot be simulated.
 enum Unknown {
     Run,
     Size,

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub enum TraceCommand {
     /// Describe a trace: machines, jobs, percentiles, load against capacity.
     Info(InfoArgs),
-    /// Generate a longer or larger trace with the distributions of this one.
+    /// Generate a longer or larger trace with the distributions of an existing one.
     Synth(SynthArgs),
 }
 
@@ -31,7 +31,7 @@ pub struct InfoArgs {
     /// Write plots into this folder, as SVG and PNG: the load over time, and each distribution.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Seed of random lifetimes within their bins (azure), and of the synthetic workload.
+    /// Seed of random lifetimes within their bins (for Azure's traces), and of the synthetic workload.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
 }
@@ -44,14 +44,14 @@ pub struct SynthArgs {
     /// Folder for machines.csv and jobs.csv; existing files are not overwritten.
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     out: PathBuf,
-    /// Write machines.csv.gz and jobs.csv.gz.
+    /// Compress the tables: write machines.csv.gz and jobs.csv.gz.
     #[arg(long, help_heading = "Result")]
     gzip: bool,
-    /// Number of machines: x4 for four times as many, or 5000. Jobs arrive more often in
+    /// Number of machines, such as 5000, or x4 for four times as many as the trace. The rate of arrivals grows in
     /// proportion.
     #[arg(long, value_name = "xN|N", default_value = "x1", value_parser = size, help_heading = "Result")]
     out_machines: Size,
-    /// Load for each machine: x1.5 for half as many jobs again.
+    /// Load for each machine, as a multiple of the trace's: x1.5 for 50 % more jobs.
     #[arg(long, value_name = "xF", default_value = "x1", value_parser = factor, help_heading = "Result")]
     out_load: u64,
     /// Length in hours [default: that of the trace].
@@ -68,22 +68,22 @@ pub struct SynthArgs {
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// For people.
+    /// Text for people.
     Table,
-    /// One value, for programs.
+    /// One JSON value, for programs.
     Json,
 }
 
 /// Error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The trace cannot be read.
+    /// The trace cannot be read. Correct the file.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// No trace could be generated.
+    /// No trace could be generated. The message has the reason.
     #[error(transparent)]
     Synth(#[from] SynthError),
-    /// A plot cannot be written: name another folder, or make room.
+    /// A plot cannot be written. Name another folder, or make room on the disk.
     #[error("{}: cannot write: {why}", dir.display())]
     Write {
         /// The folder.
@@ -91,12 +91,12 @@ pub enum TraceError {
         /// The reason.
         why: io::Error,
     },
-    /// The output cannot be written: make room, or close it instead.
+    /// The output cannot be written. Make room on the disk.
     #[error("standard output: cannot write: {0}")]
     Print(io::Error),
 }
 
-/// A number of thousandths from `x0.001` to `x1000`; the `x` may be left out.
+/// Parses a multiple from `x0.001` to `x1000` in thousandths; the `x` is optional.
 fn factor(text: &str) -> Result<u64, String> {
     let number = text.strip_prefix('x').unwrap_or(text).parse::<f64>();
     match number.map(|number| (number * 1000.0).round()) {
@@ -115,7 +115,7 @@ fn size(text: &str) -> Result<Size, String> {
     }
 }
 
-/// Hours as milliseconds, up to ten years.
+/// Parses hours, at most ten years, and returns milliseconds.
 fn hours(text: &str) -> Result<u64, String> {
     match text.parse::<f64>() {
         Ok(hours) if (0.001..=87_600.0).contains(&hours) => {
@@ -128,7 +128,7 @@ fn hours(text: &str) -> Result<u64, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// If a trace cannot be read, or the result not be written.
+/// If a trace cannot be read, or the result cannot be written.
 pub fn run(command: &TraceCommand) -> Result<(), TraceError> {
     match command {
         TraceCommand::Info(args) => {
@@ -161,7 +161,7 @@ fn look(input: &InputArgs, seed: u64) -> Result<(Info, Kinds), InputError> {
     Ok((info::read(&mut *stream)?, kinds))
 }
 
-/// Prints a result. A reader that closes the output early, such as `head`, is no error.
+/// Prints a result. It is not an error if the reader closes the output early, as `head` does.
 fn print(
     output: Output,
     value: &impl Serialize,

@@ -1,7 +1,7 @@
-//! Statistics of a trace: machines, jobs, tasks, percentiles, and the load against the capacity.
+//! Statistics of a trace: machines, jobs, tasks, percentiles, and the load compared with the capacity.
 //!
-//! The stream is read once, and only counts are kept. The load is what *would* run if every task
-//! started at its job's arrival: the demand of the trace.
+//! The stream is read once, and only counts are kept. The load is the demand of the trace: what *would* run if every
+//! task started when its job arrives.
 
 use super::load::{Load, Mean};
 use super::values::Values;
@@ -11,16 +11,16 @@ use omega_workload::{Arrival, LoadError, MachineChange};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// Number of tenants counted by name; later ones are counted together.
+/// Maximum number of tenants that are counted separately; later ones are counted together.
 const TENANTS_MAX: usize = 4096;
 
-/// Number of pairs of kind and precedence that are counted separately: traces have a dozen.
+/// Maximum number of pairs of kind and precedence that are counted separately; traces have about a dozen.
 const CLASSES_MAX: usize = 256;
 
-/// Number of machine sizes that are counted separately: traces have a dozen.
+/// Maximum number of machine sizes that are counted separately; traces have about a dozen.
 const SIZES_MAX: usize = 1024;
 
-/// Number of points of the load over time, for a plot.
+/// Maximum number of points of the load over time, for a plot.
 const POINTS_MAX: usize = 128;
 
 /// Statistics of a trace.
@@ -28,21 +28,21 @@ const POINTS_MAX: usize = 128;
 pub struct Info {
     /// Source of the trace.
     pub name: String,
-    /// Its machines.
+    /// Machines of the trace.
     pub machines: MachinesInfo,
-    /// Number of jobs, and of those present at the start.
+    /// Number of jobs, and how many of them are present at the start.
     pub jobs: Count,
-    /// Number of tasks, and of those present at the start.
+    /// Number of tasks, and how many of them are present at the start.
     pub tasks: Count,
-    /// Tasks that run on machines at the arrival of their job.
+    /// Tasks that already run on machines when their job arrives.
     pub tasks_placed: u64,
-    /// Tasks that run beyond the end.
+    /// Tasks whose end is not in the trace.
     pub tasks_endless: u64,
     /// Milliseconds from the start to the last arrival.
     pub span_ms: u64,
-    /// Milliseconds from the start to the first arrival after it.
+    /// Milliseconds from the start to the first arrival after the start.
     pub first_ms: u64,
-    /// Arrivals per hour from the first one after the start to the last.
+    /// Arrivals per hour, from the first arrival after the start to the last.
     pub jobs_per_hour: f64,
     /// Percentiles of jobs and tasks by quantity.
     pub values: Vec<ValuesInfo>,
@@ -54,29 +54,29 @@ pub struct Info {
     pub tenants: TenantsInfo,
     /// Jobs with placement rules.
     pub rules: RulesInfo,
-    /// Input that was not converted.
+    /// Notes on input that was not converted.
     pub notes: Vec<String>,
 }
 
-/// A number, and its part present at the start.
+/// A number of items, and how many of them are present at the start.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Count {
     /// Total number.
     pub all: u64,
-    /// At the start.
+    /// Number of items at the start.
     pub at_start: u64,
 }
 
 /// Machines of a trace.
 #[derive(Debug, Default, Serialize)]
 pub struct MachinesInfo {
-    /// Number present at the start.
+    /// Number of machines present at the start.
     pub count: u64,
     /// Total capacity by resource kind.
     pub capacity: BTreeMap<String, u64>,
     /// Most frequent sizes.
     pub sizes: Vec<SizeInfo>,
-    /// Number of sizes; 1024 means that or more.
+    /// Number of distinct sizes; 1024 means at least 1024.
     pub size_count: u64,
     /// Number of machines that are added or changed later.
     pub added: u64,
@@ -87,9 +87,9 @@ pub struct MachinesInfo {
 /// Machines of one size.
 #[derive(Debug, Serialize)]
 pub struct SizeInfo {
-    /// The number.
+    /// Number of machines of this size.
     pub count: u64,
-    /// Capacity of each, by the names of the kinds, written with its unit.
+    /// Capacity of each machine by the name of the kind, as text with a unit.
     pub has: BTreeMap<String, String>,
 }
 
@@ -110,7 +110,7 @@ pub struct ValuesInfo {
     pub p90: u64,
     /// 99th percentile.
     pub p99: u64,
-    /// The largest.
+    /// Maximum.
     pub largest: u64,
     /// The mean.
     pub mean: f64,
@@ -137,24 +137,24 @@ pub enum ValueUnit {
 pub struct LoadInfo {
     /// Name.
     pub kind: String,
-    /// The mean over the span, in its units.
+    /// Mean over the span, in the kind's units.
     pub mean: f64,
-    /// The highest mean of a time bucket.
+    /// Highest mean of a time bucket, in the kind's units.
     pub peak: f64,
-    /// Mean as a fraction of the machines' capacity, if they have any.
+    /// Mean as a share of the machines' capacity; `None` if the machines have no such resource.
     pub mean_share: Option<f64>,
-    /// Largest load as a share of the capacity at its time.
+    /// Largest load as a share of the capacity at the time of that load.
     pub peak_share: Option<f64>,
     /// Duration of a bucket, in milliseconds.
     pub bucket_ms: u64,
-    /// Load over time as a fraction of the capacity, or in units without machines.
+    /// Load over time as a share of the capacity, or in the kind's units if there are no machines.
     pub over_time: Vec<f64>,
 }
 
 /// Jobs of one kind and precedence.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassInfo {
-    /// Service or batch; `None` for the remainder.
+    /// Service or batch; `None` for the classes that were counted together.
     pub kind: Option<JobKind>,
     /// The precedence.
     pub precedence: i32,
@@ -162,14 +162,14 @@ pub struct ClassInfo {
     pub jobs: u64,
     /// Number of tasks.
     pub tasks: u64,
-    /// Total request of the first kind, in its units.
+    /// Total request of the first resource kind, in its units.
     pub asked: u128,
 }
 
 /// Tenants of the jobs.
 #[derive(Debug, Default, Serialize)]
 pub struct TenantsInfo {
-    /// Number of tenants; 4096 means that or more.
+    /// Number of tenants; 4096 means at least 4096.
     pub count: u64,
     /// Tenants with the most tasks.
     pub largest: Vec<TenantInfo>,
@@ -191,18 +191,18 @@ pub struct TenantInfo {
 pub struct RulesInfo {
     /// Number of gangs.
     pub gangs: u64,
-    /// Number with rules about labels or names of machines.
+    /// Number of jobs with rules about labels or names of machines.
     pub machines: u64,
-    /// Number with affinity or anti-affinity to tasks.
+    /// Number of jobs with affinity or anti-affinity to tasks.
     pub tasks: u64,
-    /// Number that request devices.
+    /// Number of jobs that request devices.
     pub devices: u64,
 }
 
 /// Reads a stream to its end.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the stream cannot be read.
 pub fn read(stream: &mut dyn Stream) -> Result<Info, LoadError> {
     let mut collector = Collector::new(stream.head());
     while let Some(event) = stream.next_event()? {
@@ -220,7 +220,7 @@ pub struct Collector {
     tasks: Count,
     placed: u64,
     endless: u64,
-    /// Time of the last event, and of the first and the last arrival after the start.
+    /// Time of the last event; the next fields have the times of the first and of the last arrival after the start.
     now_ms: u64,
     first_ms: Option<u64>,
     last_ms: Option<u64>,
@@ -235,17 +235,17 @@ pub struct Collector {
     rules: RulesInfo,
 }
 
-/// The present machines, and their total capacity over time.
+/// Machines that are present, and their total capacity over time.
 struct Machines {
     info: MachinesInfo,
     sizes: HashMap<Amounts, u64>,
-    /// Capacity of each machine, by name; kept only while some may leave.
+    /// Capacity of each machine by name, which is only recorded while machines may be removed.
     there: HashMap<Text, Amounts>,
     capacity: Vec<Load>,
 }
 
 impl Collector {
-    /// New statistics, from the description of a cell.
+    /// Creates empty statistics from the description of a cell.
     #[must_use]
     pub fn new(head: &Head) -> Collector {
         let mut machines = Machines {
@@ -325,7 +325,8 @@ impl Collector {
     fn run(&mut self, arrival: &Arrival, group: &TaskGroup, first: u32) {
         let mut task = first;
         while task < first + group.count {
-            // Consecutive tasks with equal run times are counted together: nearly always all of them.
+            // Consecutive tasks with equal run times are counted together, which are nearly always all tasks of a
+            // group.
             let run_ms = arrival.run.of(task);
             let alike = match &arrival.run {
                 omega_workload::RunTime::Each(_) => 1,
@@ -354,7 +355,7 @@ impl Collector {
             .groups
             .iter()
             .map(|group| u128::from(group.request.get(KindId::CPU)) * u128::from(group.count));
-        // Keys beyond the bound are counted under a key that no job has.
+        // Keys beyond the bound are counted under a common key that no job has.
         let is_room = self.classes.len() < CLASSES_MAX || self.classes.contains_key(&key);
         let key = if is_room { key } else { (JobKind::Batch, i32::MIN) };
         let class = self.classes.entry(key).or_insert(ClassInfo {
@@ -380,7 +381,7 @@ impl Collector {
         tenant.tasks += tasks;
     }
 
-    /// The complete description, with the reader's notes.
+    /// Returns the complete statistics, with the reader's notes.
     #[must_use]
     pub fn finish(self, mut notes: Vec<String>) -> Info {
         let first_ms = self.first_ms.unwrap_or(0);
@@ -420,7 +421,7 @@ impl Collector {
             tasks_endless: self.endless,
             span_ms: self.now_ms,
             first_ms,
-            // As many as there are gaps, so that an hour divided by the rate is the mean gap.
+            // The number of gaps, not of arrivals, so that an hour divided by the rate is the mean gap.
             jobs_per_hour: if hours > 0.0 { self.gaps.count() as f64 / hours } else { 0.0 },
             values,
             load,
@@ -522,7 +523,7 @@ impl Machines {
     }
 }
 
-/// The description of one quantity.
+/// Returns the percentiles of one quantity.
 #[must_use]
 pub fn values_info(what: &str, unit: ValueUnit, values: &Values) -> ValuesInfo {
     ValuesInfo {

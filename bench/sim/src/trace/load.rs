@@ -1,10 +1,10 @@
 //! An amount over time, in bounded memory, for a span that is not known in advance.
 //!
-//! The past has 1,024 equal buckets. When time exceeds them, neighbours are merged and the buckets become twice as
-//! wide, so the span always covers between 512 and 1,024 of them. The future, in which running tasks will end, has
-//! buckets that are wider with distance: 512 for each doubling of the span, which become the later half of the past's
-//! buckets when they double. So only the time within a bucket is lost, and the means of buckets are exact, because each
-//! bucket also stores the weight of its changes.
+//! The past has 1,024 equal buckets. When the time exceeds them, neighbours are merged and the buckets become twice as
+//! wide, so the span always has between 512 and 1,024 buckets. The future, in which running tasks will end, has buckets
+//! whose width grows with their distance: 512 for each doubling of the span. When the past's buckets double, the next 512
+//! of the future become the later half of the past. So only the times of changes within a bucket are lost. The means of
+//! buckets are exact, because each bucket also stores the weight of its changes.
 //!
 //! ```text
 //!   past: 1024 buckets of width w          | 512 of 2w       | 512 of 4w ...
@@ -13,8 +13,8 @@
 
 use omega_core::limits::AMOUNT_MAX;
 
-/// Half of the number of past buckets, and the number for each doubling of the future: a plot of a thousand points is
-/// finer than needed.
+/// Half of the number of past buckets, and the number of future buckets for each doubling of the span. A plot with a
+/// thousand points is finer than needed.
 const HALF: usize = 512;
 
 /// Changes within one bucket.
@@ -22,7 +22,7 @@ const HALF: usize = 512;
 struct Bucket {
     /// Net change of the amount over the bucket.
     change: i128,
-    /// The sum of the changes, each multiplied by the time from it to the bucket's end.
+    /// Sum of the changes, each multiplied by the time from the change to the end of the bucket.
     area: i128,
 }
 
@@ -41,9 +41,9 @@ pub struct Load {
 pub struct Mean {
     /// Start of the bucket.
     pub from_ms: u64,
-    /// Duration.
+    /// Duration of the bucket.
     pub width_ms: u64,
-    /// The mean of the amount in it.
+    /// Mean of the amount in the bucket.
     pub mean: f64,
 }
 
@@ -54,8 +54,8 @@ impl Default for Load {
 }
 
 impl Load {
-    /// Changes the amount at this time, past or future. A time beyond [`AMOUNT_MAX`] counts as
-    /// that.
+    /// Changes the amount at this time, which may be past or future. Times beyond [`AMOUNT_MAX`] are treated as equal
+    /// to it.
     pub fn change(&mut self, at_ms: u64, by: i128) {
         let at_ms = at_ms.min(AMOUNT_MAX);
         let (index, end_ms) = self.place(at_ms);
@@ -68,12 +68,12 @@ impl Load {
                 &mut self.future[index]
             }
         };
-        // Only impossible amounts reach 128 bits; they are capped.
+        // Only impossible amounts exceed 128 bits; these are capped.
         bucket.change = bucket.change.saturating_add(by);
         bucket.area = bucket.area.saturating_add(by.saturating_mul(i128::from(end_ms - at_ms)));
     }
 
-    /// Advances the time: earlier values are kept in equal buckets.
+    /// Advances the time. What is before it is then in the past's equal buckets.
     pub fn advance(&mut self, now_ms: u64) {
         let now_ms = now_ms.min(AMOUNT_MAX);
         while now_ms / self.width_ms >= 2 * HALF as u64 {
@@ -81,7 +81,7 @@ impl Load {
         }
     }
 
-    /// Means from the start until now: of complete buckets, or of one partial bucket.
+    /// Means from the start until now, for complete buckets, or for one incomplete bucket if there is no complete one.
     #[must_use]
     pub fn means(&self, end_ms: u64) -> Vec<Mean> {
         let whole = (end_ms / self.width_ms).clamp(1, 2 * HALF as u64) as usize;
@@ -94,13 +94,14 @@ impl Load {
         self.past[..whole].iter().enumerate().map(mean).collect()
     }
 
-    /// The bucket of a time, numbered through past and future, and its end.
+    /// Number of the bucket at this time, counted through past and future, and the end of the bucket.
     fn place(&self, at_ms: u64) -> (usize, u64) {
         let buckets = at_ms / self.width_ms;
         if buckets < 2 * HALF as u64 {
             return (buckets as usize, (buckets + 1) * self.width_ms);
         }
-        // Each doubling has twice the width, so between 512 and 1,024 buckets of this width precede it.
+        // Each doubling of the span has buckets twice as wide, so between 512 and 1,024 buckets of its width precede
+        // it.
         let doubled = (buckets / HALF as u64).ilog2();
         let width_ms = self.width_ms << doubled;
         let within = at_ms / width_ms;
@@ -131,7 +132,7 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// The mean of an amount between two times, by its changes.
+    /// Mean of an amount between two times, computed from its changes.
     fn naive(changes: &[(u64, i128)], from_ms: u64, to_ms: u64) -> f64 {
         let part = |(at, by): &(u64, i128)| {
             let lasts = to_ms.saturating_sub((*at).max(from_ms));

@@ -20,7 +20,7 @@ pub fn write(dir: &Path, info: &Info, kinds: &Kinds) -> io::Result<()> {
     Ok(())
 }
 
-/// The plots by the names of their files.
+/// The plots, each with the name of its file.
 fn plots(info: &Info, kinds: &Kinds) -> Vec<(String, Plot)> {
     let mut plots = Vec::new();
     if !info.load.is_empty() {
@@ -33,7 +33,7 @@ fn plots(info: &Info, kinds: &Kinds) -> Vec<(String, Plot)> {
     plots
 }
 
-/// Plot of the requests as a fraction of the cell's capacity, or of the maximum without machines.
+/// Plot of the load as a share of the cell's capacity, or, if there are no machines, of the largest load.
 fn load(info: &Info) -> Plot {
     let has_machines = info.load.iter().any(|load| load.peak_share.is_some());
     let what = if has_machines { "asked, of what the cell has" } else { "asked, of the most" };

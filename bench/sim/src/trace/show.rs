@@ -4,10 +4,11 @@ use super::info::{Info, LoadInfo, MachinesInfo, ValueUnit, ValuesInfo};
 use omega_core::{JobKind, KindId, Kinds};
 use std::fmt::Write;
 
-/// The part of the span after which a trace begins late, so that its first arrival is shown: one in fifty.
+/// A trace whose first arrival is later than this fraction of its span (one in fifty) begins late, and its first
+/// arrival is printed.
 const LATE: u64 = 50;
 
-/// The statistics as `omega-sim trace info` prints them.
+/// Formats the statistics as `omega-sim trace info` prints them.
 #[must_use]
 pub fn info(info: &Info, kinds: &Kinds) -> String {
     let mut text = format!("{}\n\n", info.name);
@@ -68,7 +69,7 @@ fn machines(text: &mut String, machines: &MachinesInfo, kinds: &Kinds) {
     }
 }
 
-/// Percentiles as a table.
+/// Formats percentiles as a table.
 #[must_use]
 pub fn values(values: &[ValuesInfo], kinds: &Kinds) -> String {
     let mut rows = vec![
@@ -116,7 +117,7 @@ fn load_row(load: &LoadInfo, kinds: &Kinds) -> Vec<String> {
     ]
 }
 
-/// A line of bars, scaled to the largest value.
+/// Formats values as a line of bars, scaled to the largest value.
 fn sparks(values: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let together = values.len().div_ceil(32).max(1);
@@ -171,7 +172,7 @@ fn tenants_and_rules(text: &mut String, info: &Info) {
     }
 }
 
-/// An amount with its unit, rounded.
+/// Formats a rounded amount with its unit.
 #[must_use]
 pub fn amount(value: f64, unit: ValueUnit, kinds: &Kinds) -> String {
     match unit {
@@ -181,7 +182,7 @@ pub fn amount(value: f64, unit: ValueUnit, kinds: &Kinds) -> String {
     }
 }
 
-/// A time in the largest unit of which it has at least one.
+/// Formats a time in the largest unit of which there is at least one.
 fn time(ms: f64) -> String {
     const UNITS: [(f64, &str); 4] =
         [(86_400_000.0, "d"), (3_600_000.0, "h"), (60_000.0, "min"), (1000.0, "s")];
@@ -191,7 +192,7 @@ fn time(ms: f64) -> String {
     }
 }
 
-/// A number with three significant digits, and all digits before the point.
+/// Formats a number with three significant digits, or with all digits of its integral part if these are more.
 fn number(value: f64) -> String {
     match value {
         value if value.fract() == 0.0 || value >= 100.0 => format!("{value:.0}"),
@@ -200,7 +201,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A table: the first column left-aligned, the others right-aligned.
+/// Formats a table; the first column is left-aligned, the others right-aligned.
 #[must_use]
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

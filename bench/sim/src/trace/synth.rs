@@ -1,10 +1,10 @@
 //! Generation of a longer or larger trace from an existing one, as the two tables that every command reads.
 //!
-//! Two things are fitted: the arrivals (the curve of the day, if the trace has a day, and the gaps without it), and the
-//! jobs (tasks, requests, run time, kind, precedence, tenant, rules), each as a whole. The generator draws runs of
-//! consecutive jobs (`fit`), so that bursts stay bursts and large jobs stay with their users; no textbook distribution
-//! is assumed. Time before the first job stays there. Runs are drawn without replacement until each was drawn once, so that the rare jobs that make half of
-//! the load keep their frequency.
+//! Two things are fitted: the arrivals (the daily curve, if the trace covers a day, and the gaps with the curve
+//! removed), and the jobs (tasks, requests, run time, kind, precedence, tenant, rules), each as a whole. The generator
+//! draws runs of consecutive jobs (`fit`), so that bursts are kept, and large jobs stay with their users; no textbook
+//! distribution is assumed. Runs are drawn without replacement until each was drawn once, so that the rare jobs that
+//! make half of the load keep their frequency. The time before the first job is kept at the beginning of the new trace.
 //!
 //! A larger trace has more jobs in the same time, not larger jobs: gaps are divided by the factor. A larger cell gets
 //! proportionally more jobs, unless the load is set otherwise. Equal options and an equal trace give equal bytes.
@@ -31,24 +31,24 @@ use std::path::{Path, PathBuf};
 /// Number of machines of the new trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// A multiple of the trace's, in thousandths.
+    /// A multiple of the trace's number of machines, in thousandths.
     Times(u64),
     /// An absolute number.
     Count(u32),
 }
 
-/// Options of the generation.
+/// Options for generating a trace.
 #[derive(Clone, Debug)]
 pub struct SynthOptions {
-    /// The folder of the tables.
+    /// Folder into which the tables are written.
     pub out: PathBuf,
     /// Whether the tables are compressed.
     pub form: Form,
     /// Number of machines.
     pub size: Size,
-    /// Number of jobs for each machine, in thousandths of the trace's.
+    /// Number of jobs for each machine, in thousandths of that of the trace.
     pub load_permille: u64,
-    /// Length in milliseconds; that of the trace by default.
+    /// Length in milliseconds; `None` for the length of the trace.
     pub span_ms: Option<u64>,
     /// Seed of all random choices.
     pub seed: u64,
@@ -57,39 +57,39 @@ pub struct SynthOptions {
 /// Format of the written tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As text.
+    /// Uncompressed text.
     Plain,
     /// Compressed with gzip.
     Gzip,
 }
 
-/// The generated trace, next to its source.
+/// The generated trace and its source.
 #[derive(Debug, serde::Serialize)]
 pub struct Report {
-    /// The table of machines.
+    /// Path of the table of machines.
     pub machines_file: PathBuf,
-    /// The table of jobs.
+    /// Path of the table of jobs.
     pub jobs_file: PathBuf,
-    /// The trace.
+    /// Statistics of the source.
     pub original: Info,
-    /// The new trace, as read back from its tables.
+    /// Statistics of the generated trace, as read back from its tables.
     pub made: Info,
-    /// Each fitted distribution in both traces, over the rows of the table of jobs.
+    /// Each fitted distribution in both traces, over the rows of the tables of jobs.
     pub fit: Vec<marginals::Pair>,
-    /// Properties that the new trace lacks.
+    /// Notes on properties that the generated trace lacks.
     pub notes: Vec<String>,
 }
 
 /// Error of generating a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum SynthError {
-    /// The trace cannot be read.
+    /// The trace cannot be read. Correct the file.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The trace, or a written table, is invalid.
+    /// The trace, or a written table, is invalid. Correct the trace.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The file cannot be written: name another folder, or make room.
+    /// The file cannot be written. Name another folder, or make room on the disk.
     #[error("{}: cannot write: {why}", file.display())]
     Write {
         /// The file.
@@ -97,24 +97,24 @@ pub enum SynthError {
         /// The reason.
         why: io::Error,
     },
-    /// The file exists, and is not overwritten: name another folder.
+    /// The file exists and is not overwritten. Name another folder.
     #[error("{}: is there already; name another folder", .0.display())]
     Exists(PathBuf),
-    /// The trace has no machines: give some.
+    /// The trace has no machines. Name machines for it.
     #[error("{0}: has no machines: say which, such as --on 2000,cpu=64,memory=256Gi")]
     NoMachines(String),
-    /// The trace has no jobs: use another one.
+    /// The trace has no jobs. Use another trace.
     #[error("{0}: has no jobs to draw from")]
     NoJobs(String),
-    /// The size is too large: request fewer machines.
+    /// The size is too large. Request fewer machines.
     #[error("{0} machines are too many: at most {MACHINES_MAX}")]
     TooLarge(u64),
 }
 
-/// Generates a trace like the one that `open` opens, which is read twice. Also returns the trace's resource kinds.
+/// Generates a trace like the one that `open` opens, which is read twice. Returns a report and the trace's resource kinds.
 ///
 /// # Errors
-/// If it cannot be read, or the new one cannot be written. Incomplete files are removed.
+/// If the trace cannot be read, or the new trace cannot be written. Incomplete files are then removed.
 pub fn make(
     open: &dyn Fn() -> Result<Box<dyn Stream>, InputError>,
     options: &SynthOptions,
@@ -134,7 +134,7 @@ pub fn make(
     }
     let scale = write::Scale::new(options.load_permille, size, original_count);
     let span_ms = options.span_ms.unwrap_or(original.span_ms);
-    // Time before the first job keeps its share of the whole.
+    // The time before the first job has the same share of the new span as of the original one.
     let first_ms = u128::from(original.first_ms) * u128::from(span_ms);
     let first_ms = (first_ms / u128::from(original.span_ms.max(1))) as u64;
     let made = write::Made { machines: size, scale, span_ms, first_ms };
@@ -168,7 +168,7 @@ pub fn make(
     Ok((Report { machines_file, jobs_file, original, made, fit, notes }, kinds))
 }
 
-/// The requested number of machines.
+/// The number of machines of the new trace.
 fn size(size: Size, original: usize, name: &str) -> Result<u64, SynthError> {
     if original == 0 {
         return Err(SynthError::NoMachines(name.to_owned()));
@@ -180,7 +180,7 @@ fn size(size: Size, original: usize, name: &str) -> Result<u64, SynthError> {
     if count > MACHINES_MAX as u64 { Err(SynthError::TooLarge(count)) } else { Ok(count.max(1)) }
 }
 
-/// The report, as text for people.
+/// Formats the report for people.
 #[must_use]
 pub fn show(report: &Report, kinds: &Kinds) -> String {
     use super::show::{amount, table};

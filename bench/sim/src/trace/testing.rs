@@ -19,7 +19,7 @@ pub(super) fn folder(files: &[(&str, &str)]) -> TempDir {
     dir
 }
 
-/// The tables `m.csv` and `j.csv` of a folder.
+/// Opens the tables `m.csv` and `j.csv` of a folder.
 pub(super) fn tables(dir: &TempDir) -> Opened {
     let files = ["m.csv", "j.csv"].map(|name| dir.path().join(name));
     Ok(Box::new(csv::open(&files[0], &files[1], Window::Bounded)?))

@@ -15,8 +15,8 @@ fn a_small_trace_is_told_of_as_it_is() {
     assert_eq!((told.jobs.all, told.jobs.at_start, told.tasks.all), (4, 1, 8));
     assert_eq!((told.span_ms, told.tasks_endless, told.rules.gangs), (100_000, 2, 1));
     let cpu = &told.load[0];
-    // 2 for ever, 8 for 30 s, and 2 for 40 s of the 100 s: 5.2 of 16 cores on average, and at most 12. The last bucket
-    // is incomplete and left out.
+    // Two tasks run forever, 8 for 30 s, and 2 for 40 s of the 100 s. They use 5.2 of 16 cores on average, and at most
+    // 12. The last bucket is incomplete, and is left out.
     assert!((cpu.mean / 1000.0 - 5.2).abs() < 0.02, "{cpu:?}");
     assert!((cpu.peak / 1000.0 - 12.0).abs() < 1e-9, "{cpu:?}");
     assert!((cpu.mean_share.unwrap() - 5.2 / 16.0).abs() < 0.002, "{cpu:?}");
@@ -92,7 +92,7 @@ fn the_real_traces_have_the_published_loads() {
     }
     if let Some(dir) = data("omega-sim") {
         let told = info::read(&mut *omega_sim(&dir).unwrap()).unwrap();
-        // The reference runs had a mean utilisation of 0.724.
+        // The runs of the reference had a mean utilisation of 0.724.
         let cpu = told.load[0].mean_share.unwrap();
         assert!((0.70..0.75).contains(&cpu), "{cpu}");
     }

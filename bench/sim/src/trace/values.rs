@@ -6,14 +6,14 @@
 use hdrhistogram::Histogram;
 use omega_core::limits::AMOUNT_MAX;
 
-/// Significant digits kept of a value.
+/// Number of significant digits that are kept of each value.
 const DIGITS: u8 = 3;
 
 /// The distribution of one quantity.
 pub struct Values {
     histogram: Histogram<u64>,
     mean: f64,
-    /// The sum of the squared deviations from the mean.
+    /// Sum of the squared deviations from the mean.
     squares: f64,
     least: u64,
     largest: u64,
@@ -47,19 +47,19 @@ impl Values {
         self.largest = self.largest.max(value);
     }
 
-    /// The number of values.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The minimum; 0 without values.
+    /// Minimum; 0 if there are no values.
     #[must_use]
     pub fn least(&self) -> u64 {
         if self.count() == 0 { 0 } else { self.least }
     }
 
-    /// The maximum; 0 without values.
+    /// Maximum; 0 if there are no values.
     #[must_use]
     pub fn largest(&self) -> u64 {
         self.largest
@@ -72,7 +72,7 @@ impl Values {
         self.histogram.lowest_equivalent(value).clamp(self.least(), self.largest)
     }
 
-    /// The values to three digits in ascending order, each with the number of values that are no larger.
+    /// The distinct values, to three digits, in ascending order, each with the number of values that are not larger.
     #[must_use]
     pub fn cumulative(&self) -> Vec<(u64, u64)> {
         let mut count = 0;
@@ -84,7 +84,7 @@ impl Values {
         steps
     }
 
-    /// The mean; 0 without values.
+    /// Mean; 0 if there are no values.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.mean
@@ -98,7 +98,7 @@ impl Values {
     }
 
     /// The Kolmogorov-Smirnov distance: the largest difference of the two cumulative distributions, from 0 (equal) to
-    /// 1. Values that agree in three digits count as equal.
+    /// 1. Values with equal first three digits are treated as equal.
     #[must_use]
     pub fn distance(&self, other: &Values) -> f64 {
         if self.count() == 0 || other.count() == 0 {
@@ -151,7 +151,7 @@ mod tests {
         weighted.add(2, 3);
         weighted.add(10, 1);
         assert_eq!((weighted.count(), weighted.mean()), (4, 4.0));
-        // The squares of the distances to 4 are 4, 4, 4 and 36: the deviation is the root of 12.
+        // The squared deviations from the mean of 4 are 4, 4, 4 and 36, so the standard deviation is the root of 12.
         assert!((weighted.variation() - 12.0_f64.sqrt() / 4.0).abs() < 1e-12);
         assert_eq!((weighted.least(), weighted.largest()), (2, 10));
         assert_eq!(weighted.cumulative(), [(2, 3), (10, 4)]);

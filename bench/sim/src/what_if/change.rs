@@ -1,4 +1,4 @@
-//! Changes of a what-if run: more or fewer machines, drained or removed ones, and more or fewer jobs.
+//! Changes of a what-if run: more or fewer machines, drained or removed machines, and more or fewer jobs.
 
 use super::Now;
 use crate::capacity::scale;
@@ -9,25 +9,25 @@ use omega_workload::alike::Alike;
 /// Changes of the cell. Empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// Number of machines, in the same mix.
+    /// New number of machines, with the same proportions of kinds of machines.
     pub machines: Option<usize>,
     /// Additional machines.
     pub add: Vec<Alike>,
-    /// Machines to drain: they accept no new tasks, and keep theirs.
+    /// Machines to drain. They accept no new tasks, and keep those that they have.
     pub drain: Vec<String>,
-    /// Removed machines; their tasks are pending.
+    /// Machines to remove; their tasks become pending.
     pub remove: Vec<String>,
-    /// Multiple of its jobs in thousandths; `None` leaves them.
+    /// Load as a multiple of the cell's jobs, in thousandths; `None` for no change.
     pub load: Option<u64>,
 }
 
 /// Error of an impossible change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// The named machine does not exist: name an existing one.
+    /// No machine has this name. Name an existing machine.
     #[error("the cell has no machine {0:?}")]
     NoMachine(String),
-    /// No machine would be left: keep some.
+    /// The change would remove all machines. Keep at least one.
     #[error("no machine would be left")]
     NoneLeft,
 }
@@ -36,7 +36,7 @@ impl Change {
     /// Returns the changed cell.
     ///
     /// # Errors
-    /// If a named machine does not exist, or none is left.
+    /// If a named machine does not exist, or no machine would be left.
     pub fn made(&self, now: &Now) -> Result<Now, ChangeError> {
         let mut then = now.clone();
         let drained = self.positions(now, &self.drain)?;
@@ -75,7 +75,7 @@ impl Change {
 }
 
 impl Now {
-    /// Removes machines; their tasks are pending.
+    /// Removes machines; their tasks become pending.
     fn remove(&mut self, removed: &[u32]) {
         let (mut place, mut kept) = (Vec::new(), Vec::new());
         for (position, machine) in (0..).zip(self.workload.machines.drain(..)) {
@@ -92,7 +92,7 @@ impl Now {
         self.follow(&place);
     }
 
-    /// Resets the remaining run time of a task that lost its machine, or is a copy, to the whole run time.
+    /// Resets the remaining run time of a task to its whole run time, because it lost its machine or is a copy.
     fn begin_again(&mut self) {
         for arrival in &mut self.workload.arrivals {
             let whole_ms = self.assumed.whole_ms(&arrival.job);
@@ -105,7 +105,7 @@ impl Now {
         }
     }
 
-    /// Updates machine positions. Jobs that lost a machine are pending from the start.
+    /// Updates the positions of machines. Jobs that lost a machine are pending from the start.
     fn follow(&mut self, place: &[Option<u32>]) {
         let new = self.start.draining.iter().filter_map(|position| place[*position as usize]);
         self.start.draining = new.collect();

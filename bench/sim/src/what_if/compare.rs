@@ -9,7 +9,7 @@ use omega_core::JobKind;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Times of some jobs, in seconds; infinite for never, and null in JSON.
+/// Percentiles of a time over a group of jobs, in seconds. A time that never comes is infinite, and null in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Times {
     /// Median.
@@ -20,16 +20,16 @@ pub struct Times {
     pub p99_s: f64,
 }
 
-/// The jobs of a kind.
+/// Results of the jobs of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OfKind {
     /// Number of jobs.
     pub jobs: u64,
-    /// Number of jobs with all tasks placed.
+    /// Number of jobs that were placed completely.
     pub placed: u64,
     /// Time from submission to the first attempt, of jobs with tasks to place.
     pub wait: Times,
-    /// Time from submission to the placement of the last task.
+    /// Time from submission to the placement of the last task, of jobs with tasks to place.
     pub whole: Times,
 }
 
@@ -42,15 +42,15 @@ pub struct Side {
     pub batch: OfKind,
     /// The service jobs.
     pub service: OfKind,
-    /// Numbers of tasks pending at the end, by the reason that rejects most machines for them.
+    /// Number of tasks pending at the end, grouped by the reason for which most machines reject them.
     pub pending: BTreeMap<String, u64>,
     /// Mean allocated share of the processors.
     pub cpu_used: f64,
     /// Mean allocated share of the memory.
     pub memory_used: f64,
-    /// Transactions.
+    /// Number of transactions.
     pub transactions: u64,
-    /// Transactions with a conflict.
+    /// Number of transactions with a conflict.
     pub conflicts: u64,
 }
 
@@ -69,7 +69,7 @@ pub struct Comparison {
     pub unchanged: Side,
     /// The changed cell.
     pub changed: Side,
-    /// Assumptions.
+    /// Assumptions about what the cell does not record.
     pub notes: Vec<String>,
 }
 
@@ -124,7 +124,7 @@ impl Comparison {
     /// Runs both futures, until the end in the settings.
     ///
     /// # Errors
-    /// If the cell rejects a part of either.
+    /// If the cell rejects a part of either future.
     pub fn of(
         now: (&Now, &ScenarioSettings),
         then: (&Now, &ScenarioSettings),
@@ -145,7 +145,7 @@ impl Comparison {
         })
     }
 
-    /// The results of both, as a table.
+    /// The figures of both futures, as a table.
     #[must_use]
     pub fn figures(&self) -> Sheet {
         let mut sheet = Sheet::new(&["figure", "unchanged", "changed"]);
@@ -172,7 +172,7 @@ impl Comparison {
         sheet
     }
 
-    /// Number of pending tasks at the end of both, by reason.
+    /// Number of tasks pending at the end of each future, by reason; `None` if there are none.
     #[must_use]
     pub fn pending(&self) -> Option<Sheet> {
         let (unchanged, changed) = (&self.unchanged.pending, &self.changed.pending);

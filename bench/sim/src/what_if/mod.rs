@@ -6,10 +6,10 @@
 //!                                  └─ Change ── simulate ──▶ the changed future ────┘
 //! ```
 //!
-//! A cell does not contain everything that its future depends on. The run time of a task is its job's runtime estimate,
-//! or an assumption for jobs without one. How long running tasks have been running is not used, so their remaining
-//! times are spread evenly between zero and the whole run time. Future jobs are unknown: the load consists of the
-//! present jobs.
+//! A cell does not record everything that its future depends on. The run time of a task is its job's runtime estimate,
+//! or an assumption for jobs without an estimate. How long running tasks have already run is not used; their remaining
+//! run times are spread evenly between zero and the whole run time. Future jobs are unknown, so the load consists of the
+//! present jobs only.
 
 mod change;
 mod compare;
@@ -27,13 +27,13 @@ use std::collections::HashMap;
 /// Assumptions about facts that the cell does not record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Assumed {
-    /// Run time of tasks of batch jobs without a runtime estimate, in milliseconds; `None` for ever. Services run for
-    /// ever by default.
+    /// Run time of tasks of batch jobs without a runtime estimate, in milliseconds; `None` means that they run forever.
+    /// Tasks of services run forever.
     pub run_ms: Option<u64>,
 }
 
 impl Assumed {
-    /// Run time of a task from its start; `None` means endless.
+    /// Run time of a task from its start; `None` means that it runs forever.
     fn whole_ms(self, job: &Job) -> Option<u64> {
         job.runtime_estimate_ms.or(self.run_ms.filter(|_| job.kind == JobKind::Batch))
     }
@@ -42,18 +42,18 @@ impl Assumed {
 /// A cell at the start of a run.
 #[derive(Clone, Debug)]
 pub struct Now {
-    /// Its machines, and its jobs with their running tasks.
+    /// The cell's machines, and its jobs with their running tasks.
     pub workload: Workload,
-    /// Its quotas and drained machines.
+    /// The cell's quotas and drained machines.
     pub start: Start,
     /// Assumptions.
     assumed: Assumed,
 }
 
-/// Arrival time of pending jobs in milliseconds, after that of jobs that only run.
+/// Arrival time of jobs with pending tasks in milliseconds, which is after that of jobs that have only running tasks.
 const WAITING_AT_MS: u64 = 1;
 
-/// The golden ratio's fraction, of 2^64: multiples of it spread evenly.
+/// The fractional part of the golden ratio, times 2^64; multiples of it spread evenly.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Now {
@@ -95,19 +95,19 @@ impl Now {
     }
 }
 
-/// Remaining work of a cell's jobs.
+/// What remains to be run of a cell's jobs.
 struct Left {
     assumed: Assumed,
-    /// Number of tasks so far, to spread their remaining run times.
+    /// Number of tasks counted so far, from which their remaining run times are spread.
     spread: u64,
-    /// Running tasks, assumed partly done.
+    /// Number of running tasks, which are assumed to be partly done.
     running: u64,
-    /// Tasks whose run time is assumed.
+    /// Number of tasks whose run time is assumed.
     guessed: u64,
 }
 
 impl Left {
-    /// The tasks of a job that have not ended; `None` if all have.
+    /// The tasks of a job that have not ended; `None` if all have ended.
     fn of_job(
         &mut self,
         cell: &Cell,
@@ -119,7 +119,7 @@ impl Left {
             by_group[cell.task_group(task)?].push(position(state));
         }
         let with_tasks = |(group, tasks): (&TaskGroup, &Vec<Option<u32>>)| {
-            // A simulated task is allocated its group's request.
+            // In the simulation, each task is allocated the request of its group.
             let count = tasks.len() as u32;
             (count > 0).then(|| TaskGroup { count, optional: None, ..group.clone() })
         };
@@ -138,7 +138,8 @@ impl Left {
             job: Job {
                 groups,
                 gang_min: job.gang_min.map(|min| min.min(tasks.len() as u32)),
-                // Simulated gangs are placed at once, since a simulated cell has no timeouts.
+                // The gang timeout is left out: a simulated cell has no timeouts, because simulated gangs are placed at
+                // once.
                 gang_timeout_ms: None,
                 ..job.clone()
             },

@@ -1,4 +1,4 @@
-//! Cells of a few machines whose futures are known.
+//! Tests with cells of a few machines, whose futures are known.
 
 use super::*;
 use crate::engine::DecisionTime;
@@ -22,7 +22,7 @@ fn machine(cell: &Cell, name: &str) -> MachineId {
     cell.machine_by_name(name).expect("it was registered")
 }
 
-/// A job of two-core tasks, each on a machine, or pending for `None`.
+/// Submits a job of two-core tasks. Each is placed on a machine, or pending for `None`.
 fn job(cell: &mut Cell, job: Job, on: &[Option<&str>]) -> JobId {
     let Ok(Outcome::Job(id)) = cell.apply(Command::SubmitJob(job)) else { panic!("it is refused") };
     for (index, name) in (0..).zip(on) {
@@ -72,7 +72,7 @@ fn pending(side: &Side) -> Vec<(&str, u64)> {
     side.pending.iter().map(|(reason, tasks)| (reason.as_str(), *tasks)).collect()
 }
 
-/// Two full machines, and a pending task.
+/// A cell with two full machines and a pending task.
 fn full() -> Cell {
     let mut cell = cell(2);
     job(&mut cell, service("web", 5), &[Some("m0"), Some("m0"), Some("m1"), Some("m1"), None]);
@@ -87,7 +87,8 @@ fn what_waits_for_room_is_placed_on_a_machine_more() {
     assert_eq!(pending(&both.changed), []);
     assert_eq!((both.unchanged.service.placed, both.changed.service.placed), (0, 1));
     assert_eq!((both.unchanged.machines, both.changed.machines), (2, 3));
-    // Four tasks of two cores on eight; then five on twelve, except at the very start.
+    // Before the change, four tasks of two cores run on eight cores. After it, five run on twelve, except at the very
+    // start.
     assert!((both.unchanged.cpu_used - 1.0).abs() < 0.02, "{}", both.unchanged.cpu_used);
     assert!((both.changed.cpu_used - 10.0 / 12.0).abs() < 0.02, "{}", both.changed.cpu_used);
 }
@@ -97,7 +98,7 @@ fn what_ran_on_a_machine_that_is_gone_waits_and_on_a_drained_one_stays() {
     let mut cell = cell(3);
     job(&mut cell, service("web", 2), &[Some("m0"), Some("m0")]);
     job(&mut cell, service("new", 5), &[]);
-    // Three machines of two tasks: six of seven.
+    // Three machines can run two tasks each, so six of seven tasks run.
     let without = |drain: &[&str], remove: &[&str]| {
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         let change = Change { drain: names(drain), remove: names(remove), ..Change::default() };
@@ -153,7 +154,8 @@ fn tasks_end_when_their_job_says_or_as_assumed() {
     job(&mut cell, Job::batch("old", tasks(2)), &[Some("m0"), Some("m0")]);
     job(&mut cell, Job::batch("new", tasks(1)), &[]);
     let nothing = Change { load: Some(1000), ..Change::default() };
-    // For ever by default; within ten seconds if that is the run time.
+    // By default, tasks run forever, and the pending one is never placed. With a run time of ten seconds, it is placed
+    // within ten seconds.
     assert_eq!(compared(&cell, &nothing, None).unchanged.batch.placed, 1);
     let ten = compared(&cell, &nothing, Some(10_000));
     assert_eq!(ten.unchanged.batch.placed, 2);

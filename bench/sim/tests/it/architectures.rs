@@ -45,7 +45,7 @@ fn report(architecture: ArchitectureKind) -> Report {
     run(&settings(architecture)).report
 }
 
-/// Totals of schedulers with a name prefix: conflicts, mean waits, and abandoned jobs.
+/// Totals over schedulers whose names begin with a prefix: conflicts, mean waits, and abandoned jobs.
 fn sum(report: &Report, names: &str) -> (u64, f64, u64) {
     let mine = || report.schedulers.iter().filter(|scheduler| scheduler.name.starts_with(names));
     let jobs: u64 = mine().map(|scheduler| scheduler.jobs).sum();

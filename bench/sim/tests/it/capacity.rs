@@ -1,4 +1,4 @@
-//! Capacity planning: answers that can be counted by hand, extreme answers at both ends, and bad arguments.
+//! Capacity planning: answers that can be counted by hand, answers at both ends of the search, and invalid arguments.
 
 use crate::support::{omega_sim, text};
 use serde_json::Value;
@@ -17,7 +17,8 @@ fn tables(dir: &Path, machines: usize, jobs: &str) -> [String; 4] {
     ["--machines".into(), machines, "--jobs".into(), jobs]
 }
 
-/// Jobs with one task of two cores that are present from the start and never end; two fill a machine.
+/// Rows of jobs with one task of two cores that are present from the start and never end. Two of these tasks fill a
+/// machine.
 fn tenant_config(jobs: usize) -> String {
     (0..jobs).fold(String::new(), |mut text, i| {
         let _ = writeln!(text, "web-{i},1,2,1Gi,0,");
@@ -33,7 +34,7 @@ fn capacity(tables: &[String], more: &[&str]) -> (String, String, Option<i32>) {
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// The JSON result, and its lookup of a probe.
+/// Returns the JSON result, and a function that finds a probe in it.
 fn json(tables: &[String], more: &[&str]) -> Value {
     let more: Vec<&str> = more.iter().copied().chain(["-o", "json", "--precision", "0"]).collect();
     let (printed, complained, code) = capacity(tables, &more);
@@ -54,12 +55,12 @@ fn machines_and_load_are_counted_to_the_last() {
     let [machines, load] = &report["findings"].as_array().expect("a list")[..] else {
         panic!("two questions: {report}");
     };
-    // Ten tasks, two per machine.
+    // Each machine has room for two of the ten tasks.
     assert_eq!(
         (&machines["answer"]["holds"], &machines["answer"]["fails"]),
         (&5.into(), &4.into())
     );
-    // Eight machines fit sixteen tasks.
+    // Eight machines have room for sixteen tasks.
     let (holds, fails) = (&load["answer"]["holds"], &load["answer"]["fails"]);
     assert_eq!(holds.as_u64().map(|holds| holds + 1), fails.as_u64());
     assert_eq!(probe(load, holds)["jobs"], 16);
@@ -131,7 +132,7 @@ fn a_scheduler_that_thinks_a_second_carries_what_it_has_time_for() {
     };
     let load = find("batch=20s", "load")["holds"].as_u64().expect("an answer");
     assert!((1500..2400).contains(&load), "{load}");
-    // More machines do not help against that, and no job waits for the service scheduler.
+    // More machines do not reduce the wait for the batch scheduler, and no job waits for the service scheduler.
     assert_eq!(find("20s", "machines")["holds"], 1);
     assert_eq!(find("service=0s", "load")["holds"], 10_000);
 }

@@ -46,7 +46,7 @@ fn remove(at_ms: u64, name: &str) -> MachineEvent {
     MachineEvent { at_ms, change: MachineChange::Remove(name.into()) }
 }
 
-/// Tasks of four cores each that arrive after a second.
+/// A job that arrives after a second, with tasks of four cores each.
 fn four_cores(tasks: u32, run: RunTime) -> Arrival {
     let job = Job::batch("job", TaskGroup::new(tasks, cores(4)));
     Arrival { at_ms: 1000, job, placed: Vec::new(), run }
@@ -86,12 +86,12 @@ fn a_task_that_lost_its_machine_is_placed_again_when_there_is_room() {
     let at = |end_s| run(&workload, end_s);
     assert_eq!(tasks(&at(9.0)), (2, 0));
     assert_eq!(tasks(&at(15.0)), (1, 1));
-    // Attempted after 11.1 s, and then every 1.1 s: without success until 19.9 s, and not after 21.0 s.
+    // The job is attempted at 11.1 s, and then every 1.1 s. Attempts fail until 19.9 s; the one at 21.0 s succeeds.
     let again = at(25.0);
     let batch = &again.report.schedulers[0];
     assert_eq!((tasks(&again), again.report.lost), ((2, 0), 1));
     assert_eq!((batch.tasks_placed, batch.no_room), (3, 9));
-    // One ran from 1.1 s on, the other from 21.0 s on.
+    // One task started at 1.1 s, the other at 21.0 s.
     assert_eq!(tasks(&at(50.0)), (2, 0));
     assert_eq!(tasks(&at(52.0)), (1, 0));
     assert_eq!(tasks(&at(69.0)), (1, 0));
@@ -120,7 +120,7 @@ fn a_machine_that_is_new_or_grows_takes_what_had_no_room() {
     assert_eq!(tasks(&run(&workload, 19.0)), (2, 1));
     let end = run(&workload, 29.0);
     assert_eq!((tasks(&end), end.report.lost), ((3, 0), 0));
-    // Shares refer to the present capacity: four cores, then eight, then twelve.
+    // Shares refer to the capacity at the time: first four cores, then eight, then twelve.
     assert!((0.85..=1.0).contains(&end.report.cpu_used), "{}", end.report.cpu_used);
 }
 
@@ -131,7 +131,8 @@ fn a_change_of_what_is_not_there_is_none() {
     assert_eq!((tasks(&outcome), outcome.report.lost), ((0, 1), 1));
 }
 
-/// A quiet cell whose machines are all removed and added again in turn, one in four of them smaller for a time.
+/// A cell with little load. Its machines are removed and added again one after the other, and one in four is smaller
+/// for some time.
 fn restless(seed: u64) -> Workload {
     let options = SynthOptions { machines: 40, seed, span_hours: 2, utilisation_percent: 25 };
     let mut workload = synthesize(&options);

@@ -3,7 +3,7 @@
 use crate::support::{data, omega_sim, text};
 use omega_sim::compat::{Got, JobList, JobLists, ReferenceFile, run_point};
 
-/// Runs rows of a file; returns stdout and the exit code.
+/// Compares rows of a file; returns stdout and the exit code.
 fn compat(reference: &std::path::Path, rows: Option<&str>) -> (String, Option<i32>) {
     let Some(dir) = data("omega-sim") else { return Default::default() };
     let (reference, dir) = (reference.to_str().expect("text"), dir.to_str().expect("text"));
@@ -44,7 +44,7 @@ fn every_mode_of_the_shared_state_is_equal() {
     let whole = std::fs::read_to_string(dir.join("ref_omega.csv")).expect("it is there");
     let here = tempfile::tempdir().expect("a folder");
     let file = here.path().join("modes.csv");
-    // The seventh point of each mode has the longest decisions: 100 seconds.
+    // The seventh point of each mode has the longest decision time, 100 seconds.
     let kept = whole.lines().filter(|line| line.starts_with("batch") || line.contains(",1,100.0,"));
     std::fs::write(&file, kept.map(|line| format!("{line}\n")).collect::<String>())
         .expect("written");
@@ -106,7 +106,7 @@ fn figures_are_equal_as_they_are_printed() {
     let cases = [
         (0.057_424_6, "0.057425", true),
         (0.057_424_4, "0.057425", false),
-        // Between two numbers, C prints the even one and Java the upper one.
+        // If a value is halfway between two numbers, C prints the even one and Java the upper one.
         (0.015_625, "0.01562", true),
         (0.015_625, "0.01563", true),
         (0.015_625, "0.01564", false),

@@ -17,8 +17,7 @@ fn gzip(content: &str) -> Vec<u8> {
     encoder.finish().expect("memory takes it")
 }
 
-/// Runs a reference file on these lists (batch, service, prefill). Returns the output, the errors,
-/// and the exit code.
+/// Runs a reference file on these job lists (batch, service, prefill). Returns stdout, stderr and the exit code.
 fn run(dir: &Path, reference: &str, lists: [&str; 3]) -> (String, String, Option<i32>) {
     let file = dir.join("ref.csv");
     std::fs::write(&file, reference).expect("written");
@@ -47,7 +46,8 @@ fn check(reference: &str, lists: [&str; 3], expected: &str) {
 #[test]
 fn a_small_file_of_any_names_and_columns_is_run() {
     let dir = tempfile::tempdir().expect("a folder");
-    // One decision of 0.105 s by the end at 61 s; the sample is past the end.
+    // Before the end at 60 s there is one decision of 0.105 s, and the divisor is 61 s, the time of the sample after
+    // the end.
     let row = ROW.replace("0.001750", "0.001721");
     let (printed, complained, code) = run(dir.path(), &format!("{HEADER}\n{row}\n"), LISTS);
     assert_eq!(complained, "");

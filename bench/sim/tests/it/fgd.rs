@@ -6,8 +6,8 @@ const MACHINES: &str = "sn,cpu_milli,memory_mib,gpu,model\nm1,64000,262144,4,T4\
 const TASKS: &str =
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,1024,1,500\nb,1000,1024,1,1000\n";
 
-/// Runs a check of one policy on the list `mine` beside this table of published means, and returns exit code and
-/// standard error.
+/// Runs `omega-sim fgd --check` for one policy on the list `mine`, with this table of published means. Returns exit
+/// code and standard error.
 fn check(table: Option<&str>, policy: &str) -> (Option<i32>, String) {
     let dir = tempfile::tempdir().expect("a folder");
     let write = |name: &str, content: &str| {
@@ -22,7 +22,7 @@ fn check(table: Option<&str>, policy: &str) -> (Option<i32>, String) {
     (said.status.code(), text(&said.stderr))
 }
 
-/// A table with the means of the best fit on this list.
+/// A table with the same mean at all loads, for the best-fit policy on this list.
 fn table(list: &str, mean: u32) -> String {
     let loads = [80, 90, 100, 110, 120, 130];
     let names: Vec<String> = loads.iter().map(|load| format!("alloc{load}_mean")).collect();

@@ -12,7 +12,7 @@ struct Watched<'a>(ReferenceCell<'a>);
 
 impl Watched<'_> {
     fn check(&self) {
-        // Far above the rounding errors of adding and subtracting amounts.
+        // The tolerance is far above the rounding errors of adding and subtracting amounts.
         assert!(self.0.overcommitted() < 1e-9, "overcommitted by {}", self.0.overcommitted());
     }
 }
@@ -47,7 +47,7 @@ impl Cell for Watched<'_> {
     }
 }
 
-/// A crowded cell: random jobs of many sizes for four schedulers with long decisions.
+/// A cell with too little room: random jobs of many sizes, for four schedulers with long decisions.
 fn crowd(seed: i64) -> Case {
     let mut random = JavaRandom::new(seed);
     let mut draw = |below| f64::from(random.below(below));
@@ -69,7 +69,7 @@ fn crowd(seed: i64) -> Case {
     case
 }
 
-/// Every task is pending, running or ended; jobs with pending tasks are queued or abandoned.
+/// Checks that every task is pending, running or ended, and that jobs with pending tasks are queued or abandoned.
 fn check_conserved(case: &Case, books: &Records, running: u64) {
     let all: u64 = case.jobs.iter().map(|job| u64::from(job.tasks)).sum();
     let unplaced: u64 = books.jobs.iter().map(|job| u64::from(job.unplaced)).sum();

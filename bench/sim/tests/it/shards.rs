@@ -1,5 +1,5 @@
-//! Sweeps in shards: processes in any order, killed and repeated, give equal bytes; a merge rejects gaps and
-//! duplicates.
+//! Sweeps in shards. Processes in any order, some of them killed and repeated, give equal bytes; a merge rejects
+//! missing and duplicate points.
 
 use crate::support::{command, omega_sim, text};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::process::Stdio;
 const FILE: &str = "[input]\nsynthetic = 40\nhours = 1\n\n[sweep]\narch = [\"mono-multi\", \"omega\"]\n\
     t_job_service = [0.1, 10]\nseed = [1, 2]\n";
 
-/// A sweep of 8 points, and folders beside its file.
+/// A sweep of 8 points, and the folder that has its file and its results.
 struct Sweep {
     dir: tempfile::TempDir,
 }
@@ -25,7 +25,8 @@ impl Sweep {
         self.dir.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// Runs the sweep with further arguments. Returns the output without the folder, and whether it succeeded.
+    /// Runs the sweep with additional arguments. Returns the output without the folder's name, and whether the run
+    /// succeeded.
     fn run(&self, out: &str, arguments: &[&str]) -> (String, bool) {
         let (file, out) = (self.path("file.toml"), self.path(out));
         let all = [&["sweep", &file, "--out", &out], arguments].concat();
@@ -39,7 +40,7 @@ impl Sweep {
         assert!(succeeded, "{shard}: {said}");
     }
 
-    /// Results below a folder by name, without the points.
+    /// Contents of the files in a folder by name, without those of points.
     fn results(&self, out: &str) -> BTreeMap<String, Vec<u8>> {
         let mut found = BTreeMap::new();
         collect(&self.dir.path().join(out), &mut found);
@@ -83,7 +84,7 @@ fn a_shard_that_is_killed_is_repeated_in_a_folder_that_all_share() {
         let mut begun = command(&["sweep", &file, "--out", &out, "--shard", shard]);
         begun.stdout(Stdio::null()).spawn().expect("it starts")
     });
-    // Both run at once; the first one is killed at any point, and the second one is not.
+    // Both processes run at the same time. The first is killed at a random point; the second is not.
     let [mut killed, mut other] = begun;
     killed.kill().expect("it is ours");
     killed.wait().expect("it is ours");
@@ -160,7 +161,7 @@ fn the_kubernetes_example_has_a_sweep_and_the_arguments_of_a_shard() {
     let lines = after("file.toml: |\n").lines().take_while(|line| *line != "---");
     let content: Vec<&str> = lines.map(|line| line.strip_prefix("    ").unwrap_or(line)).collect();
     let sweep = Sweep::new();
-    // A small cell: that of the example takes a minute.
+    // The test uses a small cell, because that of the example takes a minute.
     let content = content.join("\n").replace("synthetic = 2000", "synthetic = 40");
     std::fs::write(sweep.dir.path().join("file.toml"), content).expect("written");
     let arguments = after("args: ").lines().next().expect("a line");

@@ -1,4 +1,4 @@
-//! Fixtures of the tests: small cells, plans that own their parts, the command as a process, and the real data.
+//! Fixtures of the tests: small cells, plans that own their data, the command as a process, and the real data.
 
 use omega_core::{ConflictCheck, Granularity};
 use omega_sim::engine::{DecisionTime, Job, Judgement, Kind, Plan, Scheduler, Survey};
@@ -17,14 +17,14 @@ pub(crate) struct Case {
     pub(crate) survey: Survey,
 }
 
-/// A scheduler that needs a second for a job, and one for each task.
+/// A scheduler whose decision takes a second for a job, and another second for each task.
 pub(crate) const SLOW: Scheduler = {
     let time = DecisionTime { job_s: 1.0, task_s: 1.0 };
     Scheduler { batch: time, service: time }
 };
 
 impl Case {
-    /// Batch jobs of one scheduler (submission, tasks, duration), whose tasks request a processor and a gigabyte.
+    /// Jobs (submission, tasks, duration) of one batch scheduler, whose tasks request a processor and a gigabyte each.
     pub(crate) fn new(jobs: impl IntoIterator<Item = (f64, u32, f64)>) -> Case {
         let request = Request { cpu: 1.0, memory: 1.0 };
         let job = |(submit_s, tasks, run_s)| {

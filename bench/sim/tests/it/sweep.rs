@@ -1,5 +1,5 @@
-//! Sweeps: each combination runs once, tables are reproducible, only missing points are rerun, and
-//! bad files give one line.
+//! Sweeps: each combination runs once, tables are reproducible, and only missing points are run again. A bad file gives
+//! one error line.
 
 use crate::support::{command, omega_sim, text};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::process::Stdio;
 const FILE: &str = "[input]\nsynthetic = 40\nhours = 1\n\n[sweep]\narch = [\"mono-multi\", \"omega\"]\n\
     t_job_service = [0.1, 10]\nbatch = 2\nseed = [1, 2]\n";
 
-/// Runs a sweep of this text in a folder. Returns stdout, stderr and the exit code.
+/// Runs a sweep whose file has this text. Returns stdout, stderr and the exit code.
 fn sweep(dir: &Path, content: &str) -> (String, String, Option<i32>) {
     let file = dir.join("file.toml");
     std::fs::write(&file, content).expect("written");
@@ -29,14 +29,15 @@ fn every_combination_is_run_once_and_only_what_is_missing_again() {
     let there = |kept| format!("out/results.csv: 8 points, of which {kept} were there already\n");
     assert_eq!(sweep(dir.path(), FILE), (there(0), String::new(), Some(0)));
     let first = results(dir.path());
-    // A monolithic scheduler has one row; two of batch and one of services have three.
+    // The monolithic architecture has one row for its scheduler; an architecture with two batch schedulers and one
+    // service scheduler has three rows.
     assert_eq!(first.lines().count(), 1 + 4 + 4 * 3, "{first}");
     let fields = |line: &str| line.split(',').count();
     let columns = first.lines().next().map(fields);
     assert!(first.lines().all(|line| Some(fields(line)) == columns), "{first}");
     let begins = "omega,2,1,0.1,0.005,10,0.005,fit,incremental,0,1,8,2,2,service-1,";
     assert!(first.lines().any(|line| line.starts_with(begins)), "{first}");
-    // One point is missing, and one is incomplete.
+    // The file of one point is missing, and that of another is incomplete.
     std::fs::remove_file(dir.path().join("out/point-00003.json")).expect("it was there");
     std::fs::write(dir.path().join("out/point-00005.json"), "{\"point\":").expect("written");
     assert_eq!(sweep(dir.path(), FILE), (there(6), String::new(), Some(0)));
@@ -74,7 +75,7 @@ fn a_sweep_that_is_killed_goes_on_to_the_very_same_files() {
         FILE.replace("synthetic = 40", "synthetic = 400").replace("[1, 2]", "[1, 2, 3, 4]");
     assert_eq!(sweep(dir.path(), &content).2, Some(0));
     let whole = files(&dir.path().join("out"));
-    // A run may end before its start is noticed: then another one is killed.
+    // A run may end before the test sees that it has started; then the test kills another run.
     for attempt in 0..20 {
         let out = dir.path().join(format!("killed-{attempt}"));
         let [file, out_text] = [dir.path().join("file.toml"), out.clone()]
@@ -162,7 +163,8 @@ fn a_bad_file_is_told_in_one_line() {
 #[test]
 fn a_log_of_a_queue_is_swept_on_machines_that_the_file_names_and_ends_when_it_says() {
     let dir = tempfile::tempdir().expect("a folder");
-    // number, submission, wait, run time, processors, ... : three jobs of one processor, a minute apart.
+    // Fields are number, submission, wait, run time, processors, and others. The log has three jobs of one processor, a
+    // minute apart.
     let job = |n: u32| format!("{n} {} 0 30 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1\n", (n - 1) * 60);
     let log: String = (1..=3).map(job).collect();
     std::fs::write(dir.path().join("log.swf"), log).expect("written");
@@ -174,7 +176,7 @@ fn a_log_of_a_queue_is_swept_on_machines_that_the_file_names_and_ends_when_it_sa
     assert_eq!((complained.as_str(), code), ("", Some(0)));
     let point = std::fs::read_to_string(dir.path().join("out/point-00000.json")).expect("written");
     assert!(point.contains("\"machines\": 2,"), "{point}");
-    // The end is after a minute and a half, before the third job arrives.
+    // The run ends after a minute and a half, before the third job arrives.
     assert!(point.contains("\"tasks_placed\": 2,"), "{point}");
     assert!(point.contains("\"jobs\": 2,"), "{point}");
 }

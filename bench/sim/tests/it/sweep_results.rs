@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Runs a sweep of this text. Returns the folder of its results.
+/// Runs a sweep whose file has this text. Returns the folder of its results.
 fn sweep(dir: &Path, content: &str) -> PathBuf {
     let (file, out) = (dir.join("file.toml"), dir.join("out"));
     std::fs::write(&file, content).expect("written");
@@ -28,7 +28,7 @@ fn read(out: &Path, name: &str) -> String {
     std::fs::read_to_string(out.join(name)).unwrap_or_else(|why| panic!("{name}: {why}"))
 }
 
-/// A Parquet field in the CSV's format, with the same number of decimals.
+/// Formats a Parquet field as the CSV does, with as many decimals as the CSV's field.
 fn as_csv(field: &Field, csv: &str) -> String {
     let decimals = csv.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     match field {
@@ -40,7 +40,7 @@ fn as_csv(field: &Field, csv: &str) -> String {
     }
 }
 
-/// Compares the two tables. Returns the number of empty fields.
+/// Compares the two tables. Returns the number of empty fields in them.
 fn compared(out: &Path) -> usize {
     let (header, rows) = csv(out);
     let file = File::open(out.join("results.parquet")).expect("it was written");
@@ -92,7 +92,7 @@ fn parquet_has_the_same_rows_with_their_types() {
 #[test]
 fn a_mean_of_nothing_is_nothing_rather_than_zero() {
     let dir = tempfile::tempdir().expect("a folder");
-    // One batch job, so the service scheduler has none.
+    // There is one batch job, so the service scheduler has no job.
     std::fs::write(dir.path().join("log.swf"), "1 0 0 30 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1\n")
         .expect("written");
     let data = dir.path().join("log.swf");
@@ -100,12 +100,13 @@ fn a_mean_of_nothing_is_nothing_rather_than_zero() {
         dir.path(),
         &format!("[input]\ntrace = \"swf\"\ndata = {data:?}\non = \"2,cpu=4\"\n[sweep]\n"),
     );
-    // Its conflicts, its four waits, and the time until its jobs are placed.
+    // The fields without a value are those of the service scheduler: its conflicts, its four waits, and the time until
+    // its jobs are placed.
     assert_eq!(compared(&out), 6);
     let (header, rows) = csv(&out);
     let wait = header.iter().position(|name| name == "wait_mean_s").expect("a column");
     assert_eq!([&rows[0][wait], &rows[1][wait]], ["0.0000", ""]);
-    // A single point without a swept number gives a table.
+    // A sweep of a single point, without numbers that vary, gives a table.
     let page = read(&out, "report.html");
     assert!(
         page.contains("One point, with seed 1, simulated by omega-sim ") && !page.contains("<svg"),
@@ -115,7 +116,7 @@ fn a_mean_of_nothing_is_nothing_rather_than_zero() {
     assert!(!out.join("plots").exists());
 }
 
-/// Checks that every tag of a drawing is closed in order, and every attribute is quoted.
+/// Checks that the tags of a drawing are nested and closed, and all attributes are quoted.
 fn assert_is_xml(name: &str, svg: &str) {
     let mut open = Vec::new();
     for tag in svg.split('<').skip(1) {
@@ -144,7 +145,7 @@ fn the_page_has_every_point_and_says_what_was_run() {
         )),
         "{page}"
     );
-    // Each combination has a row for each kind of jobs: the swept settings, then the kind.
+    // Each combination has a row for each kind of jobs, with the swept settings first, then the kind.
     let (header, rows) = csv(&out);
     let at = |name: &str| header.iter().position(|column| column == name).expect("a column");
     let shown = ["arch", "batch", "t_job_service", "scheduler"].map(at);
@@ -160,7 +161,7 @@ fn the_page_has_every_point_and_says_what_was_run() {
         let cells = format!("| {} | {} | {} | {whose} | 2 |", row[0], row[1], row[2]);
         assert_eq!(markdown.matches(&cells).count(), 1, "{cells}: {markdown}");
     }
-    // Plotted over the setting with most values, with a line for each combination of the others.
+    // The horizontal axis is the setting with the most values, and each combination of the others has a line.
     for name in ["busy-batch", "busy-service", "wait-batch", "wait-service"] {
         let svg = read(&out, &format!("plots/{name}.svg"));
         assert_is_xml(name, &svg);
@@ -171,7 +172,7 @@ fn the_page_has_every_point_and_says_what_was_run() {
                 assert_eq!(svg.matches(&line).count(), 1, "{line}: {svg}");
             }
         }
-        // Three values on each of four lines.
+        // Four lines have three values each.
         assert_eq!(svg.matches("<circle").count(), 12, "{svg}");
         let png = std::fs::read(out.join(format!("plots/{name}.png"))).expect("it is there");
         assert!(png.starts_with(b"\x89PNG"));

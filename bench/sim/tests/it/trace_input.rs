@@ -2,7 +2,7 @@
 
 use crate::support::{command, text};
 
-/// Arguments, the invalid files, and the expected line.
+/// Arguments, the invalid files, and the expected line of the error.
 type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
 
 #[test]

@@ -14,10 +14,11 @@ fn run(case: &Case, machines: u32, access: Access) -> Records {
 
 #[test]
 fn four_jobs_that_come_together_end_when_the_last_task_of_the_last_one_does() {
-    // Job i has i tasks that run for i seconds, and a decision time of 1 + i. In total that is 14 seconds.
+    // Job i has i tasks that run for i seconds, and its decision takes 1 + i seconds. All decisions together take 14
+    // seconds.
     let in_order = |jobs: [u32; 4]| Case::new(jobs.map(|i| (0.0, i, f64::from(i))));
     assert_eq!(run(&in_order([1, 2, 3, 4]), 1, Access::Live).now_s, 14.0 + 4.0);
-    // The reference's heap returns these four in another order, and its test expects the resulting end.
+    // The reference's heap returns these four jobs in another order, and its test expects the end that results from it.
     assert_eq!(run(&in_order([1, 4, 2, 3]), 1, Access::Live).now_s, 17.0);
 }
 
@@ -37,7 +38,8 @@ fn forty_jobs_of_one_task_on_a_shared_state_end_at_121() {
     assert_eq!((books.schedulers[0].succeeded, books.schedulers[0].failed), (40, 0));
 }
 
-/// Scheduler 0 places two tasks and scheduler 1 one, on a cell of one machine; 1 commits while 0 decides.
+/// On a cell of one machine, scheduler 0 places two tasks and scheduler 1 places one. Scheduler 1 commits while
+/// scheduler 0 decides.
 fn foreign_claim(judgement: Judgement, cpu: f64) -> (u32, u32) {
     let mut case = Case::new([(0.0, 2, 1.0), (0.0, 1, 1.0)]);
     case.schedulers = vec![SLOW; 2];
@@ -55,7 +57,8 @@ fn foreign_claim(judgement: Judgement, cpu: f64) -> (u32, u32) {
 #[test]
 fn a_foreign_claim_refuses_every_claim_on_its_machine_by_sequence_number() {
     assert_eq!(foreign_claim(COARSE, 1.0), (2, 0));
-    // The second claim has the number that the other scheduler's claim left, and must be rejected all the same.
+    // The second claim has the sequence number that the other scheduler's claim has set; nevertheless, it must be
+    // rejected.
     assert_eq!(foreign_claim(COARSE, 5.0), (2, 0));
 }
 
@@ -88,7 +91,7 @@ fn machines_that_are_left_out_are_not_drawn() {
     assert_eq!((attempt.claimed, attempt.taken), (20, 20));
 }
 
-/// Gives every job the number of tasks of a rule, by the allocation at its first decision.
+/// A rule that computes every job's number of tasks from the requested number and the allocation at its first decision.
 struct Rule(fn(u32, [f64; 2]) -> u32);
 
 impl Sizing for Rule {
@@ -99,7 +102,8 @@ impl Sizing for Rule {
 
 #[test]
 fn a_job_of_twice_the_tasks_is_over_in_half_the_time() {
-    // Two tasks of eight seconds each, decided in 1 + 2 seconds; or four tasks of four seconds, in 1 + 4.
+    // Either two tasks of eight seconds each, whose decision takes 1 + 2 seconds, or four tasks of four seconds, whose
+    // decision takes 1 + 4 seconds.
     let case = Case::new([(0.0, 2, 8.0)]);
     let run = |rule| {
         let mut cell = SizedCell::new(case.cell(1, FINE), Rule(rule), 1);
@@ -113,7 +117,8 @@ fn a_job_of_twice_the_tasks_is_over_in_half_the_time() {
 
 #[test]
 fn a_job_is_sized_by_what_is_used_when_its_first_decision_begins() {
-    // The first job uses all ten idle processors; then none is idle, and the second gets the requested number.
+    // The first job uses all ten idle processors. No processor is idle then, so the second job gets the requested
+    // number of tasks.
     let case = Case::new([(0.0, 4, 100.0), (1.0, 1, 1.0)]);
     let idle = |asked: u32, used: [f64; 2]| asked.max(10 - (used[0] * 10.0).round() as u32);
     let mut cell = SizedCell::new(case.cell(1, FINE), Rule(idle), 2);

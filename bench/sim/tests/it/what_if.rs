@@ -14,11 +14,11 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 const MACHINES: &str = "name,cpu,memory,count\nm,4,8Gi,2\n";
-/// Tasks of two cores: four fill both machines, and the fifth is pending.
+/// A job with tasks of two cores: four of them fill both machines, and the fifth is pending.
 const JOBS: &str = "name,count,cpu,memory\nweb,5,2,1Gi\n";
 const MORE: [&str; 2] = ["--add-machines", "1,cpu=4,memory=8Gi"];
 
-/// A cell stored in the folder `cell`.
+/// Creates the folder `cell` with a stored cell.
 fn kept() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
@@ -82,7 +82,7 @@ fn an_older_version_is_where_it_begins_and_profiles_may_be_others() {
         "[[profile]]\nname = \"service\"\nbase = \"batch\"\n",
     )
     .unwrap();
-    // After the machines and the job, before any placement; the policy was set first.
+    // Version 4 is after the machines and the job were added, but before any placement. The policy was set first.
     let early = ["--from", "cell", "--at", "4", "--profile", "p.toml"];
     let both = json(dir.path(), &early);
     assert_eq!(both["cell"], "cell at version v4");

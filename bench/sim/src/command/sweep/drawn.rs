@@ -1,5 +1,5 @@
-//! The plots of a sweep: busyness, waits and conflicts for a part of its points, with a line for each combination of
-//! settings.
+//! The plots of a sweep: busyness, waits and conflicts for a part of the sweep's points, with a line for each
+//! combination of settings.
 
 use super::file::SETTINGS;
 use super::groups::{Combination, Figures, Spread, Whose};
@@ -16,13 +16,13 @@ const WAIT_LEAST_S: f64 = 0.01;
 
 /// A figure that is drawn.
 pub(super) struct Shown {
-    /// Stem of its plots' file names.
+    /// Stem of the file names of the figure's plots.
     pub(super) file: &'static str,
     /// Headings for all jobs, batch jobs and service jobs.
     titles: [&'static str; 3],
     label: &'static str,
     of: fn(&Figures<Option<Spread>>) -> Option<Spread>,
-    /// Text if it is zero everywhere.
+    /// Text that replaces the plots if the figure is zero everywhere.
     pub(super) nothing: &'static str,
 }
 
@@ -58,7 +58,7 @@ pub(super) const FIGURES: [Shown; 3] = [
     },
 ];
 
-/// The lines of a part.
+/// The lines of the plots of a part of the points.
 pub(super) struct Drawn<'a> {
     /// Setting of the horizontal axis.
     pub(super) across: usize,
@@ -68,7 +68,7 @@ pub(super) struct Drawn<'a> {
 }
 
 impl Drawn<'_> {
-    /// The plots of a figure, with the suffixes of their names; none if it is zero everywhere.
+    /// The plots of a figure, with suffixes for their file names; empty if the figure is zero everywhere.
     pub(super) fn plots(&self, figure: &Shown) -> Vec<(&'static str, Plot)> {
         let all = || self.lines.iter().flat_map(|(_, line)| line);
         let whole = all().all(|it| it.figures.contains_key(&Whose::All));
@@ -149,7 +149,7 @@ fn lift(line: &mut Line) {
     });
 }
 
-/// Logarithmic if the ratio of the largest to the smallest value is high, and none is zero.
+/// Returns a logarithmic scale if no value is zero and the ratio of the largest to the smallest is high.
 fn scale(values: &[f64], times: f64) -> Scale {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);

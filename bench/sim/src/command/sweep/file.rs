@@ -8,7 +8,7 @@ use omega_workload::input::{InputArgs, InputError};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Maximum number of points of a sweep: a day of runs of a second each.
+/// Maximum number of points of a sweep: about a day, if a run takes a second.
 const POINTS_MAX: usize = 100_000;
 
 /// The file.
@@ -42,7 +42,7 @@ impl<T: Clone> Values<T> {
 
 /// A value in its form in results.
 trait Shown {
-    /// Kind of all values of its type.
+    /// Kind of all values of this type.
     const KIND: Kind;
 
     fn cell(&self) -> Cell;
@@ -72,7 +72,7 @@ impl Shown for f64 {
     }
 }
 
-/// Choices have their names from the command line.
+/// Implements [`Shown`] for choices, whose values have the same names as on the command line.
 macro_rules! chosen {
     ($($type:ty),*) => {
         $(impl Shown for $type {
@@ -90,7 +90,8 @@ chosen!(ArchitectureKind, CheckArg, GranularityArg);
 /// Declares each setting once: its list in a file, its default, and its value in a point.
 macro_rules! swept {
     ($($name:ident: $type:ty = $default:expr),* $(,)?) => {
-        /// The values of each setting of `omega-sim run`; others have their defaults.
+        /// The values of each setting of `omega-sim run` that the file lists; settings that are not listed have their
+        /// defaults.
         #[derive(Clone, Debug, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub(super) struct Lists { $(#[serde(default)] $name: Option<Values<$type>>,)* }

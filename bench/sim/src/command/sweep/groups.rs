@@ -6,7 +6,7 @@ use crate::scenario::{Report, SchedulerReport};
 use crate::sheet::Cell;
 use std::collections::BTreeMap;
 
-/// The jobs of a group of schedulers.
+/// The schedulers of a group of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whose {
     /// One scheduler has all jobs.
@@ -16,7 +16,7 @@ pub(super) enum Whose {
 }
 
 impl Whose {
-    /// Group from the name of a scheduler.
+    /// Returns the group of a scheduler, from its name.
     fn of(name: &str) -> Whose {
         match name {
             _ if name.starts_with("batch") => Whose::Batch,
@@ -35,7 +35,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Mean of the present values; `None` without any.
+    /// Mean of the values that are present; `None` if no value is.
     fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Spread> {
         let values: Vec<f64> = values.flatten().collect();
         let first = *values.first()?;
@@ -47,16 +47,16 @@ impl Spread {
     }
 }
 
-/// Result of the schedulers of some jobs.
+/// Results of a group of schedulers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figures<T> {
-    /// Mean fraction of time spent deciding.
+    /// Mean share of the time that the schedulers spent deciding.
     pub(super) busy: T,
-    /// The mean wait of their jobs for the first attempt, in seconds.
+    /// Mean wait of the group's jobs for their first attempt, in seconds.
     pub(super) wait_s: T,
     /// Ratio of transactions with a conflict to those without.
     pub(super) conflicts: T,
-    /// The share of their jobs all of whose tasks were placed.
+    /// The share of the group's jobs that were placed completely.
     pub(super) placed: T,
 }
 
@@ -64,9 +64,9 @@ pub(super) struct Figures<T> {
 pub(super) struct Combination {
     /// Settings in the order of [`SETTINGS`], without the seed.
     pub(super) settings: Vec<Cell>,
-    /// Number of seeds it was run with.
+    /// Number of seeds with which the combination was run.
     pub(super) seeds: usize,
-    /// Its figures by group.
+    /// Figures of the combination by group.
     pub(super) figures: BTreeMap<Whose, Figures<Option<Spread>>>,
 }
 
@@ -120,7 +120,7 @@ fn together(schedulers: &[&SchedulerReport]) -> Figures<Option<f64>> {
     let (failed, succeeded) = (sum(&|s| s.failed as f64), sum(&|s| s.succeeded as f64));
     Figures {
         busy: share(sum(&|s| s.busy), schedulers.len() as f64),
-        // Every job counts equally, whichever scheduler has it.
+        // Every job has the same weight, whichever scheduler places it.
         wait_s: share(sum(&|s| s.wait.mean_s * s.jobs_tried as f64), sum(&|s| s.jobs_tried as f64)),
         conflicts: (failed + succeeded > 0.0).then(|| failed / succeeded.max(1.0)),
         placed: share(sum(&|s| s.jobs_placed as f64), sum(&|s| s.jobs as f64)),

@@ -1,7 +1,7 @@
 //! The folder of a sweep, with a file for each point.
 //!
-//! A point's file is written when it is done, and renamed when complete, so an interrupted sweep
-//! continues where it stopped. The folder keeps the sweep's file, and accepts no other.
+//! The file of a point is written when its run is done, and renamed when it is complete, so an interrupted sweep
+//! continues where it stopped. The folder contains a copy of the sweep's file, and cannot be used for another sweep.
 
 use super::file::Point;
 use super::shard::Shard;
@@ -21,7 +21,7 @@ pub(super) struct Done {
 /// The folder of a sweep.
 pub(super) struct Folder {
     dir: PathBuf,
-    /// Suffix of incomplete files, different for shards that share a folder.
+    /// Suffix of incomplete files. It differs between shards that share a folder.
     part: String,
 }
 
@@ -48,7 +48,7 @@ impl Folder {
         Err(LoadError::new(dir, "is not the folder of a sweep or of a shard").into())
     }
 
-    /// Whether it belongs to this sweep; `false` if it is new. A folder of another sweep is an error.
+    /// Returns whether the folder belongs to this sweep; `false` if it is new. A folder of another sweep is an error.
     fn belongs(&self, text: &str) -> Result<bool, SimError> {
         let mine = self.dir.join("sweep.toml");
         match std::fs::read_to_string(&mine) {
@@ -66,7 +66,7 @@ impl Folder {
         &self.dir
     }
 
-    /// Stored data of a point, if it is complete.
+    /// Stored result of a point, if its file is complete.
     pub(super) fn kept(&self, number: usize, point: &Point) -> Option<Done> {
         let text = std::fs::read_to_string(self.dir.join(file_name(number))).ok()?;
         let done: Done = serde_json::from_str(&text).ok()?;

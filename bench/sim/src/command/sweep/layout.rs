@@ -1,9 +1,9 @@
-//! Layout of a sweep's plots: the setting on the horizontal axis, the combinations that are lines of one plot, and
-//! those that have plots of their own.
+//! Layout of a sweep's plots. It selects the setting on the horizontal axis, the settings whose values make the lines
+//! of a plot, and the settings whose values make separate plots.
 //!
-//! The numeric setting with most values is on the horizontal axis. The others distinguish lines, as many as a plot has
-//! colours; if there are more, the first of these settings divide the results into parts. Architectures come last, so
-//! that they stay in one plot for as long as possible.
+//! The numeric setting with the most values is on the horizontal axis. The other settings make lines, up to the number
+//! of colours of a plot; if there are more lines, the first of these settings divide the results into parts.
+//! Architectures come last, so that they stay in one plot for as long as possible.
 
 use super::file::SETTINGS;
 use super::groups::Combination;
@@ -18,7 +18,7 @@ pub(super) const PARTS_MAX: usize = 6;
 /// Roles of the settings, by their numbers in [`SETTINGS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Setting on the horizontal axis; none if no number was swept.
+    /// Setting on the horizontal axis; `None` if no numeric setting has several values.
     pub(super) across: Option<usize>,
     /// Settings of which each combination of values is a line.
     pub(super) lines: Vec<usize>,
@@ -42,7 +42,7 @@ impl Layout {
     fn by(values: &[usize], kinds: &[Kind]) -> Layout {
         let swept: Vec<usize> = (0..values.len()).filter(|setting| values[*setting] > 1).collect();
         let numbers = swept.iter().copied().filter(|setting| kinds[*setting] != Kind::Text);
-        // The first of several with as many values; `max_by_key` returns the last.
+        // Of settings with equally many values, the first is chosen: `max_by_key` returns the last.
         let across = numbers.rev().max_by_key(|setting| values[*setting]);
         let mut others: Vec<usize> = swept.into_iter().filter(|it| Some(*it) != across).collect();
         if others.first() == Some(&0) {
@@ -83,7 +83,7 @@ pub(super) fn split<'a>(
     split
 }
 
-/// At most this many items, evenly chosen.
+/// Returns at most `most` of the items, evenly chosen.
 pub(super) fn sample<T>(all: Vec<T>, most: usize) -> Vec<T> {
     let count = all.len();
     if count <= most {
@@ -93,7 +93,7 @@ pub(super) fn sample<T>(all: Vec<T>, most: usize) -> Vec<T> {
     all.into_iter().enumerate().filter(|(nth, _)| taken.contains(nth)).map(|(_, it)| it).collect()
 }
 
-/// Values in the form for people: `omega, batch 4`.
+/// Formats values for people: `omega, batch 4`.
 pub(super) fn name(settings: &[usize], values: &[Cell]) -> String {
     let one = |(setting, value): (&usize, &Cell)| match (SETTINGS[*setting], value) {
         ((_, Kind::Text), value) => value.text(),

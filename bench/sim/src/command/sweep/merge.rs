@@ -59,7 +59,7 @@ fn gap(missing: &[usize], all: usize) -> SimError {
     SimError::Lacks(message)
 }
 
-/// Rejects results of different versions of the simulator, whose differences may not come from the settings.
+/// Rejects results of different versions of the simulator, because their differences may be due to the versions.
 fn same_version(done: &[Done]) -> Result<(), SimError> {
     let Some(first) = done.first() else { return Ok(()) };
     match done.iter().position(|it| it.report.version != first.report.version) {

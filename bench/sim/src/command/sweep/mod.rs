@@ -43,17 +43,18 @@ use std::process::ExitCode;
     arch = [\"mono-multi\", \"omega\"]\n  t_job_service = [0.1, 1, 10]\n  seed = [1, 2, 3]"
 )]
 pub struct SweepArgs {
-    /// File with the values.
+    /// File with the input and the values of each setting.
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
-    /// Folder of the results: `results.csv`, the same as `results.parquet`, report.html with each
-    /// plot as SVG and PNG, and a file for each point. Points already there are not run again.
+    /// Folder of the results: `results.csv` and `results.parquet` with equal contents, report.html with each plot as
+    /// SVG and PNG, and a file for each point. Points that the folder already has are not run again.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Run only one of COUNT parts of the points, with INDEX from 0 on; the results are written by --merge.
+    /// Run only one of COUNT parts of the points, with INDEX counted from 0; --merge writes the results.
     #[arg(long, value_name = "INDEX/COUNT")]
     shard: Option<Shard>,
-    /// Run nothing: write the results of the shards in these folders, which must have each point once.
+    /// Run nothing, and write the results of the shards in these folders. Each point must be in exactly one of the
+    /// folders.
     #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with = "shard")]
     merge: Vec<PathBuf>,
 }
@@ -88,7 +89,8 @@ fn told(line: String) -> std::io::Result<()> {
     writeln!(std::io::stdout().lock(), "{line}")
 }
 
-/// Runs the points that are not in the folder yet. Returns all in order, and the number that existed before.
+/// Runs the points that the folder does not have yet. Returns all points in order, and the number of points that the
+/// folder already had.
 fn run_points(
     folder: &Folder,
     sweep: &SweepFile,
@@ -126,7 +128,7 @@ fn write(folder: &Folder, text: &str, done: &[Done]) -> Result<PathBuf, SimError
     folder.write("results.csv", sheet.print(Output::Csv).as_bytes())
 }
 
-/// The workload of each seed; equal for all seeds of a trace.
+/// The workload of each seed. With a trace as input, all seeds have the same workload.
 fn workloads<'a>(
     input: &InputArgs,
     points: impl Iterator<Item = &'a Point>,

@@ -17,7 +17,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Progress of `all` points, `there` of which were done before.
+    /// Progress of `all` points, of which `there` were done before.
     pub(super) fn new(all: usize, there: usize) -> Progress {
         if all == there {
             return Progress { bar: ProgressBar::hidden() };
@@ -44,12 +44,12 @@ impl Drop for Progress {
     }
 }
 
-/// Estimate of the remaining time.
+/// Estimates the remaining time.
 #[derive(Clone)]
 struct Left {
     /// Number of points that an earlier run has done.
     there: u64,
-    /// Number of points done at the last change, and its time.
+    /// Number of points done when the number last changed, and the time of that change.
     seen: u64,
     at: Duration,
 }

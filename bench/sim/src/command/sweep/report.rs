@@ -1,4 +1,4 @@
-//! Result of a sweep as a page: plots over the setting with most values, and a table of everything.
+//! Result of a sweep as a page: plots over the setting with the most values, and a table of all results.
 
 use super::drawn::{Drawn, FIGURES};
 use super::file::SETTINGS;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 /// Maximum number of rows of the page's tables, for browsers.
 const ROWS_MAX: usize = 500;
-/// Largest number of values of a setting, workloads or seeds that are listed singly.
+/// Maximum number of values of a setting, of workloads, or of seeds that are listed one by one.
 const TOLD_MAX: usize = 12;
 
 /// The page of a sweep.
@@ -47,7 +47,7 @@ pub(super) fn page(done: &[Done]) -> Page {
     Page { title: "Sweep".to_owned(), lead: lead(done, all.len()), sections }
 }
 
-/// Description of the run by its settings; deterministic.
+/// Describes the run by its settings; equal results give equal text.
 fn lead(done: &[Done], combinations: usize) -> String {
     let of = |value: &dyn Fn(&Done) -> String| told(done.iter().map(value));
     let points = match done.len() {
@@ -55,7 +55,7 @@ fn lead(done: &[Done], combinations: usize) -> String {
         count if count == combinations => format!("{count} points, all with seed"),
         count => format!("{count} points, {combinations} combinations of settings by seeds"),
     };
-    // Rounded to hundredths of an hour: a run of a trace ends with its last arrival.
+    // Hours are rounded to hundredths, because a run of a trace ends at its last arrival.
     let hours = |it: &Done| ((it.report.seconds / 36.0).round() / 100.0).to_string();
     format!(
         "{points} {}, simulated by omega-sim {}. The workload: {}, on {} machines; a run ends after {} h.",
@@ -67,7 +67,7 @@ fn lead(done: &[Done], combinations: usize) -> String {
     )
 }
 
-/// Distinct values in order of first appearance, shortened if many.
+/// Formats distinct values in order of first appearance; a long list is shortened.
 fn told(values: impl Iterator<Item = String>) -> String {
     let mut seen = BTreeSet::new();
     let different: Vec<String> = values.filter(|value| seen.insert(value.clone())).collect();
@@ -163,7 +163,7 @@ fn results(
     section
 }
 
-/// Results of each combination and kind of jobs, at most `rows_max` rows; and the number of all.
+/// Results of each combination and kind of jobs, limited to `rows_max` rows, and the number of rows without the limit.
 fn table(part: &[&Combination], layout: &Layout, rows_max: usize) -> (Table, usize) {
     let mut swept: Vec<usize> = layout.parts.iter().chain(&layout.lines).copied().collect();
     swept.extend(layout.across);

@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// Maximum number of shards of a sweep.
 const SHARDS_MAX: usize = 100_000;
 
-/// One of several parts, numbered from 0.
+/// One of several parts of a sweep, numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shard {
     index: usize,
@@ -16,7 +16,7 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    /// Whether a point is in it.
+    /// Whether a point belongs to the shard.
     pub(super) fn has(self, point: usize) -> bool {
         point % self.of == self.index
     }

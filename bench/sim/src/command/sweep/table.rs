@@ -55,7 +55,7 @@ pub(super) fn sheet(done: &[Done]) -> Sheet {
     sheet
 }
 
-/// Results of a scheduler. The mean of no values is empty, not zero.
+/// Results of a scheduler. A mean of no values is an empty cell of the table, not zero.
 fn figures(s: &SchedulerReport) -> [Cell; 18] {
     let if_any = |any: bool, cell: Cell| if any { cell } else { Cell::None };
     let share = |share| Cell::Number(share, 6);

@@ -10,7 +10,7 @@ impl Chance {
         Chance(Pcg64::seed_from_u64(seed))
     }
 
-    /// Uniform from 0 to `bound`, without it.
+    /// Random number from 0 to `bound` - 1, uniformly distributed.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
@@ -52,20 +52,20 @@ impl<T> Sample<T> {
     }
 }
 
-/// Draws from a list forever, each item once before any repeats.
+/// Draws from a list without end; all items are drawn once before any is drawn again.
 pub(super) struct Draws<'a, T> {
     of: &'a [T],
     order: Vec<usize>,
 }
 
 impl<'a, T> Draws<'a, T> {
-    /// Draws from a non-empty list.
+    /// Draws from a list, which must not be empty.
     pub(super) fn new(of: &'a [T]) -> Draws<'a, T> {
         assert!(!of.is_empty(), "there is nothing to draw from");
         Draws { of, order: Vec::new() }
     }
 
-    /// Whether each item has been drawn equally often.
+    /// Whether all items have been drawn equally often.
     pub(super) fn is_over(&self) -> bool {
         self.order.is_empty()
     }

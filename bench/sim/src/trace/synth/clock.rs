@@ -1,21 +1,21 @@
-//! The curve of the day, and a clock with its speed.
+//! The daily curve of arrivals, and a clock that runs at the speed of this curve.
 //!
 //! More jobs arrive by day than by night. On a clock that runs fast when many jobs arrive and slowly when few do,
 //! arrivals are even except for bursts. Gaps are measured, drawn and added on this clock, and then converted to real
-//! time. All values are integers, so the result is equal on all platforms.
+//! time. All values are integers, so results are equal on all platforms.
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// The shortest span with a curve: a day without its last, quiet hour.
+/// The shortest span with a curve: a day without one quiet hour at its end.
 const SPAN_MS_MIN: u64 = 23 * HOUR_MS;
 
-/// Lowest speed, so that the clock also passes an hour without arrivals.
+/// Lowest speed in thousandths, so that the clock also advances in an hour without arrivals.
 const SPEED_MIN: u64 = 50;
 
 /// Rate of arrivals in each hour of the day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Curve {
-    /// Thousandths of the mean.
+    /// Speed in each hour of the day, in thousandths of the mean.
     speeds: [u64; 24],
 }
 
@@ -28,7 +28,7 @@ impl Hours {
         self.0[(at_ms / HOUR_MS % 24) as usize] += 1;
     }
 
-    /// The curve of a trace whose jobs arrive from the first time to the last; flat if that is no whole day.
+    /// The curve of a trace whose jobs arrive from the first time to the last; flat if the trace is shorter than a day.
     pub(super) fn curve(&self, first_ms: u64, last_ms: u64) -> Curve {
         let all: u64 = self.0.iter().sum();
         let span_ms = last_ms - first_ms;
@@ -37,7 +37,7 @@ impl Hours {
         }
         let mut speeds = [SPEED_MIN; 24];
         for ((hour, speed), count) in (0..).zip(&mut speeds).zip(self.0) {
-            // Time of the span that lies in this hour of its days.
+            // Part of the time up to `at_ms` that lies in this hour of each day.
             let until = |at_ms: u64| {
                 let (days, rest) = (at_ms / (24 * HOUR_MS), at_ms % (24 * HOUR_MS));
                 days * HOUR_MS + rest.saturating_sub(hour * HOUR_MS).min(HOUR_MS)
@@ -54,7 +54,7 @@ impl Hours {
 }
 
 impl Curve {
-    /// Reading of the clock at a time, in thousandths of a millisecond.
+    /// Reading of the clock at a real time, in thousandths of a millisecond.
     pub(super) fn shows(&self, at_ms: u64) -> u128 {
         let hours = at_ms / HOUR_MS;
         let (days, hour) = (hours / 24, (hours % 24) as usize);
@@ -64,12 +64,12 @@ impl Curve {
             + u128::from(at_ms % HOUR_MS) * u128::from(self.speeds[hour])
     }
 
-    /// Advance of the clock in an interval much shorter than an hour that begins here.
+    /// Advance of the clock in an interval that begins at this time, and is much shorter than an hour.
     pub(super) fn goes(&self, from_ms: u64, for_ms: u64) -> u128 {
         u128::from(for_ms) * u128::from(self.speeds[(from_ms / HOUR_MS % 24) as usize])
     }
 
-    /// The time at which the clock shows `shown`.
+    /// Real time at which the clock reads `shown`.
     pub(super) fn when(&self, shown: u128) -> u64 {
         let days = shown / self.day();
         let mut rest = shown % self.day();
@@ -110,7 +110,7 @@ mod tests {
             let hour_ms = at_ms / HOUR_MS * HOUR_MS;
             assert_eq!(curve.shows(hour_ms + 9) - curve.shows(hour_ms), curve.goes(hour_ms, 9));
         }
-        // Over a day the clock advances as far as a real one, except for the lowest speed and rounding.
+        // In a day the clock advances by a day, except for the effects of the lowest speed and of rounding.
         let day = curve.shows(24 * HOUR_MS) as f64 / (24.0 * HOUR_MS as f64 * 1000.0);
         assert!((0.99..1.01).contains(&day), "{day}");
     }

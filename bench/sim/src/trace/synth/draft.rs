@@ -1,4 +1,4 @@
-//! A row of the table of jobs, without its name and time.
+//! A row of the table of jobs, without its name and arrival time.
 
 use super::chance::Chance;
 use super::lives::Lives;
@@ -9,13 +9,13 @@ use omega_workload::{Arrival, RunTime};
 /// Time between a row and the previous one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Gap {
-    /// Real milliseconds, for jobs submitted by a program, independent of the time of day.
+    /// Real milliseconds. Short gaps are between jobs submitted by a program, and do not depend on the time of day.
     Short(u64),
-    /// Time on the clock of the day's curve.
+    /// Time on the clock of the daily curve.
     Long(u128),
 }
 
-/// One row: a group of a job of the trace.
+/// One row, made from a task group of a job of the trace.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     pub(super) gap: Gap,
@@ -31,30 +31,30 @@ pub(super) struct Draft {
     pub(super) rules: Box<Rules>,
 }
 
-/// Properties of jobs that rows cannot express.
+/// Numbers of jobs, tasks or rows with properties that the table cannot express.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
-    /// Jobs of several groups, which become several rows.
+    /// Jobs with several groups, which become several rows.
     pub(super) split: u64,
     /// Rows whose tasks have different run times.
     pub(super) uneven: u64,
     /// Rows of batch tasks with an unknown end.
     pub(super) endless: u64,
-    /// Rules and preferences.
+    /// Jobs with rules and preferences that the table cannot express.
     pub(super) rules: u64,
-    /// Tasks that run at the arrival of their job.
+    /// Tasks that already run when their job arrives.
     pub(super) placed: u64,
 }
 
-/// Inputs of rows: the runtimes of tasks without an end, the random generator, and the properties that rows cannot
-/// express.
+/// What making rows needs: the run times for tasks without an end, the random generator, and the counts of properties
+/// that the table cannot express.
 pub(super) struct Drafter<'a> {
     pub(super) lives: &'a Lives,
     pub(super) chance: &'a mut Chance,
     pub(super) lost: &'a mut Lost,
 }
 
-/// Rows of a job; the first arrives `gap` after the previous row.
+/// Makes the rows of a job. The first row arrives `gap` after the previous one.
 pub(super) fn rows(arrival: &Arrival, gap: Gap, drafter: Drafter<'_>) -> Vec<Draft> {
     let Drafter { lives, chance, lost } = drafter;
     let job = &arrival.job;
@@ -98,7 +98,7 @@ pub(super) fn rows(arrival: &Arrival, gap: Gap, drafter: Drafter<'_>) -> Vec<Dra
 }
 
 impl Lost {
-    /// The lost properties, as sentences.
+    /// Describes the lost properties in sentences.
     pub(super) fn notes(&self) -> Vec<String> {
         let said = [
             (self.split, "jobs have several groups: each is a job of its own"),

@@ -1,8 +1,8 @@
-//! Fitted data of a trace: its curve of the day, and a sample of runs of its jobs.
+//! Fitted data of a trace: its daily curve, and a sample of runs of its jobs.
 //!
 //! The trace is read twice, because the curve must be known before it can be removed from the gaps. Jobs that are
-//! present at the start have no order, and are sampled one by one. A run is [`RUN_ROWS`] consecutive rows; rows within
-//! a run stay together, and runs are joined at random.
+//! present at the start have no order, and are sampled one by one. A run is [`RUN_ROWS`] consecutive rows. The order of
+//! rows within a run is kept, and runs are joined at random.
 
 use super::chance::{Chance, Sample};
 use super::clock::{Curve, Hours};
@@ -18,22 +18,22 @@ use omega_workload::{Arrival, LoadError};
 /// Rows per run: longer than nearly all bursts, but short enough that a trace has hundreds of runs.
 const RUN_ROWS: usize = 64;
 
-/// Number of runs in the sample: 65,536 rows, some 20 MB, more than most traces have.
+/// Number of runs in the sample: 65,536 rows in about 20 MB, which is more rows than most traces have.
 const RUNS_MAX: usize = 1024;
 
-/// Ratio of the mean gap to the longest short gap. With random arrivals a tenth of the gaps are this short, too few to
-/// blur the curve of the day; with a program that submits jobs one after the other, nearly all are.
+/// A gap is short if it is at most the mean gap divided by this. With random arrivals a tenth of the gaps are this
+/// short, too few to blur the daily curve. If a program submits jobs one after the other, nearly all gaps are.
 const SHORT: u64 = 8;
 
-/// Number of initial rows in the sample.
+/// Maximum number of rows in the sample of jobs that are present at the start.
 const START_ROWS_MAX: usize = 65_536;
 
 /// The fitted data of a trace.
 pub(super) struct Fit {
     pub(super) curve: Curve,
-    /// Initial jobs.
+    /// Sample of the jobs that are present at the start.
     pub(super) start: Sample<Draft>,
-    /// Later jobs.
+    /// Sample of runs of the later jobs.
     pub(super) runs: Sample<Vec<Draft>>,
     marginals: Marginals,
     lost: Lost,
@@ -46,7 +46,7 @@ pub(super) struct Look {
     pub(super) info: Info,
     curve: Curve,
     lives: Lives,
-    /// Longest gap that counts as short.
+    /// Longest gap that is treated as short.
     gap_ms_short: u64,
 }
 
@@ -96,7 +96,8 @@ impl Fit {
             machine_events: 0,
             endless: 0,
         };
-        // The time before the first job is no gap: drawn as one, it would stand anywhere in the new trace, or nowhere.
+        // The time before the first job is not a gap. If it was drawn like one, it could be anywhere in the new trace,
+        // or missing.
         let (mut run, mut last_ms) = (Vec::new(), look.info.first_ms);
         while let Some(event) = stream.next_event()? {
             let Event::Job(job) = event else {

@@ -1,16 +1,16 @@
 //! Run times of tasks whose end is not in the trace.
 //!
-//! A batch task that had not ended at the end of the trace has an unknown run time, at least the rest of the trace. At
-//! another arrival time it must not run for ever, or a longer trace would fill up; nor stop with the trace, or long
-//! tasks would vanish. So it gets the run time of a random batch task that is known to have run longer; if there is
-//! none, it runs for ever. (Statisticians call this redistribution to the right.) Services without an end run for ever.
+//! A batch task that had not ended at the end of the trace has an unknown run time, which is at least the rest of the
+//! trace. If the new task ran forever, a longer trace would fill up; if it ended where the trace ends, long tasks would
+//! vanish. So it gets the run time of a random batch task that is known to have run longer; if there is none, it runs
+//! forever. (Statisticians call this redistribution to the right.) Services without an end run forever.
 
 use super::chance::Chance;
 use crate::trace::values::Values;
 
-/// The run times of the batch tasks that ended, and the end of the trace.
+/// The run times of the batch tasks that have an end, and the time at which the trace ends.
 pub(super) struct Lives {
-    /// Run times in ascending order, each with the number of tasks that ran no longer.
+    /// Run times in ascending order, each with the number of tasks that did not run longer.
     ended: Vec<(u64, u64)>,
     end_ms: u64,
 }
@@ -20,7 +20,7 @@ impl Lives {
         Lives { ended: ended.cumulative(), end_ms }
     }
 
-    /// Run time of a task that arrived at this time and has no end in the trace.
+    /// Run time of a task that arrived at this time and has no end in the trace; `None` if it runs forever.
     pub(super) fn beyond(&self, at_ms: u64, chance: &mut Chance) -> Option<u64> {
         let seen_ms = self.end_ms.saturating_sub(at_ms);
         let shorter = self.ended.partition_point(|(run_ms, _)| *run_ms <= seen_ms);

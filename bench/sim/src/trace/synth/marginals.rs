@@ -1,11 +1,11 @@
-//! Distributions of single quantities, to compare the generated trace with the original.
+//! Distributions of single quantities, for comparing the generated trace with the original.
 
 use super::draft::Draft;
 use crate::trace::info::{ValueUnit, ValuesInfo, values_info};
 use crate::trace::values::Values;
 use omega_core::{KindId, Kinds};
 
-/// The distributions of rows.
+/// The distributions of quantities over rows.
 pub(super) struct Marginals {
     gaps: Values,
     counts: Values,
@@ -21,7 +21,7 @@ pub struct Pair {
     pub original: ValuesInfo,
     /// Values of the generated trace.
     pub made: ValuesInfo,
-    /// Kolmogorov-Smirnov distance.
+    /// Kolmogorov-Smirnov distance of the two distributions.
     pub distance: f64,
 }
 
@@ -52,7 +52,7 @@ impl Marginals {
         }
     }
 
-    /// The distributions of both traces, in pairs.
+    /// Pairs the distributions of two traces.
     pub(super) fn beside(&self, made: &Marginals, kinds: &Kinds) -> Vec<Pair> {
         let pair = |what: &str, unit, a: &Values, b: &Values| Pair {
             original: values_info(what, unit, a),

@@ -1,4 +1,4 @@
-//! Generated traces, read back like by any command.
+//! Tests of generated traces, which are read back as any command reads them.
 
 use super::*;
 use crate::trace::testing::{azure, data, folder, google, omega_sim, openb, tables};
@@ -17,7 +17,7 @@ fn options(dir: &Path) -> SynthOptions {
     }
 }
 
-/// A trace of ten machines and a week of jobs, more by day than by night.
+/// A trace of ten machines and of a week of jobs, of which more arrive by day than by night.
 fn week() -> tempfile::TempDir {
     let machines = "name,cpu,memory,zone,count\na,8,32Gi,z1,6\nb,16,64Gi,z2,4\n";
     let mut jobs = "name,count,cpu,memory,arrival_s,run_s,kind,tenant,require,gang\n".to_owned();
@@ -29,7 +29,7 @@ fn week() -> tempfile::TempDir {
         (state >> 33) % bound
     };
     for i in 0..4000 {
-        // Three of four jobs arrive by day.
+        // Three of four jobs arrive by day; the rest at any hour.
         let hour = if random(4) > 0 { 8 + random(12) } else { random(24) };
         let at_s = (random(7) * 24 + hour) * 3600 + 1 + random(3599);
         let gang = if i % 5 == 0 { "all" } else { "" };
@@ -45,7 +45,7 @@ fn week() -> tempfile::TempDir {
     folder(&[("m.csv", machines), ("j.csv", &sorted(&jobs))])
 }
 
-/// The rows in order of time, without the header and the first one.
+/// Rows of the table in order of time, without the header and the first row.
 fn sorted(jobs: &str) -> String {
     let mut lines: Vec<&str> = jobs.lines().collect();
     lines[2..].sort_by_key(|line| line.split(',').nth(4).unwrap().parse::<u64>().unwrap());
@@ -110,7 +110,8 @@ fn the_curve_of_the_day_is_kept() {
     assert_eq!(report.made.span_ms / 86_400_000, 13, "it goes on to the end");
 }
 
-/// Two empty days, then one with more jobs than are sampled: the run after the empty days is probably not drawn.
+/// The trace has two empty days, and then a day with more jobs than are sampled, so the run after the empty days is
+/// probably not drawn.
 #[test]
 fn a_trace_that_begins_late_keeps_its_empty_days() {
     let mut jobs = "name,count,cpu,memory,arrival_s,run_s\n".to_owned();
@@ -187,8 +188,7 @@ fn what_cannot_be_made_is_told_and_leaves_nothing() {
     assert_eq!(fault(&|| tables(&dir), &empty), "j: has no jobs to draw from");
 }
 
-/// Generates a trace from a real one, and compares all distributions, and the mean load within a
-/// tolerance.
+/// Generates a trace from a real one, and compares all distributions, and the mean load within a tolerance.
 fn check_real(open: &dyn Fn() -> Result<Box<dyn Stream>, InputError>, load: f64) {
     let dir = folder(&[]);
     let (report, _) = make(open, &options(dir.path())).unwrap();

@@ -1,4 +1,4 @@
-//! Drawing of the new trace, which is written row by row and not kept in memory.
+//! Drawing of the new trace; rows are written as they are drawn, and not kept in memory.
 
 use super::chance::{Chance, Draws};
 use super::draft::{Draft, Gap};
@@ -13,13 +13,13 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// The files of the tables.
+/// Paths of the tables.
 pub(super) struct Files {
     pub(super) machines: PathBuf,
     pub(super) jobs: PathBuf,
 }
 
-/// Additional jobs: `more` for every `of` of the trace.
+/// Scale of the number of jobs: `more` jobs for every `of` jobs of the trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     more: u128,
@@ -31,12 +31,12 @@ pub(super) struct Made {
     pub(super) machines: u64,
     pub(super) scale: Scale,
     pub(super) span_ms: u64,
-    /// Time before the first job that is not there at the start.
+    /// Time of the first job that is not present at the start.
     pub(super) first_ms: u64,
 }
 
 impl Files {
-    /// Creates the files in this folder, which is created if needed; neither file may exist.
+    /// Creates the files in this folder, which is created if needed. Neither file may exist already.
     pub(super) fn new(dir: &Path, form: Form) -> Result<Files, SynthError> {
         let ending = match form {
             Form::Plain => "",
@@ -52,7 +52,7 @@ impl Files {
         Ok(Files { machines, jobs })
     }
 
-    /// Removes incomplete files.
+    /// Removes the files if they are incomplete.
     pub(super) fn remove(&self) {
         for file in [&self.machines, &self.jobs] {
             // A missing file need not be removed.
@@ -62,7 +62,7 @@ impl Files {
 }
 
 impl Scale {
-    /// Scale of jobs, by thousandths per machine and the ratio of machines.
+    /// Creates the scale from the jobs per machine in thousandths, and the ratio of the numbers of machines.
     pub(super) fn new(permille: u64, machines: u64, instead_of: usize) -> Scale {
         let more = u128::from(permille) * u128::from(machines);
         Scale { more: more.max(1), of: 1000 * instead_of.max(1) as u128 }
@@ -79,7 +79,7 @@ impl Scale {
     }
 }
 
-/// Draws and writes both tables. Returns the distributions of the rows.
+/// Draws and writes both tables. Returns the distributions of the written rows.
 pub(super) fn write(
     files: &Files,
     (machines, kinds): (&[Machine], &Kinds),
@@ -101,7 +101,7 @@ pub(super) fn write(
     Ok(drawn)
 }
 
-/// Writes the machines, each of the trace equally often, except for one.
+/// Writes the machines. The numbers of copies of the trace's machines differ by at most one.
 fn write_machines(file: &Path, machines: &[Machine], kinds: &Kinds, count: u64) -> io::Result<()> {
     let mut output = Output::create(file)?;
     output.write_all(machines_header(kinds).as_bytes())?;
@@ -113,7 +113,7 @@ fn write_machines(file: &Path, machines: &[Machine], kinds: &Kinds, count: u64) 
     output.finish()
 }
 
-/// The table of jobs, row by row.
+/// Writes the table of jobs row by row.
 struct Rows<'a> {
     output: &'a mut Output,
     kinds: &'a Kinds,
@@ -138,7 +138,8 @@ fn write_jobs(
         return Ok(());
     }
     let mut draws = Draws::new(&fit.runs.kept);
-    // Reading of the clock at the trace's own rate, and the time of that reading.
+    // Reading of the clock at the trace's own rate of arrivals, and the time at which the new trace reaches that
+    // reading.
     let (mut shown, mut at_ms) = (0_u128, made.first_ms);
     let first = fit.curve.shows(made.first_ms);
     loop {
@@ -161,7 +162,7 @@ fn write_jobs(
 }
 
 impl Rows<'_> {
-    /// Writes a row that arrives at `at_ms`; at the trace's own rate it would arrive at `scaled_ms`.
+    /// Writes a row that arrives at `at_ms`. At the trace's own rate of arrivals, it would arrive at `scaled_ms`.
     fn push(&mut self, at_ms: u64, scaled_ms: u64, row: &Draft) -> io::Result<()> {
         let name = format!("j{}", self.count);
         self.count += 1;
