@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The jobs and machines are from the trace of a Google cell of 2011, or synthetic if no folder is
-//! given. The trace has few rules, so this example adds rules by position, and each run has the
-//! same ones.
+//! given. The trace has few rules, so this example adds rules to jobs by their position in the list,
+//! and each run has the same rules.
 
 use omega_core::{
     Amounts, Band, Command, CoreRequest, DemandProfile, EvictionCap, Job, JobKind, KindId,
@@ -28,7 +28,7 @@ use std::path::Path;
 /// Machines in a rack.
 const RACK: usize = 40;
 
-/// Tenant that pays: each with the tenant above it, its weight, and its guarantee in percent of the cell.
+/// Tenants, each with its parent tenant, its weight, and its guarantee in percent of the cell.
 const TENANTS: [(&str, &str, u32, u64); 9] = [
     ("production", "company", 1, 60),
     ("batch", "company", 1, 30),
@@ -41,7 +41,7 @@ const TENANTS: [(&str, &str, u32, u64); 9] = [
     ("hadoop", "guests", 1, 0),
 ];
 
-/// The label of a task, which rules select it by.
+/// The label by which placement rules select the tasks of an application.
 fn app(name: &str) -> Labels {
     Labels::new([("app", name)])
 }
@@ -58,7 +58,8 @@ fn rack() -> TopologyLevel {
 /// A resource kind that belongs to no machine.
 const LICENCE: &str = "licence";
 
-/// Puts machines into racks, and racks into zones. Half of their cores are for tasks alone, on two nodes.
+/// Assigns racks to machines, and zones to racks. Half of each machine's cores, on two NUMA nodes, are for exclusive
+/// use.
 fn lay_out(machines: &mut [Machine]) {
     for (i, machine) in machines.iter_mut().enumerate() {
         let known: Vec<(Text, Text)> =
@@ -73,7 +74,7 @@ fn lay_out(machines: &mut [Machine]) {
     }
 }
 
-/// A cache in each rack, for jobs with affinity to it.
+/// A job with one cache per rack, for jobs that have affinity to a cache.
 fn caches(machines: usize) -> Arrival {
     let racks = machines.div_ceil(RACK) as u32;
     let mut group = TaskGroup::new(racks, Amounts::new([100, 1 << 30]));
@@ -86,7 +87,7 @@ fn caches(machines: usize) -> Arrival {
     Arrival { at_ms: 0, job, placed: Vec::new(), run: RunTime::Forever }
 }
 
-/// Processors over the day: all of the request at one hour, 40 % of it twelve hours later.
+/// Demand profile of processors: the whole request at one hour, 40 % of it twelve hours later.
 fn by_day(request: &Amounts, i: usize) -> Vec<DemandProfile> {
     let peak = request.get(KindId::CPU);
     let hours_off = |hour: usize| (hour + 24 - i % 24) % 24;
@@ -98,7 +99,7 @@ fn by_day(request: &Amounts, i: usize) -> Vec<DemandProfile> {
     if peak > 0 { vec![demand_profile] } else { Vec::new() }
 }
 
-/// Some racks.
+/// Selects some racks.
 fn racks(numbers: std::ops::Range<usize>) -> MachineSelector {
     let names = numbers.map(|number| format!("rack-{number:03}").into());
     let racks = Requirement {
@@ -136,7 +137,7 @@ fn service_rules(arrival: &mut Arrival, i: usize) {
     }
 }
 
-/// Deals a batch job out to a client and a tenant, and rules to it.
+/// Assigns a client and a tenant to a batch job, and rules.
 fn batch_rules(arrival: &mut Arrival, i: usize, (kinds, machines): (&Kinds, &[Machine])) {
     let Arrival { job, placed, .. } = arrival;
     let (client, tenant) = match i % 10 {
@@ -158,7 +159,7 @@ fn batch_rules(arrival: &mut Arrival, i: usize, (kinds, machines): (&Kinds, &[Ma
             group.labels = app("noisy");
         }
         if client != "offers" && i.is_multiple_of(4) {
-            // Its data is on three machines.
+            // The data of the job is on three machines.
             let names = [1, 5, 11].map(|step| &machines[i * 97 * step % machines.len()].name);
             group.rules.affinity.preferred.extend(names.map(|name| Preferred {
                 weight: 50,
@@ -169,7 +170,7 @@ fn batch_rules(arrival: &mut Arrival, i: usize, (kinds, machines): (&Kinds, &[Ma
             }));
         }
         if client == "batch" && i.is_multiple_of(13) {
-            // A cache on top, where there is memory for it.
+            // The task gets optional memory for a cache, where there is enough.
             let amounts = Amounts::zero().with(KindId::MEMORY, 1 << 30);
             group.optional = Some(OptionalResources { amounts, devices: None });
         }
@@ -210,7 +211,7 @@ fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
         };
         commands.push(Command::SetTenant { tenant: tenant.into(), tenant_config });
     }
-    // A limit also applies to kinds without an amount: they have 0.
+    // A limit applies to all kinds; a kind without an amount has a limit of 0.
     let all = |percent| {
         let mut limit = total(percent);
         for (kind, _) in workload.kinds.iter().filter(|(kind, _)| !kinds.contains(kind)) {
@@ -220,7 +221,7 @@ fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
     };
     commands.push(Command::SetQuota { tenant: "ads".into(), limit: all(15) });
     commands.push(Command::SetQuota { tenant: "guests".into(), limit: all(40) });
-    // The second half hour, two racks are for one tenant alone.
+    // In the second half hour, two racks are reserved for one tenant.
     commands.push(Command::Reserve(Reservation {
         name: "crawl".into(),
         machines: racks(3..5),
@@ -240,7 +241,7 @@ fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
     commands
 }
 
-/// The workload of a trace, or a made-up one, dealt out to all clients.
+/// The workload of a trace, or a synthetic one, divided among all clients.
 pub(crate) fn shared(data: Option<&Path>, machines: u32) -> Result<Workload, Box<dyn Error>> {
     let mut workload = match data {
         Some(dir) => google2011::load(dir, &google2011::GoogleOptions::default())?,
@@ -262,7 +263,7 @@ pub(crate) fn shared(data: Option<&Path>, machines: u32) -> Result<Workload, Box
     Ok(workload)
 }
 
-/// Runs it.
+/// Runs the workload.
 pub(crate) fn share(workload: Workload) -> Result<RunReport, Box<dyn Error>> {
     let profiles = Profiles::parse(include_str!("one_cell.toml"), &Registry::built_in())?;
     let setup = setup(&workload.policy, &workload);

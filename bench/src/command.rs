@@ -1,8 +1,7 @@
-//! Commands of `omega-bench`: the speed of the shipped code, compared with bare loops.
+//! Commands of `omega-bench`: measurements of the shipped code, compared with bare loops.
 //!
-//! The table is measured with the released program, its allocator and its optimisations. `table`
-//! starts `memory` as a separate process for its memory figures, and compares its resident set with
-//! that of a smaller cell.
+//! The table is measured with the released program, its allocator and its optimisations. `table` starts `memory` as a
+//! separate process for the memory figures, and subtracts the resident set of a smaller cell.
 
 use crate::{measure, replay};
 use clap::Subcommand;
@@ -15,9 +14,9 @@ pub enum BenchCommand {
     #[command(after_help = "Examples:\n  omega-bench table --quick\n  \
         omega-bench table --only scan\n  omega-bench table --markdown")]
     Table(measure::Options),
-    /// Replay recorded answers of kube-scheduler v1.36.2, and print where Omega's differ.
+    /// Replay recorded answers of kube-scheduler v1.36.2, and print where Omega's answers differ.
     ///
-    /// Reasons are not compared: ours are in our own words.
+    /// Reasons are not compared, because the two programs word them differently.
     #[command(after_help = "Example:\n  omega-bench oracle fit.jsonl.gz spread.jsonl.gz")]
     Oracle(replay::Options),
     /// Build a cell, and print its memory.

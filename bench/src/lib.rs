@@ -1,4 +1,4 @@
-//! Measurements of this build, and replays of another scheduler's answers.
+//! Measurements of this build, and replays of the recorded answers of kube-scheduler.
 
 pub mod command;
 mod measure;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measures how fast this build is on this machine, and compares it with recorded answers of kube-scheduler.
+/// Measures how fast this build is on this computer, and compares it with recorded answers of kube-scheduler.
 #[derive(Debug, Parser)]
 #[command(name = "omega-bench", version)]
 struct Arguments {

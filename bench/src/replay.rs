@@ -8,16 +8,15 @@ use std::process::ExitCode;
 /// Options of a replay.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Files of recorded cases, one JSON object a line; gzip and Zstandard are accepted.
+    /// Files of recorded cases, with one JSON object per line; may be compressed with gzip or Zstandard.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Number of differences of each file that are printed.
+    /// Maximum number of differences of each file that are printed.
     #[arg(long, default_value_t = 5)]
     first: usize,
 }
 
-/// Replays each file. The exit status is 0 if all answers are equal, 1 if one differs, and 2 if a
-/// file cannot be read.
+/// Replays each file. The exit code is 0 if all answers are equal, 1 if one differs, and 2 if a file cannot be read.
 pub(crate) fn replay(options: &Options) -> ExitCode {
     let mut status = 0;
     for file in &options.files {

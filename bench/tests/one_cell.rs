@@ -1,5 +1,5 @@
-//! A small version of the example with all kinds of clients on one cell. Each client places its
-//! work, and a recount at the end of the run checks the cell's rules.
+//! A small version of the example with all kinds of clients on one cell. Each client places its jobs, and at the end of
+//! the run the cell's rules are checked by counting again.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 

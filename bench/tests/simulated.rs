@@ -1,18 +1,16 @@
-//! The live driver and the simulator must differ only in how time passes. A live run places a
-//! workload with scheduler threads on a durable cell; the simulator places it on its own cell. Both
-//! must end in the same state: the same tasks on the same machines, the same sequence numbers, and
-//! the same forgotten jobs.
+//! Comparison of the live driver with the simulator, which must differ only in how time passes. A live run places a
+//! workload with scheduler threads on a durable cell; the simulator places it on its own cell. Both must end in the
+//! same state: the same tasks on the same machines, the same sequence numbers, and the same removed jobs.
 //!
-//! Neither uses decisions of the other. Both use the same profiles on cells of one block of
-//! machines, where a search examines all machines and nothing is random. To give each job the same
-//! cell in both, jobs arrive far apart, and the live run waits at each time step until the
-//! schedulers are done ([`Pace::InTurns`]). At busy time steps two jobs arrive, one for each of two
-//! schedulers. Both decide on the same version, and often claim the same machine: then the second
-//! conflicts and retries. The simulator's clock causes this; in the live run a plugin ([`Meeting`])
-//! makes each thread wait for the other.
+//! Neither uses decisions of the other. Both use the same profiles on cells of one block of machines, where a search
+//! examines all machines and nothing is random. So that each job finds the same cell in both, jobs arrive far apart,
+//! and the live run waits at each time step until the schedulers are done ([`Pace::InTurns`]). At busy time steps two
+//! jobs arrive, one for each of two schedulers. Both schedulers decide on the same version, and often claim the same
+//! machine; then the second claim conflicts and is retried. In the simulator, its clock causes this; in the live run, a
+//! plugin ([`Meeting`]) makes each thread wait for the other.
 //!
-//! Differences by design are not compared: the number of versions, the names of schedulers, and
-//! their recorded answers.
+//! Intended differences are not compared: the number of versions, the names of schedulers, and the replies that the
+//! cell recorded for them.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
@@ -32,22 +30,21 @@ use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// One block of machines, so that each search examines all.
+/// Number of machines: one block, so that each search examines all of them.
 const MACHINES: u32 = 60;
-/// Time between two arrivals of jobs. Decisions, including a retry after a conflict, take two
-/// seconds of it.
+/// Time between two arrivals of jobs. Decisions take two seconds of it, including a retry after a conflict.
 const MOMENT_MS: u64 = 20_000;
-/// Two schedulers of batch jobs, which have the jobs of even and of odd numbers.
+/// Number of batch schedulers: one has the jobs with even numbers, the other those with odd numbers.
 const BATCH: u32 = 2;
 
-/// Conflict check and granularity.
+/// Conflict check and granularity of a run.
 type Judged = (ConflictCheck, Granularity);
 
 // --- The workload ------------------------------------------------------------------------------
 
-/// Jobs of a generated day. Most are batch jobs that arrive in pairs, each pair at its own time.
-/// Then two services arrive one after the other, so that pairs still begin with an even number.
-/// Ends are between arrivals.
+/// Jobs of a generated day. Most are batch jobs that arrive in pairs, each pair at its own time. At every fourth time,
+/// two services arrive instead, one after the other; since they are two, each pair still begins with an even number.
+/// Ends of tasks are between arrivals.
 fn workload(seed: u64) -> Workload {
     let options =
         SynthOptions { machines: MACHINES, seed, span_hours: 24, utilisation_percent: 30 };
@@ -60,24 +57,25 @@ fn workload(seed: u64) -> Workload {
     for moment in 1..=80 {
         let two = if moment % 4 == 0 { services.next() } else { batch.next() };
         for (index, mut arrival) in (0..).zip(two.into_iter().flatten()) {
-            // Both of a pair at once; one service after the other.
+            // The jobs of a pair arrive at the same time; services arrive one after the other.
             let later = if arrival.job.kind == JobKind::Service { index } else { 0 };
             arrival.at_ms = (2 * moment + later) * MOMENT_MS;
             workload.arrivals.push(simple(arrival));
         }
     }
-    // Ended jobs are forgotten, as in the simulator.
+    // Ended jobs are removed from the cell, as in the simulator.
     workload.policy.ttl_after_finished_ms = 0;
     workload
 }
 
-/// A job with few tasks that fit any machine of the cell and end halfway between two sampled times.
+/// Changes a job so that it has few tasks that fit on any machine of the cell, and that end halfway between two
+/// samples.
 fn simple(mut arrival: Arrival) -> Arrival {
     arrival.placed.clear();
     for group in &mut arrival.job.groups {
         group.count = group.count.min(12);
         group.rules.affinity.required = None;
-        // Small machines, so that two jobs often claim the same room.
+        // Machines are small, so that two jobs often claim the same resources.
         for (kind, of) in [(KindId::CPU, 3000..=8000), (KindId::MEMORY, 1 << 30..=16 << 30)] {
             let amount = group.request.get(kind).clamp(*of.start(), *of.end());
             group.request.set(kind, amount);
@@ -91,8 +89,8 @@ fn simple(mut arrival: Arrival) -> Arrival {
 
 // --- Two schedulers that decide at the same time -----------------------------------------------
 
-/// Where the schedulers of a pair of jobs meet: both have seen the cell before either commits, and that of the odd job
-/// commits when the other was answered.
+/// Makes the schedulers of a pair of jobs wait for each other. Both sync before either commits, and the scheduler of
+/// the odd job commits after the other was answered.
 #[derive(Debug, Default)]
 struct Meeting {
     places: Mutex<Places>,
@@ -101,9 +99,9 @@ struct Meeting {
 
 #[derive(Debug, Default)]
 struct Places {
-    /// Jobs with a started first decision.
+    /// Jobs on which the first decision has begun.
     began: BTreeSet<JobId>,
-    /// Answered jobs.
+    /// Jobs whose first commit was answered.
     answered: BTreeSet<JobId>,
 }
 
@@ -119,16 +117,16 @@ impl Meeting {
     }
 }
 
-/// The other job of a pair.
+/// Returns the other job of a pair.
 fn other(job: JobId) -> JobId {
     JobId(job.0 ^ 1)
 }
 
-/// A scheduler at a meeting.
+/// Plugin by which a scheduler takes part in a [`Meeting`].
 #[derive(Clone)]
 struct Meets {
     meeting: Arc<Meeting>,
-    /// Which of the jobs it has.
+    /// Parity of the numbers of the scheduler's jobs.
     parity: u64,
 }
 
@@ -153,7 +151,7 @@ impl Reserve for Meets {
         self.parity = u64::from(of.share.index);
     }
 
-    /// A step of its scheduler begins, so that before it was answered.
+    /// A step of the scheduler begins, so its transaction in the step before was answered.
     fn heard(&mut self, _: &View) {
         self.meeting.note(|Places { began, answered }| {
             answered.extend(began.iter().filter(|job| job.0 % 2 == self.parity));
@@ -171,7 +169,7 @@ impl Reserve for Meets {
     fn unreserve(&mut self, _: &Claimed<'_>) {}
 }
 
-/// The ready-made profile of batch jobs, by schedulers that meet.
+/// The ready-made profile of batch jobs, for schedulers that wait for each other.
 fn profiles() -> Profiles {
     #[derive(serde::Deserialize)]
     struct None {}
@@ -188,7 +186,7 @@ fn profiles() -> Profiles {
 
 // --- The two runs ------------------------------------------------------------------------------
 
-/// The cell after a live run, as its replica has it on the disk.
+/// The cell after a live run, read from its replica's directory.
 fn live(workload: Workload, (check, granularity): Judged) -> (RunReport, Cell) {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("replica");
@@ -224,7 +222,7 @@ fn simulated(workload: &Workload, (check, granularity): Judged) -> Outcome {
         near_best: 1,
         parts: 1,
         probes: 1,
-        // Until the last job is placed, and before any later end.
+        // The run lasts until the last job is placed, and ends before any later task end.
         end_s: Some((last_ms + MOMENT_MS / 4) as f64 / 1000.0),
         seed: 1,
         profiles: Profiles::default(),
@@ -232,7 +230,7 @@ fn simulated(workload: &Workload, (check, granularity): Judged) -> Outcome {
     simulate(workload, &settings).unwrap()
 }
 
-/// Hash of the state that both must share, after removal of ended jobs.
+/// Hash of the state that must be equal in both, after ended jobs were removed.
 fn common(cell: Cell) -> u64 {
     let cell = SharedCell::new(cell);
     cell.apply(Command::Expire { now_ms: u64::MAX }).unwrap();
@@ -254,7 +252,7 @@ const JUDGED: [Judged; 4] = [
 
 // --- The tests ---------------------------------------------------------------------------------
 
-/// Checks that both did the intended work, equally often.
+/// Checks that both runs did the intended work, and equally often.
 fn check_work(live: &RunReport, simulated: &Outcome) {
     let all = live.all_schedulers();
     let of = |of: fn(&omega_sim::scenario::SchedulerReport) -> u64| {
@@ -290,14 +288,14 @@ fn what_one_of_them_decides_otherwise_shows() {
     let state = run(&workload, judged);
     assert_eq!(state, run(&workload, judged));
 
-    // A conflict more or less.
+    // Another conflict check changes the number of conflicts, and so the state.
     assert_ne!(state, run(&workload, JUDGED[2]));
-    // A task that runs until the moment after the last one.
+    // One task runs until after the time step of the last job.
     let mut longer = workload.clone();
     let ends = longer.arrivals.iter_mut().find(|arrival| arrival.run.of(0) < Some(MOMENT_MS));
     ends.unwrap().run = RunTime::Same(1 << 40);
     assert_ne!(state, run(&longer, judged));
-    // Two jobs in the opposite order of arrival.
+    // Two jobs arrive in the opposite order.
     let mut turned = workload;
     turned.arrivals.swap(0, 1);
     assert_ne!(state, run(&turned, judged));

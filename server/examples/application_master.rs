@@ -1,12 +1,12 @@
-//! An application that requests containers one by one, without a scheduler of its own. It renders
-//! six frames, two at a time, retries a failed one, cancels one, is killed half-way, and continues.
+//! An application that requests containers one by one, without a scheduler of its own. It renders six frames, two at a
+//! time. It retries a failed frame, cancels one, is killed half-way, and continues.
 //!
 //! ```console
 //! $ omega dev &
 //! $ cargo run -p omega-server --example application_master -- 127.0.0.1:7600
 //! ```
 //!
-//! Without an address it serves a cell itself, with a scheduler and simulated machines.
+//! Without an address, the example serves a cell itself, with a scheduler and simulated machines.
 
 use omega_cellstate::{Cell, SharedCell};
 use omega_client::agent::{Agent, AgentSettings, Order};
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let registered = register(&address, Recover::Drop)?;
     let machines = registered.application.machines()?;
     println!("{} machines, {} of them alive", machines.len(), alive(&machines));
-    // It is killed: here it only forgets everything.
+    // The application is killed. In this example it only loses its state.
     render(registered, 3)?;
 
     println!("-- the second process");
@@ -60,7 +60,7 @@ fn alive(machines: &[omega_client::application::MachineSnapshot]) -> usize {
 /// Renders until this many frames are done.
 fn render(registered: Registered, until: usize) -> Result<(), Box<dyn Error>> {
     let Registered { application, recovered, events } = registered;
-    // Callbacks run on a separate thread; this one waits for their messages.
+    // Callbacks run on a separate thread; this thread waits for their messages.
     drop(events);
     let (to, ended) = std::sync::mpsc::channel::<(u32, Completed)>();
     let follow = |container: Container| {
@@ -69,7 +69,7 @@ fn render(registered: Registered, until: usize) -> Result<(), Box<dyn Error>> {
             .on_running(|container, machine| println!("{} runs on {machine}", container.name()))
             .on_completed(move |container, completed| {
                 println!("{} {completed}", container.name());
-                // The receiver may be gone.
+                // Sending fails if the receiver is gone, which may happen at the end.
                 let _ = to.send((frame(container.name()), completed.clone()));
             })
     };
@@ -92,14 +92,14 @@ fn render(registered: Registered, until: usize) -> Result<(), Box<dyn Error>> {
             let container = follow(application.create(&format!("frame-{next}"), &spec(next))?);
             begun.insert(next);
             if next == 5 {
-                // It is not needed any more.
+                // The frame is not needed any more.
                 container.release();
             }
             continue;
         }
         let (number, completed) = ended.recv()?;
         begun.remove(&number);
-        // A failed one is started again, with the same name.
+        // A failed frame is started again, with the same name.
         if is_over(&completed) {
             done.insert(number);
         }

@@ -5,8 +5,7 @@
 //! $ cargo run -p omega-server --example remote_scheduler -- 127.0.0.1:7600
 //! ```
 //!
-//! It registers two machines and a job, places the job, and ends. Without an address it serves a
-//! cell itself.
+//! The example registers two machines and a job, places the job, and ends. Without an address, it serves a cell itself.
 
 use omega_cellstate::{Cell, SharedCell};
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -47,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     runtime.block_on(prepare(&address))?;
 
-    // From here on the code is the same as for a cell in this process.
+    // From here on, the code is the same as for a cell in the same process.
     let cell = RemoteCell::connect(&Address::plain([address.clone()]))?;
     let profile = Profile::batch().with_score(PerMachine(GreenPower), 10);
     let mut scheduler = Scheduler::new(&cell, profile, Settings::new("green"))?;
@@ -73,7 +72,7 @@ fn serve(runtime: &Runtime) -> Result<String, Box<dyn Error>> {
     Ok(address)
 }
 
-/// Two machines and a job. To run it twice does nothing twice.
+/// Registers two machines and submits a job. A second call changes nothing.
 async fn prepare(address: &str) -> Result<(), Box<dyn Error>> {
     let url = format!("http://{address}");
     let mut machines = MachineServiceClient::connect(url.clone()).await?;

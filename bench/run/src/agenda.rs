@@ -1,11 +1,11 @@
-//! The agenda of a run: the workload's time, and the events to come.
+//! The agenda of a run: the workload's time, and the future events.
 
 use super::ends::{Ending, Ends, Since};
 use omega_core::TaskId;
 use omega_workload::{Arrival, MachineChange, MachineEvent, RunTime};
 use std::collections::VecDeque;
 
-/// The time of the workload between two commands by which the cell forgets ended jobs.
+/// Interval, in the workload's time, of the commands by which the cell removes ended jobs.
 const EXPIRE_EACH_MS: u64 = 60_000;
 
 /// See the head of the file.
@@ -22,7 +22,7 @@ pub(super) struct Agenda {
 }
 
 impl Agenda {
-    /// The events of a workload, each in the order of time.
+    /// Creates the agenda of a workload. Arrivals and machine events are each in the order of time.
     pub(super) fn new(arrivals: Vec<Arrival>, machine_events: Vec<MachineEvent>) -> Agenda {
         let last = arrivals.last().map_or(0, |arrival| arrival.at_ms);
         let last_event = machine_events.last().map_or(0, |event| event.at_ms);
@@ -52,7 +52,7 @@ impl Agenda {
         self.runs.len()
     }
 
-    /// The time of the next event, up to the end of the workload.
+    /// The time of the next event; `None` after the end of the workload.
     pub(super) fn next(&self) -> Option<u64> {
         let arrival = self.arrivals.front().map(|arrival| arrival.at_ms);
         let machine = self.machine_events.front().map(|event| event.at_ms);
@@ -60,12 +60,12 @@ impl Agenda {
         arrival.into_iter().chain(machine).chain(end).min()
     }
 
-    /// Moves the time on to an event.
+    /// Advances the time to an event.
     pub(super) fn advance(&mut self, at_ms: u64) {
         self.now_ms = self.now_ms.max(at_ms);
     }
 
-    /// Removes and returns the arrivals up to a time.
+    /// Removes and returns the arrivals up to and including this time.
     pub(super) fn arrived(&mut self, at_ms: u64) -> Vec<Arrival> {
         let mut arrived = Vec::new();
         while let Some(arrival) = self.arrivals.pop_front_if(|arrival| arrival.at_ms <= at_ms) {
@@ -79,17 +79,17 @@ impl Agenda {
         self.runs.push(run);
     }
 
-    /// Removes and returns the first change of a machine up to a time.
+    /// Removes and returns the first machine change that is not later than this time.
     pub(super) fn machine_change(&mut self, at_ms: u64) -> Option<MachineChange> {
         Some(self.machine_events.pop_front_if(|event| event.at_ms <= at_ms)?.change)
     }
 
-    /// Removes and returns tasks that have ended up to a time, those that ended first.
+    /// Removes and returns the tasks that end first, if their end is not later than this time.
     pub(super) fn ended(&mut self, at_ms: u64) -> Option<Since> {
         self.ends.pop(at_ms)
     }
 
-    /// Returns whether the cell must forget ended jobs now, and if so, records that it did.
+    /// Returns whether the cell must remove ended jobs now; if so, records that it did.
     pub(super) fn expires(&mut self) -> bool {
         let is_due = self.now_ms >= self.expired_ms + EXPIRE_EACH_MS;
         if is_due {
@@ -98,7 +98,7 @@ impl Agenda {
         is_due
     }
 
-    /// Schedules the ends of placed tasks; tasks of a job with equal run times end together.
+    /// Schedules the ends of placed tasks. Tasks of a job with equal run times end together.
     pub(super) fn schedule_ends(&mut self, (version, tasks): Since) {
         let Agenda { runs, ends, now_ms, .. } = self;
         let end_of = |task: TaskId| {
@@ -107,7 +107,7 @@ impl Agenda {
         };
         for of_job in tasks.chunk_by(|(a, _), (b, _)| a.job == b.job) {
             let mut rest: Ending = of_job.to_vec();
-            // Usually all of them: a job is many tasks with one run time.
+            // Usually these are all tasks, because most jobs have many tasks with one run time.
             while let Some((first, _)) = rest.first() {
                 let at = end_of(*first);
                 let (now, later) = rest.into_iter().partition(|(task, _)| end_of(*task) == at);

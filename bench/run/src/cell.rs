@@ -1,7 +1,7 @@
 //! The cell of a run: in memory, or replicated.
 //!
-//! The run is the same for both, except that replicas may not answer. A run cannot continue without
-//! an answer, so it ends with the error.
+//! The run is the same for both, except that replicas may fail to answer. A run cannot continue without an answer, so
+//! it then ends with the error.
 
 use super::kept::{Answer, KeepError, KeptCell};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(crate) enum RunCell {
     /// In memory.
     Memory(SharedCell),
-    /// At one of its replicas.
+    /// The cell at one of its replicas.
     Replica(Arc<dyn KeptCell>),
 }
 
@@ -37,7 +37,7 @@ impl RunCell {
         }
     }
 
-    /// Applies a command. The inner answer is the cell's.
+    /// Applies a command. The inner result is the cell's answer.
     ///
     /// # Errors
     /// If the cell does not answer.
@@ -68,32 +68,33 @@ impl RunCell {
     }
 }
 
-/// Number of task ends that are applied under one lock of a cell in memory: commits wait for a few
+/// Number of task ends that are applied under one lock of a cell in memory, so that commits wait only for a few
 /// microseconds.
 const ENDS: usize = 32;
 
 impl RunCell {
-    /// Reports the ends of tasks to a cell in memory. Returns the number of them that ran; `None` for a replicated
-    /// cell, which gets them as commands.
+    /// Reports the ends of tasks to a cell in memory. Returns the number of tasks that were running; `None` for a
+    /// replicated cell, which gets the ends as commands.
     pub(crate) fn finish(&self, tasks: &[(TaskId, MachineId)]) -> Option<u64> {
         let RunCell::Memory(cell) = self else { return None };
         let report = TaskReport::Finished;
         let ended = |&(task, machine): &_| Command::ReportTask { task, machine, report };
         let mut finished = 0;
         for some in tasks.chunks(ENDS) {
-            // A task that was lost with its machine has not finished: the cell rejects it.
+            // The cell rejects the end of a task that was lost with its machine, so that task is not counted as
+            // finished.
             cell.apply_each(some.iter().map(ended), |answer| finished += u64::from(answer.is_ok()));
         }
         Some(finished)
     }
 }
 
-/// Maximum number of a scheduler's in-flight transactions. With more, the wait for a disk is a
-/// negligible part of a transaction's time already.
+/// Maximum number of a scheduler's in-flight transactions. With this number, the wait for a disk is already a
+/// negligible part of a transaction's time.
 const IN_FLIGHT: usize = 16;
 
 impl RunCell {
-    /// Number of transactions a scheduler should submit before it waits.
+    /// Number of in-flight transactions from which a scheduler waits for answers.
     pub(crate) fn commits_in_flight(&self) -> usize {
         match self {
             RunCell::Memory(_) => 1,

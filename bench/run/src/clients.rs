@@ -6,9 +6,8 @@
 //!   jobs for `asks`   ─▶ an application for each job     ── asks ─▶ front ─▶ cell
 //! ```
 //!
-//! Each frontend has a thread, which runs its clients and steps it. Its commits are measured and
-//! reported to the feeder like those of a scheduler: neither the cell nor the report distinguishes
-//! them.
+//! Each frontend has a thread, which runs its clients and steps the frontend. Its commits are measured and reported to the
+//! feeder like those of a scheduler; neither the cell nor the report distinguishes the two.
 
 mod asks;
 mod offers;
@@ -38,18 +37,18 @@ trait Client: Send {
     fn step(&mut self, cell: &Watched<'_>, now: Nanos) -> Result<Round, HandleError>;
 }
 
-/// Result of a round.
+/// Result of a frontend's round.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     /// Version of the cell that the frontend has seen.
     version: Version,
     /// Number of pending tasks.
     waiting: usize,
-    /// Number of rounds without a placement after which none is expected until the cell changes.
+    /// Number of consecutive rounds without a placement after which no placement is expected until the cell changes.
     patience: u32,
 }
 
-/// The cell of a frontend, which measures and reports its commits.
+/// The cell of a frontend, with a meter that measures and reports its commits.
 struct Watched<'a> {
     cell: &'a RunCell,
     meter: Mutex<Meter>,
@@ -76,14 +75,14 @@ impl CellHandle for Watched<'_> {
     }
 }
 
-/// A frontend to be started in a run.
+/// A frontend that is not started yet.
 pub(super) struct Fronted {
     name: &'static str,
     client: Box<dyn Client>,
     meter: Meter,
 }
 
-/// A front that has worked.
+/// A frontend that has ended, with its results.
 pub(super) struct Served {
     pub(super) name: &'static str,
     pub(super) meter: Meter,
@@ -98,7 +97,7 @@ pub(super) fn jobs(arrivals: &[Arrival]) -> Vec<(&'static str, Vec<Job>)> {
     CLIENTS.into_iter().map(of).filter(|(_, jobs)| !jobs.is_empty()).collect()
 }
 
-/// Registers the frontends of these jobs, with the cell handles assigned round-robin, each with the meter of its
+/// Registers the frontends for these jobs. Cell handles are assigned round-robin; each frontend has the meter of its
 /// position.
 pub(super) fn register(
     jobs: Vec<(&'static str, Vec<Job>)>,
@@ -118,14 +117,14 @@ pub(super) fn register(
     Ok(fronts)
 }
 
-/// Fronts on threads.
+/// Frontends on threads.
 pub(super) struct Fronts<'scope> {
     threads: Vec<ScopedJoinHandle<'scope, Front<'scope>>>,
     stop: Vec<Sender<()>>,
 }
 
 impl<'scope> Fronts<'scope> {
-    /// Starts a thread for each, with the cell handles assigned round-robin.
+    /// Starts a thread for each frontend. Cell handles are assigned round-robin.
     pub(super) fn start<'env>(
         scope: &'scope Scope<'scope, 'env>,
         clock: &'env dyn Clock,
@@ -147,10 +146,10 @@ impl<'scope> Fronts<'scope> {
         self.threads.iter().filter(|thread| !thread.is_finished()).count()
     }
 
-    /// Stops them after their present round.
+    /// Stops the frontends after their current round.
     ///
     /// # Errors
-    /// If one ended early, because the cell stopped answering for good.
+    /// If a frontend ended early, because the cell no longer answers.
     pub(super) fn stop(self) -> Result<Vec<Served>, RunError> {
         drop(self.stop);
         let join = |thread: ScopedJoinHandle<'_, Front<'_>>| {
@@ -161,37 +160,37 @@ impl<'scope> Fronts<'scope> {
     }
 }
 
-/// Actions of a front in a round.
+/// Result of a frontend's round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Did {
-    /// Placed a task, or may place one in the next round.
+    /// The frontend placed a task, or may place one in the next round.
     Work,
-    /// Placed no task, and will not before the cell changes.
+    /// The frontend placed no task, and will place none before the cell changes.
     Nothing,
-    /// The cell did not answer, or rejects it: [`Front::is_running`].
+    /// The cell did not answer, or rejects the frontend; see [`Front::is_running`].
     NoAnswer,
 }
 
 impl Did {
-    /// Whether the front may sleep.
+    /// Whether the frontend may sleep.
     pub(super) fn is_idle(self) -> bool {
         self != Did::Work
     }
 }
 
-/// A front at work.
+/// A running frontend.
 pub(super) struct Front<'a> {
     name: &'static str,
     client: Box<dyn Client>,
     cell: Watched<'a>,
-    /// Rounds without a placement since the cell changed.
+    /// Number of rounds without a placement since the cell changed.
     unschedulable: u32,
     seen: Version,
     error: Option<HandleError>,
 }
 
 impl<'a> Front<'a> {
-    /// Puts a front to work at a cell.
+    /// Starts a frontend at a cell.
     pub(super) fn new(front: Fronted, cell: &'a RunCell) -> Front<'a> {
         let Fronted { name, client, meter } = front;
         let cell = Watched { cell, meter: Mutex::new(meter) };
@@ -229,15 +228,15 @@ impl<'a> Front<'a> {
         Did::Nothing
     }
 
-    /// Whether the cell has not rejected it.
+    /// Whether the frontend has not ended early.
     pub(super) fn is_running(&self) -> bool {
         self.error.is_none()
     }
 
-    /// Ends it.
+    /// Ends the frontend.
     ///
     /// # Errors
-    /// If it ended early, because the cell rejects it.
+    /// If the frontend ended early, because the cell rejects it.
     pub(super) fn stop(self) -> Result<Served, RunError> {
         let Front { name, cell, error, .. } = self;
         match error {
@@ -251,7 +250,7 @@ impl<'a> Front<'a> {
     }
 }
 
-/// The thread of a front.
+/// The thread of a frontend.
 fn serve<'a>(mut front: Front<'a>, clock: &dyn Clock, stopped: &Receiver<()>) -> Front<'a> {
     while front.is_running() {
         let did = front.round(clock.now());

@@ -1,11 +1,11 @@
-//! The time, for a library that reads no clock.
+//! The clock of a run; the library itself does not read a clock.
 
 use omega_schedulers::{Clock, Nanos};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The monotonic clock, from its start. For the schedulers it can skip time in which nothing
-/// happens.
+/// The monotonic clock, counted from the creation of this value. The time that schedulers see can be advanced by more,
+/// to skip time in which nothing happens.
 #[derive(Debug)]
 pub(crate) struct RunClock {
     start: Instant,
@@ -17,9 +17,9 @@ impl RunClock {
         RunClock { start: Instant::now(), skipped_s: AtomicU64::new(0) }
     }
 
-    /// Puts the schedulers' time a second forward.
+    /// Advances the schedulers' time by a second.
     pub(crate) fn skip_a_second(&self) {
-        // Only this number is shared, so no ordering is needed.
+        // Only this number is shared between threads, so no ordering is needed.
         self.skipped_s.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -39,7 +39,7 @@ impl Clock for RunClock {
     }
 }
 
-/// Processor seconds of this process so far, if the system reports them.
+/// Processor seconds of this process so far; `None` if the system does not report them.
 pub(crate) fn process_cpu_s() -> Option<f64> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Some(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)

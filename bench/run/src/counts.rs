@@ -1,4 +1,4 @@
-//! Counts of a run: its tasks by what happened to them.
+//! Counts of the tasks of a run, by their state.
 
 use super::Progress;
 use super::ends::{Ending, Since};
@@ -16,7 +16,7 @@ pub(crate) struct Counts {
     pub(crate) placed_at_start: usize,
     pub(crate) placements: u64,
     pub(crate) finished: u64,
-    /// Tasks that became pending again because their machine left.
+    /// Tasks that became pending again because their machine was removed.
     pub(crate) lost: u64,
     /// Rejected claims.
     pub(crate) conflicts: u64,
@@ -24,20 +24,20 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Counts a transaction that was answered.
+    /// Counts an answered transaction.
     pub(super) fn committed(&mut self, committed: &Committed) {
         self.placements += committed.placed.len() as u64;
         self.conflicts += committed.refused as u64;
         self.evictions.note(&committed.evicted, committed.version);
     }
 
-    /// Tasks that have no machine.
+    /// Number of tasks without a machine.
     pub(crate) fn pending(&self) -> usize {
         let placed = self.placements + self.placed_at_start as u64;
         (self.submitted + self.lost + self.evictions.total()).saturating_sub(placed) as usize
     }
 
-    /// Tasks that have arrived and neither run nor have finished.
+    /// Number of tasks that have arrived and neither run nor have finished.
     pub(super) fn unfinished(&self, running: usize) -> usize {
         (self.submitted.saturating_sub(self.finished) as usize).saturating_sub(running)
     }
@@ -60,12 +60,12 @@ pub(crate) struct Evictions {
     total: u64,
 }
 
-/// The evictions of a task.
+/// Evictions of one task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Evicted {
-    /// When last.
+    /// Version of the cell at the last eviction.
     last: Version,
-    /// Number of times.
+    /// Number of evictions.
     times: u32,
 }
 
@@ -89,7 +89,7 @@ impl Evictions {
         self.of.values().filter(|evicted| evicted.times > 1).count()
     }
 
-    /// Removes tasks that were evicted since this placement.
+    /// Removes from a list of placed tasks those that were evicted after their placement.
     pub(super) fn still_there(&self, (placed, mut tasks): Since) -> Ending {
         if !self.of.is_empty() {
             let is_there = |task: &TaskId| self.of.get(task).is_none_or(|one| one.last <= placed);

@@ -1,4 +1,4 @@
-//! The workers of a run before they start: schedulers by the options, and frontends by the workload.
+//! Creation of a run's workers: schedulers by the options, and frontends by the workload.
 
 use super::cell::RunCell;
 use super::clients::{self, Fronted};
@@ -18,27 +18,27 @@ pub(crate) type Measured = (Scheduler, Meter);
 /// The schedulers of a run.
 pub(super) struct Schedulers {
     pub(super) measured: Vec<Measured>,
-    /// Whether the profile of some scheduler evicts tasks.
+    /// Whether any scheduler has a profile that evicts tasks.
     pub(super) evict: bool,
 }
 
-/// Makes the workers. Their meters are numbered: first the schedulers, then the fronts.
+/// Creates the workers. Their meters are numbered, first those of schedulers, then those of frontends.
 pub(super) struct Crew {
-    /// Volumes, for profiles with volume plugins.
+    /// Volumes of the workload, for profiles with volume plugins.
     volumes: Volumes,
-    /// Whether the workload has volume claims. Without them no volumes are read.
+    /// Whether the workload has volume claims; if it has none, no volumes are read.
     any_claims: bool,
     budgets: Vec<DisruptionBudget>,
-    /// The frontends for which the workload has jobs, with these jobs.
+    /// The frontends for which the workload has jobs, with those jobs.
     clients: Vec<(&'static str, Vec<Job>)>,
-    /// The number of schedulers.
+    /// Number of schedulers.
     schedulers: usize,
     sender: Sender<Message>,
     /// Number of messages that a busy worker sends at once.
     at_once: usize,
 }
 
-/// One of several schedulers of a name.
+/// One of several schedulers with the same name.
 #[derive(Clone, Copy)]
 struct Numbered<'a> {
     name: &'a str,
@@ -47,7 +47,7 @@ struct Numbered<'a> {
 }
 
 impl Crew {
-    /// The workers for a workload, which send their messages here.
+    /// Creates the workers for a workload. They send their messages to `sender`.
     pub(super) fn new(workload: &Workload, options: &RunOptions, sender: Sender<Message>) -> Crew {
         Crew {
             volumes: workload.volumes.list().0,
@@ -73,7 +73,7 @@ impl Crew {
         &self.volumes
     }
 
-    /// The schedulers that the options name, registered, with the cell handles assigned round-robin.
+    /// Creates and registers the schedulers that the options name. Cell handles are assigned round-robin.
     pub(super) fn schedulers(
         &self,
         cells: &[RunCell],
@@ -98,7 +98,7 @@ impl Crew {
         Ok(Schedulers { measured: schedulers, evict })
     }
 
-    /// The fronts that the workload needs, registered. A second call returns none.
+    /// Creates and registers the frontends that the workload needs. A second call returns no frontend.
     pub(super) fn fronts(&mut self, cells: &[RunCell]) -> Result<Vec<Fronted>, RunError> {
         let clients = std::mem::take(&mut self.clients);
         clients::register(clients, cells, |index| self.meter(self.schedulers + index))
@@ -109,7 +109,7 @@ impl Crew {
         Meter::new(worker, self.sender.clone(), self.at_once)
     }
 
-    /// A scheduler with the profile of its name if there is one, or a ready-made one.
+    /// Creates a scheduler with the profile for its name, or with a ready-made profile if there is none.
     fn scheduler(
         &self,
         Numbered { name, index, count }: Numbered<'_>,
@@ -137,7 +137,7 @@ impl Crew {
         };
         let profile = match options.evict {
             Evict::AsProfilesSay => profile,
-            // A profile that has it keeps its arguments.
+            // A profile that already evicts keeps its arguments.
             Evict::Always if profile.post_filters().next().is_some() => profile,
             Evict::Always => profile.with_post_filter(DefaultPreemption::default()),
         };

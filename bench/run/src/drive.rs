@@ -11,13 +11,13 @@ use crossbeam_channel::Receiver;
 use omega_schedulers::{LockStep, Nanos, Pool, Worker};
 use std::time::Duration;
 
-/// Time for which the feeder waits for a message before it looks at the clock again.
+/// Time for which the feeder waits for a message before it reads the clock again.
 pub(super) const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Schedulers' time per round in lock step: about that of a transaction with a few claims.
+/// Time that a round in lock step adds to the schedulers' clock: about that of a transaction with a few claims.
 const ROUND: Nanos = 10_000;
 
-/// Length of an idle round, in which a worker on a thread would sleep.
+/// Time that an idle round adds, in which a worker on a thread would sleep.
 const IDLE_ROUND: Nanos = 1_000_000;
 
 /// The schedulers and the frontends of a run that has ended.
@@ -25,22 +25,23 @@ pub(crate) type Done = (Vec<Worker<Meter>>, Vec<Served>);
 
 /// Schedulers of a run.
 pub(crate) trait Drive {
-    /// Wakes the workers, because there may be something to do.
+    /// Wakes the workers, because there may be work for them.
     fn wake(&mut self);
 
     /// Number of workers that have not ended.
     fn running(&self) -> usize;
 
-    /// Runs the workers, and returns a message of theirs or of the lane; `None` if there is none for a while.
+    /// Runs the workers, and returns a message from a worker or from the command thread; `None` if none comes for some
+    /// time.
     fn wait(&mut self, messages: &Receiver<Message>) -> Option<Message>;
 
-    /// Puts the schedulers' time a second forward.
+    /// Advances the schedulers' time by a second.
     fn skip_a_second(&mut self);
 
     /// Checks that the cell still works.
     ///
     /// # Errors
-    /// If it does not.
+    /// If the cell does not work any more.
     fn check(&self) -> Result<(), RunError>;
 }
 
@@ -49,7 +50,7 @@ pub(crate) struct Threads<'a> {
     pub(super) pool: Pool<'a, Meter>,
     pub(super) fronts: Fronts<'a>,
     pub(super) clock: &'a RunClock,
-    /// Whether the cell works.
+    /// Returns an error if the cell does not work any more.
     pub(super) goes_on: &'a dyn Fn() -> Result<(), RunError>,
 }
 
@@ -88,7 +89,7 @@ impl Drive for Threads<'_> {
     }
 }
 
-/// Workers in lock step. Their time is counted by rounds and not measured, so that it is equal in each run.
+/// Workers in lock step. Their time is not measured but computed from rounds, so that it is equal in each run.
 pub(crate) struct Stepped<'a> {
     cell: &'a RunCell,
     schedulers: LockStep<Meter>,

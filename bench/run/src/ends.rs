@@ -1,4 +1,4 @@
-//! Ends of running tasks, by time.
+//! Ends of running tasks, ordered by time.
 
 use omega_core::{MachineId, TaskId, Version};
 use std::cmp::Reverse;
@@ -7,16 +7,16 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Tasks that end together.
 pub(crate) type Ending = Vec<(TaskId, MachineId)>;
 
-/// Ends of tasks, with the version of their placement: tasks that were evicted since do not end.
+/// Tasks that end, with the version of their placement. Tasks that were evicted after that version do not end.
 pub(crate) type Since = (Version, Ending);
 
-/// The ends to come. Tasks with one end are stored together: most jobs are many tasks with the same
-/// run time, so there is little to sort.
+/// Future ends. Tasks that end at one time are stored together. As most jobs have many tasks with one run time, there
+/// is little to sort.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
-    /// The time of each end, with the number of its tasks' list.
+    /// The time of each end, with the number of the list of its tasks.
     times: BinaryHeap<Reverse<(u64, u64)>>,
-    /// The lists, by number from `first` on; empty once they have ended.
+    /// The lists of tasks, numbered from `first`; a list is empty once its tasks have ended.
     lists: VecDeque<Since>,
     first: u64,
 }
@@ -34,7 +34,7 @@ impl Ends {
         self.times.peek().map(|Reverse((at_ms, _))| *at_ms)
     }
 
-    /// Removes tasks that have ended by now, those that ended first.
+    /// Removes and returns the tasks that end first, if their end is not later than now.
     pub(crate) fn pop(&mut self, now_ms: u64) -> Option<Since> {
         let Reverse((_, number)) = *self.times.peek().filter(|end| end.0.0 <= now_ms)?;
         self.times.pop();

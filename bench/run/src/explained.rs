@@ -16,7 +16,7 @@ use omega_schedulers::explain::{
 };
 use omega_schedulers::{Profile, Scheduler, Settings, Worker};
 
-/// Number of jobs explained if none is named. Later jobs are mostly pending because of these.
+/// Number of jobs that are explained if no job is named. Other jobs are mostly pending because of these.
 const JOBS_MAX: usize = 5;
 
 /// Explains jobs of a run that has ended.
@@ -47,11 +47,11 @@ fn job_of_run(fed: &Fed, workers: &mut [Worker<Meter>], name: String) -> Waiting
     WaitingJob { refused, ..job(&fed.cell, Some(&mut worker.scheduler), name) }
 }
 
-/// Explains why a job is pending in the present cell, by the profile of its scheduler or a built-in
-/// one. It places nothing. `None` if the cell has no such job.
+/// Explains why a job is pending in the present cell, by the profile of its scheduler or a built-in profile. No task is
+/// placed. Returns `None` if the cell has no job with this name.
 ///
 /// # Errors
-/// If the profile does not suit the cell's kinds.
+/// If the profile names something that the cell does not have.
 pub fn explain_cell(
     cell: Cell,
     profiles: &Profiles,
@@ -65,22 +65,22 @@ pub fn explain_cell(
     explain_at(&cell, &kinds, profiles, asked).map(Some)
 }
 
-/// A job of a cell that can be reached only by its handle.
+/// A job of a cell that is only reachable through a handle.
 #[derive(Clone, Debug)]
 pub struct AskedJob<'a> {
-    /// Its id.
+    /// Id of the job.
     pub id: JobId,
-    /// Its request.
+    /// Description of the job.
     pub job: &'a Job,
-    /// Number of pending tasks of each of its groups.
+    /// Number of pending tasks in each group.
     pub waiting: Vec<usize>,
 }
 
-/// Explains why a job is pending in the cell behind a handle. Its scheduler runs with the profile of its name, or with
-/// a built-in one; it registers as `explain`, reads the cell and places nothing.
+/// Explains why a job is pending in the cell behind a handle. A scheduler is made with the profile for the job's scheduler,
+/// or with a built-in profile. It registers as `explain`, reads the cell and places no task.
 ///
 /// # Errors
-/// If the profile does not suit the cell's kinds, or the cell does not answer.
+/// If the profile names something that the cell does not have, or the cell does not answer.
 pub fn explain_at(
     cell: &impl CellHandle,
     kinds: &Kinds,
@@ -103,7 +103,7 @@ pub fn explain_at(
     Ok(WaitingJob { scheduler: takes, ..waiting_job(&mut scheduler, &asked) })
 }
 
-/// Explains a job by its scheduler, if it is pending.
+/// Explains a pending job by its scheduler.
 fn job(cell: &RunCell, scheduler: Option<&mut Scheduler>, name: String) -> WaitingJob {
     let id = cell.read(|cell| cell.job_by_name(&name));
     let Some((id, spec)) = id.and_then(|id| Some((id, cell.read(|c| c.job(id).cloned())?))) else {
@@ -116,7 +116,7 @@ fn job(cell: &RunCell, scheduler: Option<&mut Scheduler>, name: String) -> Waiti
     waiting_job(scheduler, &AskedJob { id, job: &spec, waiting })
 }
 
-/// A pending job as its scheduler sees it.
+/// Explains a pending job as its scheduler sees it.
 fn waiting_job(scheduler: &mut Scheduler, asked: &AskedJob<'_>) -> WaitingJob {
     let AskedJob { id, job, waiting } = asked;
     let mut explained = WaitingJob {
@@ -135,7 +135,7 @@ fn waiting_job(scheduler: &mut Scheduler, asked: &AskedJob<'_>) -> WaitingJob {
     explained
 }
 
-/// Number of tasks of each group that wait.
+/// Number of pending tasks of each group.
 fn waiting(cell: &RunCell, (id, job): (JobId, &Job)) -> Vec<usize> {
     let mut waiting = vec![0; job.groups.len()];
     cell.read(|cell| {
@@ -151,8 +151,8 @@ fn waiting(cell: &RunCell, (id, job): (JobId, &Job)) -> Vec<usize> {
 fn gang(scheduler: &mut Scheduler, (id, job): (JobId, &Job)) -> Option<WaitingGang> {
     let needs = job.gang_min?;
     let have = scheduler.queue().placed_tasks(id);
-    // An incomplete gang keeps its places, or has run and lost some: in both cases the same number
-    // is missing.
+    // The gang is incomplete: it either keeps its places until the rest is placed, or has run and lost some tasks. In
+    // both cases the same number is missing.
     let holds =
         job.gang_timeout_ms.is_some() && have > 0 && !scheduler.queue().gang_suffices(id, 0);
     Some(WaitingGang { needs, have, room: scheduler.room_for(id), holds })

@@ -37,16 +37,16 @@ pub(crate) struct Feeder {
     samples: Samples,
     lane: Lane,
     messages: Receiver<Message>,
-    /// The error of a required command.
+    /// The error of a command that must succeed.
     failed: Option<RunError>,
-    /// Whether tasks were evicted, or commands answered, since the schedulers were last woken.
+    /// Whether tasks were evicted or commands answered since the schedulers were last woken.
     stirred: bool,
     stop: Stop,
-    /// Whether the end was requested before all was done.
+    /// Whether the end was requested before the workload was done.
     interrupted: bool,
 }
 
-/// A workload that was fed to a cell.
+/// Result of feeding a workload to a cell.
 pub(crate) struct Fed {
     pub(crate) cell: RunCell,
     /// The name of the workload.
@@ -59,12 +59,12 @@ pub(crate) struct Fed {
     pub(crate) jobs: usize,
     /// The workload's time at the end.
     pub(crate) now_ms: u64,
-    /// Whether the end was requested before all was done.
+    /// Whether the end was requested before the workload was done.
     pub(crate) interrupted: bool,
 }
 
 impl Feeder {
-    /// Brings an empty cell to the workload's start.
+    /// Creates the feeder, and changes an empty cell to the workload's start.
     pub(crate) fn new(
         cell: RunCell,
         workload: Workload,
@@ -102,7 +102,7 @@ impl Feeder {
         Ok(feeder)
     }
 
-    /// The schedulers that the options name, registered, with the cell handles assigned round-robin.
+    /// Creates and registers the schedulers that the options name. Cell handles are assigned round-robin.
     pub(crate) fn schedulers(
         &mut self,
         cells: &[RunCell],
@@ -113,7 +113,7 @@ impl Feeder {
         Ok(schedulers.measured)
     }
 
-    /// The fronts that the workload needs, registered.
+    /// Creates and registers the frontends that the workload needs.
     pub(crate) fn fronts(&mut self, cells: &[RunCell]) -> Result<Vec<Fronted>, RunError> {
         self.crew.fronts(cells)
     }
@@ -142,7 +142,7 @@ impl Feeder {
         names.into_iter().zip(answers).map(|(name, answer)| submitted(name, answer)).collect()
     }
 
-    /// The command that submits a job. Counts its tasks.
+    /// Makes the command that submits a job, and counts its tasks.
     fn submission(&mut self, arrival: Arrival) -> Command {
         let tasks = arrival.job.task_count();
         self.counts.submitted += tasks;
@@ -154,7 +154,7 @@ impl Feeder {
 
     // --- The loop ------------------------------------------------------------------------------
 
-    /// Feeds the workload until its last arrival has been tried, a worker has ended early, or the end was requested.
+    /// Feeds the workload until all jobs that arrived were tried, a worker ends early, or the end is requested.
     pub(crate) fn feed(
         &mut self,
         workers: &mut impl Drive,
@@ -190,10 +190,10 @@ impl Feeder {
                 }
                 None if self.wait_for(workers) => {}
                 None if workers.running() < self.watch.workers() => return Ok(()),
-                // Schedulers retry for ever if a replica has stopped.
+                // If a replica has stopped, schedulers would retry forever.
                 None if workers.check().is_err() => return workers.check(),
                 None if !pace.is_timed() && next.is_none() && self.caught_up() => {
-                    // Jobs with many failures are retried up to a second later.
+                    // A job that failed many times is retried up to a second later, so that time is skipped.
                     workers.skip_a_second();
                 }
                 None => {}
@@ -202,7 +202,7 @@ impl Feeder {
         }
     }
 
-    /// The time of the next event, if it may happen now.
+    /// Returns the time of the next event if it may happen now.
     fn due(&mut self, next: Option<u64>, pace: Pace, clock: &RunClock) -> Option<u64> {
         let at = next?;
         let may = match pace {
@@ -219,7 +219,7 @@ impl Feeder {
         self.sample(clock);
     }
 
-    /// Applies all events of a time.
+    /// Applies all events with this time.
     fn advance(&mut self, at_ms: u64, clock: &RunClock) -> Result<(), RunError> {
         self.agenda.advance(at_ms);
         while self.samples.is_due(self.agenda.now_ms()) {
@@ -251,7 +251,7 @@ impl Feeder {
         Ok(())
     }
 
-    /// Records the version that has all changes so far.
+    /// Records a version of the cell that includes all changes so far.
     fn note_version(&mut self) {
         self.watch.changed(self.cell.read(Cell::version), self.lane.on_the_way());
     }
@@ -269,7 +269,7 @@ impl Feeder {
 
     // --- The commands' way ---------------------------------------------------------------------
 
-    /// Sends commands, and records their answers if the cell has answered already.
+    /// Sends commands. If the cell answers at once, records the answers.
     fn send(&mut self, errands: Vec<Errand>) -> Result<(), RunError> {
         if errands.is_empty() {
             return Ok(());
@@ -281,7 +281,7 @@ impl Feeder {
         for (purpose, answer) in done.purposes.into_iter().zip(done.answers?) {
             match purpose {
                 Purpose::Submit(name) => _ = submitted(name, answer)?,
-                // The cell rejects the end of a task that was lost with its machine: it has not
+                // The cell rejects the end of a task that was lost with its machine, so that task is not counted as
                 // finished.
                 Purpose::End => self.counts.finished += u64::from(answer.is_ok()),
                 Purpose::Expire => {}
@@ -301,7 +301,7 @@ impl Feeder {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Changes a machine. The change depends on earlier commands, so these must have been applied.
+    /// Changes a machine. The change depends on earlier commands, so it first waits until they have been applied.
     fn change_machine(&mut self, change: MachineChange) -> Result<(), RunError> {
         self.drain()?;
         self.watch.tasks_changed(1);

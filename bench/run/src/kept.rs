@@ -1,7 +1,7 @@
-//! The interface between a run and the storage that keeps its cell.
+//! The interface between a run and the storage of its cell.
 //!
-//! A run in memory needs no storage. With the feature `durable`, `replicas` keeps the cell by replicas on disks. It
-//! implements this interface, so a run in memory compiles neither log nor Raft.
+//! A run in memory needs no storage. With the feature `durable`, `replicas` stores the cell in replicas on disks. Since
+//! `replicas` is only used through this interface, a run in memory compiles neither log nor Raft.
 
 use crate::report::DurableReport;
 use omega_cellstate::{Cell, CellHandle};
@@ -9,19 +9,19 @@ use omega_core::{Command, Kinds, Outcome, Rejection};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Error of a storage: it could not be created, does not answer, or is damaged.
+/// The storage could not be created, does not answer, or is damaged.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct KeepError(pub Arc<dyn std::error::Error + Send + Sync>);
 
 impl KeepError {
-    /// Wraps the storage's own error.
+    /// Wraps an error of the storage.
     pub fn new(error: impl std::error::Error + Send + Sync + 'static) -> KeepError {
         KeepError(Arc::new(error))
     }
 }
 
-/// The cell's answer to a command: its outcome, or why the cell rejects it.
+/// The cell's answer to a command: its outcome, or the reason why the cell rejects it.
 pub type Answer = Result<Outcome, Rejection>;
 
 /// Storage that can create a cell.
@@ -33,7 +33,7 @@ pub trait Keeper: Debug + Send + Sync {
     fn found(&self, kinds: &Kinds) -> Result<Box<dyn Kept>, KeepError>;
 }
 
-/// The storage of one run, while it runs.
+/// The storage of a run.
 pub trait Kept: Debug + Sync {
     /// Handles of the cell, one for each replica; at least one.
     fn cells(&self) -> Vec<Arc<dyn KeptCell>>;
@@ -41,27 +41,27 @@ pub trait Kept: Debug + Sync {
     /// Checks that all replicas still run.
     ///
     /// # Errors
-    /// If one has stopped.
+    /// If a replica has stopped.
     fn check(&self) -> Result<(), KeepError>;
 
     /// Waits until all replicas have applied the same commands, then audits and compares their states.
     ///
     /// # Errors
-    /// If one does not catch up, or its state is wrong.
+    /// If a replica does not catch up, or its state is wrong.
     fn check_states(&self) -> Result<(), KeepError>;
 
     /// Returns the cost of durability so far, for a run that made this many claims.
     fn report(&self, claims: u64) -> DurableReport;
 }
 
-/// A cell at one replica.
+/// A handle of the cell at one replica.
 pub trait KeptCell: CellHandle + Debug {
-    /// Shows the replica's copy of the cell.
+    /// Calls `look` with the replica's copy of the cell.
     fn look(&self, look: &mut dyn FnMut(&Cell));
 
-    /// Applies commands in order, and waits once until all of them are durable.
+    /// Applies commands in order, and waits once until all of them are durable. Returns a result for each.
     ///
     /// # Errors
-    /// Per command, if the replicas do not answer it.
+    /// For each command that the replicas do not answer.
     fn apply_all(&self, commands: Vec<Command>) -> Vec<Result<Answer, KeepError>>;
 }

@@ -1,4 +1,4 @@
-//! Sends the feeder's commands to the cell.
+//! Thread that sends the feeder's commands to the cell.
 //!
 //! ```text
 //!   feeder ──some commands──▶ ┌──────┐ ──all that have gathered──▶ replicas
@@ -6,10 +6,10 @@
 //!                             └──────┘
 //! ```
 //!
-//! A cell in memory answers at once. Replicas answer after a disk sync. If the feeder waited at
-//! each time step of the workload, a trace would take one disk sync per step. So a separate thread
-//! sends all queued commands, in order, while the feeder continues. Nothing else differs: the
-//! feeder waits for the answers before it considers the schedulers caught up.
+//! A cell in memory answers at once. Replicas answer after a disk sync. If the feeder waited for each answer, each time
+//! step of a trace would take one disk sync. So a separate thread sends all queued commands, in order, while the feeder
+//! continues. The result is the same, because the feeder waits for the answers before it considers the schedulers caught
+//! up.
 
 use super::cell::RunCell;
 use super::kept::KeepError;
@@ -18,7 +18,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use omega_core::Command;
 use std::thread::JoinHandle;
 
-/// Number of unanswered commands from which the feeder waits: a few batches of the replicas.
+/// Number of unanswered commands from which the feeder waits, which is a few batches of the replicas.
 pub(super) const ON_THE_WAY_MAX: usize = 4096;
 
 /// A command and its purpose.
@@ -28,13 +28,13 @@ pub(super) type Errand = (Purpose, Command);
 #[derive(Debug)]
 pub(super) struct Lane {
     cell: RunCell,
-    /// None for a cell in memory.
+    /// The thread with its queue; `None` for a cell in memory.
     thread: Option<(Sender<Vec<Errand>>, JoinHandle<()>)>,
     on_the_way: usize,
 }
 
 impl Lane {
-    /// A lane to a cell. Later answers are sent as messages.
+    /// Creates a lane to a cell. Answers that are not immediate are sent as messages.
     pub(super) fn new(cell: RunCell, messages: Sender<Message>) -> Lane {
         let thread = matches!(cell, RunCell::Replica(_)).then(|| {
             let (to, inbox) = unbounded();
@@ -46,28 +46,27 @@ impl Lane {
         Lane { cell, thread, on_the_way: 0 }
     }
 
-    /// Sends commands after all earlier ones. Returns their answers if the cell has answered
-    /// already.
+    /// Sends commands after all earlier ones. Returns the answers if the cell answers at once.
     pub(super) fn send(&mut self, errands: Vec<Errand>) -> Option<Done> {
         let Some((to, _)) = &self.thread else { return Some(apply(&self.cell, errands)) };
         self.on_the_way += errands.len();
-        // It fails if the thread has panicked, which `check` reports.
+        // Sending fails if the thread has panicked, which `check` reports.
         let _ = to.send(errands);
         self.check();
         None
     }
 
-    /// Number of commands that are not answered.
+    /// Number of unanswered commands.
     pub(super) fn on_the_way(&self) -> usize {
         self.on_the_way
     }
 
-    /// Notes a number of answers.
+    /// Records that this many commands were answered.
     pub(super) fn answered(&mut self, count: usize) {
         self.on_the_way -= count;
     }
 
-    /// Resumes the panic of the thread, if it had one.
+    /// Panics if the thread has panicked.
     pub(super) fn check(&mut self) {
         if let Some((_, thread)) = self.thread.take_if(|(_, thread)| thread.is_finished())
             && let Err(panic) = thread.join()
@@ -81,7 +80,7 @@ impl Drop for Lane {
     fn drop(&mut self) {
         if let Some((to, thread)) = self.thread.take() {
             drop(to);
-            // The feeder has resumed a panic of the thread already, or ends with an error anyway.
+            // A panic of the thread was already reported to the feeder, or the feeder ends with an error anyway.
             let _ = thread.join();
         }
     }
@@ -92,14 +91,13 @@ fn apply(cell: &RunCell, errands: Vec<Errand>) -> Done {
     Done { purposes, answers: cell.apply_all(commands) }
 }
 
-/// Result of commands that were not sent, to keep the order, because an earlier one was not
-/// answered.
+/// Result of commands that were not sent, because an earlier command was not answered and the order must be kept.
 fn not_sent(errands: Vec<Errand>, error: &KeepError) -> Done {
     let purposes = errands.into_iter().map(|(purpose, _)| purpose).collect();
     Done { purposes, answers: Err(error.clone()) }
 }
 
-/// The thread: sends all queued commands at once, until the feeder closes the channel.
+/// Main function of the thread: sends all queued commands at once, until the feeder closes the channel.
 fn work(cell: &RunCell, inbox: &Receiver<Vec<Errand>>, messages: &Sender<Message>) {
     let mut failed = None;
     while let Ok(first) = inbox.recv() {

@@ -1,8 +1,7 @@
 //! Accounting of each tenant and each scheduler: waits, shares over time, evictions, preferences.
 //!
-//! All times are the workload's. The wait of a task is from its job's arrival to its placement, and
-//! again from an eviction or the loss of its machine to the next placement: the wait that a user
-//! sees.
+//! All times are in the workload's time. A task waits from its job's arrival to its placement, and after an eviction or
+//! the loss of its machine to the next placement. This is the wait that a user sees.
 
 use crate::report::{SchedulerReport, TenantReport};
 use hdrhistogram::Histogram;
@@ -15,22 +14,22 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum recorded wait: a year.
 const WAIT_MS_MAX: u64 = 365 * 86_400_000;
 
-/// Number of tenants whose shares over time are in the report: one per colour of a plot.
+/// Number of tenants whose shares over time are in the report, one for each colour of a plot.
 const SERIES_MAX: usize = 8;
 
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// By job number.
+    /// Records of the jobs, by number.
     jobs: Vec<Known>,
     tenants: Vec<Book>,
     by_name: BTreeMap<Text, usize>,
     schedulers: Vec<Book>,
-    /// Start times of running tasks, if some scheduler evicts.
+    /// Start times of running tasks; `None` if no scheduler evicts.
     since: Option<HashMap<TaskId, u64>>,
-    /// When tasks that wait again began to.
+    /// Time at which a task that was lost or evicted became pending again.
     again: HashMap<TaskId, u64>,
-    /// Number of tasks that asked for the same.
+    /// Number of tasks with equal requests.
     pub(super) requests: Requests,
 }
 
@@ -39,11 +38,11 @@ pub(crate) struct Ledger {
 struct Known {
     tenant: usize,
     arrived_ms: u64,
-    /// Whether one of its groups prefers some machines.
+    /// Whether a group of the job prefers some machines.
     prefers: bool,
 }
 
-/// Accounting of one tenant or one scheduler.
+/// Accounting of one tenant, or of one scheduler.
 #[derive(Debug)]
 struct Book {
     jobs: usize,
@@ -51,14 +50,14 @@ struct Book {
     placements: u64,
     wait_ms: Histogram<u64>,
     evicted: u64,
-    /// The evictions for other tenants' guarantees.
+    /// Number of evictions for the guarantees of other tenants.
     reclaimed: u64,
-    /// Run time that evicted tasks had completed.
+    /// Sum of the run times that evicted tasks had completed.
     lost_ms: u64,
-    /// Weights of the preferences of placed tasks, and of the satisfied preferences.
+    /// Sum of the weights of the placed tasks' preferences; the next field has that of the satisfied preferences.
     asked: u64,
     met: u64,
-    /// Dominant shares, one for each sample.
+    /// Dominant share at each sample.
     shares: Vec<f64>,
 }
 
@@ -79,7 +78,7 @@ impl Book {
         }
     }
 
-    /// Records placements of tasks that have waited equally long.
+    /// Records placements of tasks that have waited for the same time.
     fn placed(&mut self, wait_ms: u64, tasks: u64) {
         self.placements += tasks;
         self.wait_ms.saturating_record_n(wait_ms, tasks);
@@ -95,7 +94,7 @@ impl Book {
     }
 }
 
-/// Tasks that were removed in a transaction to make room for its claims.
+/// Tasks that were evicted in a transaction to make room for its claims.
 #[derive(Debug)]
 pub(super) struct Leavers<'a> {
     pub(super) tasks: &'a [TaskId],
@@ -104,7 +103,7 @@ pub(super) struct Leavers<'a> {
 }
 
 impl Ledger {
-    /// Starts the accounts of schedulers; `evict` tells whether they evict.
+    /// Creates the accounts of this many schedulers; `evict` is whether any of them evicts tasks.
     pub(super) fn begin(&mut self, schedulers: usize, evict: bool) {
         self.schedulers = (0..schedulers).map(|_| Book::new()).collect();
         self.since = evict.then(HashMap::new);
@@ -121,7 +120,7 @@ impl Ledger {
         job.groups.iter().for_each(|group| self.requests.note(group));
     }
 
-    /// Notes tasks that a scheduler placed.
+    /// Records tasks that a scheduler placed.
     pub(super) fn placed(
         &mut self,
         scheduler: usize,
@@ -133,7 +132,7 @@ impl Ledger {
             let Some(known) = self.jobs.get(of_job[0].0.job.0 as usize) else { continue };
             let mut books = [&mut self.tenants[known.tenant], &mut self.schedulers[scheduler]];
             if self.again.is_empty() {
-                // All have waited equally long.
+                // All of these tasks have waited for the same time.
                 let wait = now_ms.saturating_sub(known.arrived_ms);
                 books.iter_mut().for_each(|book| book.placed(wait, of_job.len() as u64));
             } else {
@@ -156,7 +155,7 @@ impl Ledger {
         }
     }
 
-    /// Notes tasks that ended.
+    /// Records tasks that ended.
     pub(super) fn ended(&mut self, tasks: &[(TaskId, MachineId)]) {
         if let Some(since) = &mut self.since {
             for (task, _) in tasks {
@@ -175,8 +174,8 @@ impl Ledger {
         }
     }
 
-    /// Records tasks that were evicted for a scheduler's placed tasks. If precedence does not allow
-    /// an eviction, it was for a guarantee.
+    /// Records tasks that were evicted for placements of a scheduler. If precedence does not allow an eviction, it was
+    /// for a guarantee.
     pub(super) fn evicted(
         &mut self,
         scheduler: usize,
@@ -188,7 +187,7 @@ impl Ledger {
         let strongest = leavers.placed.iter().filter_map(|(task, _)| precedence(task.job)).max();
         for task in leavers.tasks {
             let Some(known) = self.jobs.get(task.job.0 as usize) else { continue };
-            // Whatever is not known ran at the start.
+            // A task without a start time was running at the start of the run.
             let since = self.since.as_mut();
             let ran = since.map_or(0, |all| now_ms - all.remove(task).unwrap_or(0).min(now_ms));
             let reclaimed = precedence(task.job) >= strongest;
@@ -210,7 +209,7 @@ impl Ledger {
             let used = used.iter().map(|used| (*used).max(0).cast_unsigned()).collect();
             let share = totals.share([&used], omega_schedulers::dominant::Weight::ONE);
             let shares = &mut self.tenants[tenant].shares;
-            // Its job arrived after the last sample.
+            // The tenant has no shares for earlier samples, because its first job arrived after them.
             shares.resize(taken, 0.0);
             shares.push(share.fraction());
         }
@@ -265,7 +264,7 @@ impl Ledger {
                 shares,
             });
         }
-        // The sort is stable: equal ones stay in the order of their names.
+        // The sort is stable, so tenants with equal shares stay in the order of their names.
         reports.sort_by(|a, b| b.share_mean.total_cmp(&a.share_mean));
         reports.iter_mut().skip(SERIES_MAX).for_each(|report| report.shares = Vec::new());
         reports
@@ -281,7 +280,7 @@ impl Ledger {
     }
 }
 
-/// The total weight of a task's preferences, and of those that its machine satisfies.
+/// The total weight of a task's preferences, and the weight of those that its machine satisfies.
 pub(super) fn preferences(cell: &Cell, task: TaskId, machine: MachineId) -> Option<(u64, u64)> {
     let job = cell.job(task.job)?;
     let Affinity { preferred, .. } = &job.groups.get(cell.task_group(task)?)?.rules.affinity;
@@ -346,7 +345,7 @@ mod tests {
         let leavers = Leavers { tasks: &[task(0, 1)], placed: &placed };
         ledger.evicted(0, &leavers, 7000, &cell);
         ledger.sample(&cell);
-        // After the loss of its machine, a task's wait starts then, not at its job's arrival.
+        // The wait of a task that lost its machine begins at that time, not at its job's arrival.
         ledger.lost(&[task(1, 0)], 9000);
         ledger.placed(0, &[(task(1, 0), machine)], 9500, |_, _| None);
         let mut scheduler = SchedulerReport::default();

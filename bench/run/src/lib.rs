@@ -11,7 +11,7 @@
 //! the workload's clock, submits arriving jobs, and ends tasks after their run time. With
 //! [`Pace::Fastest`], the clock jumps from event to event, and waits only while it is too far ahead of
 //! the schedulers (see [`WINDOW_MAX`]), so that the workload's order and times keep their meaning.
-//! With [`Pace::InTurns`], it waits for them before each event. With [`Pace::Speed`], it follows
+//! With [`Pace::InTurns`], the clock waits for the schedulers before each event. With [`Pace::Speed`], it follows
 //! the wall clock.
 
 mod agenda;
@@ -61,25 +61,24 @@ pub use stop::Stop;
 #[cfg(feature = "durable")]
 pub use timed::{TimedCell, Took};
 
-/// Window of the clock at full pace. The clock waits for the schedulers while this many tasks are
-/// pending, or while four times as many have arrived or ended unseen by some scheduler; in small
-/// cells the limit is two tasks for five machines. Every scheduler then has work, and the window is
-/// small compared with the running tasks, so that tasks are placed and end hardly later than in
-/// trace time. (Without a limit, all jobs of a small workload would arrive before its first task
-/// ends.)
+/// Maximum distance of the clock from the schedulers at full pace. The clock waits for the schedulers while this many
+/// tasks are pending, or while four times as many have arrived or ended unseen by a scheduler. In small cells the limit
+/// is two tasks for five machines. With this window, every scheduler has work. It is also small compared with the
+/// number of running tasks, so tasks are placed and end hardly later than in trace time. (Without a limit, all jobs of
+/// a small workload would arrive before its first task ends.)
 pub const WINDOW_MAX: usize = 4096;
 
-/// Names of clients that are no schedulers. Jobs for `offers` are placed by frameworks that get
-/// offers, one per tenant; each job for `asks` is an application that requests containers.
+/// Names of clients that are not schedulers. Jobs for `offers` are placed by frameworks that get offers, one per
+/// tenant. Each job for `asks` is an application that requests containers.
 pub const CLIENTS: [&str; 2] = ["offers", "asks"];
 
 /// Speed of the workload's time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// As fast as the schedulers keep up.
+    /// As fast as the schedulers can follow.
     Fastest,
-    /// As fast as possible, but the schedulers try all pending jobs before each event. If the order
-    /// of their commits does not matter, the same input gives the same run.
+    /// As fast as possible, but before each event the schedulers try all pending jobs. The same input then gives the
+    /// same run, unless the order of the schedulers' commits matters.
     InTurns,
     /// Seconds of the workload per second of the run.
     Speed(f64),
@@ -95,12 +94,12 @@ impl Pace {
 /// Concurrency of the schedulers of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workers {
-    /// Each on its own thread. If two claim the same room, thread timing decides which commits
-    /// first.
+    /// Each scheduler has its own thread. If two claim the same resources, the timing of the threads decides which of
+    /// them commits first.
     #[default]
     Threads,
-    /// In lock step on one thread: the same input and seed give the same placements, conflicts and samples. Only for a
-    /// cell in memory, and not in trace time.
+    /// All schedulers run in lock step on one thread: the same input and seed give the same placements, conflicts and
+    /// samples. This requires a cell in memory, and a pace that does not follow the wall clock.
     LockStep,
 }
 
@@ -114,26 +113,26 @@ pub enum Evict {
     Always,
 }
 
-/// Way to run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Schedulers for the jobs named `service`.
+    /// Number of schedulers for the jobs that name `service`.
     pub service_schedulers: u32,
-    /// Number of schedulers for the jobs named `batch`; each gets a part of the jobs.
+    /// Number of schedulers for the jobs that name `batch`; each gets a part of the jobs.
     pub batch_schedulers: u32,
-    /// Claims in one transaction.
+    /// Maximum number of claims in a transaction.
     pub claims_max: usize,
-    /// Time for which a scheduler keeps a transaction open when no job has its turn, in nanoseconds.
+    /// Time in nanoseconds for which a scheduler keeps a transaction open when it has no further job to try.
     pub hold: Nanos,
     /// Whether transactions may be committed in part.
     pub granularity: Granularity,
     /// Changes that count as conflicts.
     pub check: ConflictCheck,
-    /// Search of the schedulers; `None` leaves it to their profiles.
+    /// Search of the schedulers; `None` means that of their profiles.
     pub search: Option<Search>,
-    /// The profiles of schedulers that do not run with the ready-made ones, by scheduler name.
+    /// Profiles by scheduler name. Other schedulers have ready-made profiles.
     pub profiles: Profiles,
-    /// Whether tasks that find no machine evict others of lower precedence.
+    /// Which schedulers evict tasks of lower precedence for tasks that fit on no machine.
     pub evict: Evict,
     /// Speed of the workload's time.
     pub pace: Pace,
@@ -141,11 +140,12 @@ pub struct RunOptions {
     pub workers: Workers,
     /// The seed of the schedulers' choices.
     pub seed: u64,
-    /// A request to end early.
+    /// A request to end the run early.
     pub stop: Stop,
-    /// The storage that keeps the cell; `None` is memory.
+    /// The storage of the cell; `None` for a cell in memory.
     pub keeper: Option<Arc<dyn Keeper>>,
-    /// Commands before all others: tenants and their settings, quotas, a policy beyond the workload's.
+    /// Commands that are applied before all others, such as tenants and their settings, quotas, and policy beyond the
+    /// workload's.
     pub setup: Vec<Command>,
 }
 
@@ -174,67 +174,68 @@ impl Default for RunOptions {
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// Tasks that were submitted, of `tasks`.
+    /// Number of tasks that were submitted.
     pub submitted: u64,
-    /// Tasks that the whole workload has.
+    /// Number of tasks of the whole workload.
     pub tasks: u64,
     /// Placements so far.
     pub placements: u64,
-    /// Tasks that wait.
+    /// Number of pending tasks.
     pub pending: u64,
 }
 
-/// Why a workload could not be run.
+/// Error of a run.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RunError {
-    /// The cell refused a machine.
+    /// The cell rejected a machine. Correct the machine in the input.
     #[error("machine {name:?}: {why}")]
     Machine {
-        /// Its name.
+        /// Name of the machine.
         name: Text,
-        /// Why.
+        /// The reason.
         why: Rejection,
     },
-    /// The machine to be drained does not exist.
+    /// No machine has this name. Drain an existing machine.
     #[error("there is no machine {name:?}")]
     NoMachine {
-        /// Its name.
+        /// Name of the machine.
         name: Text,
     },
-    /// The cell refused a job.
+    /// The cell rejected a job. Correct the job in the input.
     #[error("job {name:?}: {why}")]
     Job {
-        /// Its name.
+        /// Name of the job.
         name: Text,
-        /// Why.
+        /// The reason.
         why: Rejection,
     },
-    /// The initial commands are invalid.
+    /// The cell rejected a command of `setup`. Correct the command.
     #[error("the set-up of the cell: {0}")]
     Setup(Rejection),
-    /// A profile does not suit the workload's cell.
+    /// A profile names something that the cell does not have. Correct the profile.
     #[error("profile {name:?}: {why}")]
     Profile {
-        /// Its name.
+        /// Name of the profile.
         name: String,
-        /// Why.
+        /// The reason.
         why: Box<ConfigError>,
     },
-    /// The cell did not answer a scheduler.
+    /// The cell did not answer a scheduler. The reason tells what can be done.
     #[error("scheduler {name:?}: {why}")]
     Scheduler {
-        /// Its name.
+        /// Name of the scheduler.
         name: Text,
-        /// Why.
+        /// The reason.
         why: omega_cellstate::HandleError,
     },
-    /// Lock step was requested with disks or the wall clock, whose timing decides the order.
+    /// Lock step was requested together with disks or the wall clock, whose timing affects the order. Leave one of them
+    /// out.
     #[error("schedulers work in lock step only on a cell in memory, and not in trace time")]
     NoLockStep,
     /// The storage of the cell could not be created, does not answer, or is damaged.
     #[error(transparent)]
     Kept(#[from] KeepError),
-    /// The audit at the end found an error, which is a defect of Omega.
+    /// The audit at the end found an error, which is a defect of Omega. Report it.
     #[error("the cell is wrong after the run, please report it: {0}")]
     Audit(#[from] omega_cellstate::AuditError),
 }
@@ -242,7 +243,7 @@ pub enum RunError {
 /// Runs a workload to its last arrival, and until the schedulers have tried all jobs.
 ///
 /// # Errors
-/// If the cell refuses a part of the workload.
+/// If the cell rejects a part of the workload.
 pub fn run(
     workload: Workload,
     options: &RunOptions,
@@ -255,16 +256,16 @@ pub fn run(
 /// The jobs to explain after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which<'a> {
-    /// The job of this name.
+    /// The job with this name.
     Job(&'a str),
-    /// One job for each reason for which tasks are pending, up to five, starting with the reason of most tasks.
+    /// One job for each reason for which tasks are pending, up to five. The reason of the most tasks comes first.
     EachReason,
 }
 
 /// Runs a workload as [`run`] does, and explains why jobs are pending at its end.
 ///
 /// # Errors
-/// If the cell refuses a part of the workload.
+/// If the cell rejects a part of the workload.
 pub fn explain(
     workload: Workload,
     options: &RunOptions,
@@ -325,11 +326,10 @@ fn run_to_the_end(
     Ok(Ended { fed, kept, workers, served, wall_s, cpu_s })
 }
 
-/// Syncs interrupted schedulers with the cell, because the report takes pending jobs from their
-/// queues.
+/// Syncs schedulers that were interrupted with the cell, because the report takes pending jobs from their queues.
 fn look(workers: &mut [Worker<meter::Meter>], cells: &[RunCell], clock: &clock::RunClock) {
     for (worker, cell) in workers.iter_mut().zip(cells.iter().cycle()) {
-        // The following checks report a replica that no longer answers.
+        // The checks that follow report a replica that no longer answers.
         let _ = worker.scheduler.look(cell, clock.now());
     }
 }

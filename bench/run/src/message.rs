@@ -1,20 +1,20 @@
-//! Messages to the driver of the workload: of workers, and of the thread that sends commands.
+//! Messages to the feeder, from workers and from the thread that sends commands.
 
 use super::kept::{Answer, KeepError};
 use omega_core::{MachineId, TaskId, Text, Version};
 
-/// Message of a worker, or of the command thread, to the driver.
+/// Message to the feeder, from a worker or from the thread that sends commands.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A worker's transaction was answered.
     Committed(Committed),
     /// A worker has tried all jobs of a version.
     Idle { worker: usize, state: IdleState },
-    /// A worker has seen a version, and its jobs wait for time to pass.
+    /// A worker has seen a version, and its jobs are waiting for a time.
     Synced { worker: usize, version: Version },
     /// Commands of the feeder were answered.
     Done(Done),
-    /// Messages of one worker, in their order.
+    /// Messages of one worker, in the order in which it sent them.
     Several(Vec<Message>),
 }
 
@@ -32,29 +32,29 @@ pub(crate) struct Committed {
     pub(crate) refused: usize,
 }
 
-/// State of a worker that has nothing to try at the moment.
+/// State of a worker that has no job to try at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IdleState {
-    /// Newest cell version that it has seen.
+    /// Newest version of the cell that the worker has seen.
     pub(crate) version: Version,
-    /// Number of its tasks that find no machine.
+    /// Number of the worker's tasks for which no machine is feasible.
     pub(crate) unplaceable: usize,
-    /// Whether it has tried them again since room last became free.
+    /// Whether the worker has tried these tasks again since resources last became free.
     pub(crate) settled: bool,
 }
 
 /// Purpose of a command.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
-    /// To submit the job of this name.
+    /// Submits the job with this name.
     Submit(Text),
     /// Reports that a task has ended.
     End,
-    /// To forget jobs that have ended.
+    /// Removes ended jobs.
     Expire,
 }
 
-/// Commands that were answered, in order; or that were not all answered.
+/// Answers to commands, in order, or the error if some were not answered.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(super) purposes: Vec<Purpose>,

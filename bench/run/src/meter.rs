@@ -1,4 +1,4 @@
-//! Measurements of a scheduler's thread, which it reports to the driver of the workload.
+//! Measurements of a worker, which are reported to the feeder.
 
 use super::message::{Committed, IdleState, Message};
 use crossbeam_channel::Sender;
@@ -9,8 +9,8 @@ use omega_schedulers::{Observer, Queue};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Number of messages that a busy worker collects before it sends them: each send may wake the feeder, which takes
-/// longer than a transaction of one claim.
+/// Number of messages that a busy worker collects before it sends them. Each send may wake the feeder, which takes
+/// longer than a transaction with one claim.
 pub(super) const AT_ONCE: usize = 64;
 
 /// Measures one scheduler.
@@ -18,7 +18,7 @@ pub(super) const AT_ONCE: usize = 64;
 pub(crate) struct Meter {
     worker: usize,
     messages: Sender<Message>,
-    /// Messages that were not sent yet: fewer than `at_once`, and none while the worker is idle.
+    /// Messages that were not sent yet. There are fewer than `at_once`, and none while the worker is idle.
     unsent: Vec<Message>,
     at_once: usize,
     pub(crate) decision_ns: Histogram<u64>,
@@ -28,8 +28,7 @@ pub(crate) struct Meter {
     pub(crate) claims: u64,
     pub(crate) conflicts: u64,
     pub(crate) reasons: Vec<(Reason, u64)>,
-    /// The last reason for which claims of a job were rejected, except for changes by other
-    /// schedulers.
+    /// For each job, the last reason for which its claims were rejected, except for changes by other schedulers.
     pub(crate) refused: HashMap<JobId, Reason>,
     pub(crate) deciding: Duration,
     pub(crate) wasted: Duration,
@@ -37,20 +36,20 @@ pub(crate) struct Meter {
     /// Time spent on decisions for the open transaction.
     open: Duration,
     told: Option<IdleState>,
-    /// The last reported version of a worker whose jobs wait for time to pass.
+    /// The last reported version of a worker whose jobs are waiting for a time.
     synced: Version,
-    /// Number of decisions since the last placement or news of the cell.
+    /// Number of decisions since the last placement or the last change of the cell.
     unschedulable: u64,
 }
 
-/// Number of tries of each pending job, without other changes, after which none is expected to
-/// succeed: by then the waits between tries have grown to a second.
+/// Number of tries of each pending job, without a change in between, after which no try is expected to succeed. By then
+/// the backoff between tries has grown to a second.
 const TRIES_UNSCHEDULABLE: u64 = 12;
 
 impl Meter {
-    /// A meter that sends `at_once` messages together while its worker is busy.
+    /// Creates a meter that sends `at_once` messages together while its worker is busy.
     pub(crate) fn new(worker: usize, messages: Sender<Message>, at_once: usize) -> Meter {
-        // A nanosecond to a minute, to two digits: every valid argument.
+        // The range from a nanosecond to a minute, to two digits, is valid for the histogram.
         let decision_ns = Histogram::new_with_bounds(1, 60_000_000_000, 2);
         Meter {
             worker,
@@ -75,15 +74,14 @@ impl Meter {
         }
     }
 
-    /// Whether no pending job is expected to be placed. Otherwise a plugin that always refuses for
-    /// some time would prevent the run's end.
+    /// Whether no pending job is expected to be placed. Without this, a plugin that rejects claims for a time would
+    /// prevent the run's end.
     fn settled(&self, queue: &Queue) -> bool {
         queue.is_settled()
             || self.unschedulable >= TRIES_UNSCHEDULABLE * queue.waiting().len() as u64
     }
 
-    /// Records that a frontend has made a round since [`Observer::deciding`], and the number of
-    /// tasks it placed.
+    /// Records that a frontend has made a round since [`Observer::deciding`], and the number of tasks that it placed.
     pub(super) fn stepped(&mut self, placed: u64) {
         let took = self.began.elapsed();
         self.deciding += took;
@@ -93,7 +91,7 @@ impl Meter {
         }
     }
 
-    /// Sends a frontend's state if it has changed.
+    /// Sends the state of a frontend if it has changed.
     pub(super) fn tell(&mut self, state: IdleState) {
         if self.told != Some(state) {
             self.told = Some(state);
@@ -110,7 +108,7 @@ impl Meter {
             1 => unsent.remove(0),
             _ => Message::Several(unsent),
         };
-        // The feeder is gone only once the run is over.
+        // The feeder only drops the channel after the run is over.
         drop(self.messages.send(message));
     }
 

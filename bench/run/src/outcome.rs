@@ -12,11 +12,11 @@ use omega_schedulers::Worker;
 use omega_schedulers::explain::describe;
 use std::collections::HashMap;
 
-/// Labels by which a heat map groups machines, the first that a machine has.
+/// Labels by which a heat map groups machines; the first of them that a machine has is used.
 const PLACES: [&str; 4] = ["zone", "topology.kubernetes.io/zone", "gpu-model", "platform"];
 
-/// Number of tasks without a machine. (The feeder does not see every removal from a machine, such
-/// as those of gangs at their timeout.)
+/// Number of tasks without a machine. (The feeder does not get all removals of tasks from machines, such as that of a
+/// gang at its timeout.)
 fn waiting(cell: &Cell) -> usize {
     let waits = |task: &(omega_core::TaskId, _)| task.1 == omega_core::TaskState::Pending;
     cell.jobs().map(|(id, _)| cell.tasks(id).filter(waits).count()).sum()
@@ -89,7 +89,7 @@ fn scheduler(name: &str, meter: &Meter, kinds: &Kinds) -> SchedulerReport {
     }
 }
 
-/// Pending jobs of a frontend at the end. Its clients have no reasons.
+/// Pending jobs of a frontend at the end. They have no reasons, because a frontend's clients give none.
 fn unserved(fed: &Fed, name: &str) -> Option<Unplaced> {
     let reason = match name {
         "offers" => "no offer that its framework could use",
@@ -131,7 +131,7 @@ fn resources(fed: &Fed, kinds: &Kinds) -> Vec<ResourceReport> {
     kinds.iter().filter_map(report).collect()
 }
 
-/// Whether a machine can run out of this kind: some are only counted.
+/// Whether machines have a limited amount of this kind; some kinds are only counted.
 fn is_bounded(fed: &Fed, kind: omega_core::KindId) -> bool {
     let bounded = |m: MachineState<'_>| m.machine.capacity.get(kind) < AMOUNT_MAX;
     fed.cell.read(|cell| cell.machines().any(bounded))
@@ -153,10 +153,10 @@ fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
     }
 }
 
-/// Groups with equal needs have the same reasons.
+/// What the reasons depend on: groups with equal needs have equal reasons.
 type Need = (usize, [Amounts; 2], Option<DeviceRequest>, PlacementRules);
 
-/// Pending jobs at the end, by the reason that excludes most machines.
+/// Pending jobs at the end, grouped by the reason that excludes most machines.
 pub(super) fn unplaced(fed: &Fed, workers: &mut [Worker<Meter>]) -> Vec<Unplaced> {
     let mut known: HashMap<Need, String> = HashMap::new();
     let mut list: Vec<Unplaced> = Vec::new();
@@ -217,7 +217,7 @@ fn reason(
         (Some((reason, _)), _) => describe(*reason, &kinds),
         (None, _) => "the cell has no machines".to_owned(),
     };
-    // A filter of the profile may look at more than that.
+    // A filter of the profile may depend on more than these needs.
     if explanation.filtered.is_empty() {
         known.insert(need, reason.clone());
     }

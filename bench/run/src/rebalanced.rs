@@ -1,5 +1,5 @@
-//! Rebalancing of a cell, and the report on it: of a workload at its start or end, of a durable cell, or of a served
-//! one.
+//! Rebalancing of a cell, and the report on it. The cell is that of a workload at its start or end, a durable cell, or
+//! a served cell.
 
 use super::cell::RunCell;
 use super::clock::RunClock;
@@ -20,30 +20,31 @@ use omega_workload::{RunTime, Workload};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Maximum number of misplaced groups for which the report explains why no machine accepts them: each explanation
+/// Maximum number of misplaced groups for which the report explains why no machine accepts them. Each explanation
 /// checks every machine.
 const EXPLAINED_MAX: usize = 50;
 
-/// Plans made after the first, for steps that conflicted.
+/// Maximum number of plans after the first one, for steps that conflicted.
 const REPLANS: usize = 3;
 
-/// Consecutive failures after which a cell is given up, and the wait after the first one: half a minute in all.
+/// Number of consecutive failures to reach the cell after which the pass ends. The next constant is the wait after the
+/// first failure; all waits together are half a minute.
 const FAILURES: usize = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(125);
 
-/// Time at which a workload's cell is rebalanced.
+/// When the cell of a workload is rebalanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The start, with the tasks that run then.
+    /// At the start, with the tasks that run then.
     Start,
-    /// The end of a run.
+    /// At the end of a run.
     End,
-    /// The end of a run in which no task ends by itself.
+    /// At the end of a run in which no task ends by itself.
     EndOfAll,
 }
 
 impl Moment {
-    /// The start, if tasks run then, else the end.
+    /// Returns the start if tasks run then, and else the end.
     #[must_use]
     pub fn of(workload: &Workload) -> Moment {
         let runs = |arrival: &omega_workload::Arrival| !arrival.placed.is_empty();
@@ -51,33 +52,33 @@ impl Moment {
     }
 }
 
-/// Actions of a pass.
+/// Options of a pass.
 pub struct Pass<'a> {
     /// Settings of the rebalancer.
     pub settings: Settings,
     /// Machines to drain, by name.
     pub drain: Vec<String>,
-    /// Annealing before the search for other moves.
+    /// Annealing that is done before the search for other moves.
     pub annealing: Option<Annealing<'a>>,
-    /// Whether there is time to go on.
+    /// Returns whether there is time to continue.
     pub go_on: &'a mut dyn FnMut() -> bool,
-    /// Whether the plan is carried out.
+    /// Whether the plan is applied.
     pub carry: Carry,
 }
 
-/// Whether a plan is carried out.
+/// Whether a plan is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carry {
-    /// The plan is shown, and not applied.
+    /// The plan is reported, and not applied.
     PlanOnly,
-    /// Each wave at once after the other.
+    /// Each wave is applied as soon as the one before it is done.
     Out,
 }
 
-/// The cell of a workload at a moment.
+/// Returns the cell of a workload at a moment.
 ///
 /// # Errors
-/// If the cell refuses a part of the workload.
+/// If the cell rejects a part of the workload.
 pub fn cell_of(
     mut workload: Workload,
     moment: Moment,
@@ -112,7 +113,7 @@ fn at_start(workload: Workload) -> Result<Cell, RunError> {
         let name = arrival.job.name.clone();
         let job = submitted(name, cell.apply(Command::SubmitJob(arrival.job)))?;
         for (index, machine) in arrival.placed {
-            // A task for which the machine has no devices is rejected, and stays pending.
+            // The cell rejects a task for which the machine has no devices, and the task stays pending.
             let (task, machine) = (TaskId { job, index }, machines[machine as usize]);
             drop(cell.apply(Command::AdoptTask { task, machine }));
         }
@@ -120,10 +121,10 @@ fn at_start(workload: Workload) -> Result<Cell, RunError> {
     Ok(cell)
 }
 
-/// Drains, rebalances and audits a cell in this process.
+/// Drains machines of a cell in this process, rebalances the cell and audits it.
 ///
 /// # Errors
-/// If there is no machine of a name that is to be drained, or the cell is wrong afterwards: a defect of Omega.
+/// If a machine to drain does not exist, or the audit finds an error, which is a defect of Omega.
 pub fn rebalance_cell(
     mut cell: Cell,
     name: String,
@@ -142,7 +143,7 @@ pub fn rebalance_cell(
     Ok(report)
 }
 
-/// Rebalances the cell behind a handle. Machines to be drained are draining already.
+/// Rebalances the cell behind a handle. Machines to drain must be draining already.
 ///
 /// # Errors
 /// If the cell does not answer.
@@ -203,7 +204,7 @@ fn ended(why: Ended) -> &'static str {
     }
 }
 
-/// The terms that matter.
+/// The terms of the objective that the report shows.
 fn terms(plan: &Plan, kinds: &Kinds) -> Vec<TermLine> {
     let both = plan.before.terms().zip(plan.after.terms());
     let lines = both.map(|((term, before), (_, after))| TermLine {
@@ -216,7 +217,7 @@ fn terms(plan: &Plan, kinds: &Kinds) -> Vec<TermLine> {
     lines.filter(|line| line.weight > 0).collect()
 }
 
-/// A term in words.
+/// Describes a term in words.
 fn what(plan: &Plan, term: Term, (before, after): (i128, i128), kinds: &Kinds) -> String {
     let name = |kind| kinds.get(kind).map_or("?", |kind| kind.name.as_str());
     match term {

@@ -19,89 +19,89 @@ use std::time::{Duration, Instant};
 /// Duration of a tick. With the default settings an election takes half a second to a second.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Maximum wait at the end until all replicas have applied the same commands. A lagging follower
-/// gets missing entries in milliseconds, and a snapshot in seconds.
+/// Maximum wait at the end until all replicas have applied the same commands. A follower that lags gets missing entries
+/// in milliseconds, and a snapshot in seconds.
 const SAME: Duration = Duration::from_secs(60);
 
-/// Appends by which the disk is measured, each of this many bytes.
+/// Number of appends by which the disk is measured; the next constant is the bytes of each.
 const APPENDS: usize = 200;
 const APPEND_BYTES: usize = 4 << 10;
 
-/// Storage of a run's cell, other than in memory alone.
+/// Storage of a run's cell on disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Durability {
-    /// The folder of the only replica, or of the folders of several; a temporary one if not given.
+    /// Folder of the replica's directory, or of the directories of several replicas; `None` for a temporary folder.
     pub dir: Option<PathBuf>,
-    /// Number of replicas, all in this process; at least one.
+    /// Number of replicas, which are all in this process; at least one.
     pub replicas: u32,
-    /// Engine of their logs.
+    /// Storage engine of the replicas' logs.
     pub engine: EngineKind,
 }
 
 /// Error of creating, running or comparing replicas. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicaError {
-    /// Name a folder that is empty or not there.
+    /// The folder already has the directory of a replica. Name a folder that is empty or does not exist.
     #[error(
         "{}: holds the directory of a replica already; a run founds a cell of its own: name a folder \
          that is empty or not there", .0.display()
     )]
     Exists(PathBuf),
-    /// Name a folder that is empty or not there.
+    /// The folder is not empty. Name a folder that is empty or does not exist.
     #[error("{}: is not empty; name a folder that is empty or not there", .0.display())]
     NotEmpty(PathBuf),
-    /// Name another folder, or mend this one.
+    /// A file operation failed. Name another folder, or correct the cause of the error.
     #[error("{}: {source}; name another folder, or mend this one", path.display())]
     Io {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,
     },
-    /// See the error.
+    /// The directory of a replica could not be created. The underlying error has the remedy.
     #[error(transparent)]
     Create(#[from] CreateDirectoryError),
-    /// See the error.
+    /// A replica could not be started. The underlying error has the remedy.
     #[error(transparent)]
     Start(#[from] omega_store::replica::StartError),
-    /// No replica leads: see the error.
+    /// No replica leads. The underlying error has the reason.
     #[error(transparent)]
     Ask(#[from] omega_store::replica::AskError),
-    /// A replica has stopped, for the reason that it gives.
+    /// A replica has stopped. Its reason is in the message.
     #[error("replica {id} has stopped: {why}")]
     Stopped {
-        /// Which one.
+        /// Id of the replica.
         id: ReplicaId,
-        /// Its reason.
+        /// The reason.
         why: String,
     },
-    /// The replicas do not answer a command.
+    /// The replicas do not answer a command. The underlying error has the reason.
     #[error("the cell does not answer: {0}")]
     Silent(AskError),
     /// A replica does not catch up with the others.
     #[error("replica {id} has not applied what the others have: it is at entry {at} of {of}")]
     Behind {
-        /// Which one.
+        /// Id of the replica.
         id: ReplicaId,
-        /// Its applied index.
+        /// Last log index that the replica has applied.
         at: LogIndex,
-        /// Applied index of the other replica.
+        /// Last log index that another replica has applied.
         of: LogIndex,
     },
-    /// A defect of Omega.
+    /// The cell of a replica differs from that of the first replica, which is a defect of Omega. Report it.
     #[error("replica {id} has another state than r1 after entry {at}, please report it")]
     Differs {
-        /// Which one.
+        /// Id of the replica.
         id: ReplicaId,
-        /// After which entry.
+        /// Log index of the last applied entry.
         at: LogIndex,
     },
-    /// The recount found the cell of a replica wrong: a defect of Omega.
+    /// The audit found an error in a replica's cell, which is a defect of Omega. Report it.
     #[error("the cell of replica {id} is wrong after the run, please report it: {why}")]
     Audit {
-        /// Which one.
+        /// Id of the replica.
         id: ReplicaId,
-        /// The error.
+        /// The error that the audit found.
         why: omega_cellstate::AuditError,
     },
 }
@@ -114,7 +114,7 @@ struct Replicas {
     folders: Vec<PathBuf>,
     took: Took,
     fdatasync_us: f64,
-    /// A temporary folder, removed at the end, if the user named no folder.
+    /// A temporary folder, which is removed at the end; `None` if the user named a folder.
     _temporary: Option<tempfile::TempDir>,
 }
 
@@ -161,7 +161,7 @@ impl Replicas {
         let cells: Vec<ReplicatedCell> =
             running.iter().map(|(_, replica)| ReplicatedCell::new(replica)).collect();
         for cell in &cells {
-            // Before the run begins, a leader is elected and known to all replicas.
+            // Before the run begins, a leader must be elected, and all replicas must know it.
             cell.catch_up_with_all()?;
         }
         let handle = |cell| TimedCell { cell, took: took.clone() };
@@ -179,7 +179,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Waits until all have applied the same, and audits and compares their cells.
+    /// Waits until all replicas have applied the same entries, then audits and compares their cells.
     fn check_states(&self) -> Result<(), ReplicaError> {
         let began = Instant::now();
         loop {
@@ -196,14 +196,14 @@ impl Replicas {
         }
     }
 
-    /// The last entry that each has applied.
+    /// The last log index that each replica has applied.
     fn positions(&self) -> Vec<LogIndex> {
         let position = |(_, replica): &(ReplicaId, Running)| replica.read(|state| state.position);
         self.running.iter().map(|one| position(one).index).collect()
     }
 
-    /// Audits and compares the cells. Returns `false` if they changed meanwhile: there are no
-    /// commands any more, but a new leader may be elected.
+    /// Audits and compares the cells. Returns `false` if they changed in the meantime: there are no commands any more,
+    /// but the election of a new leader adds an entry.
     fn compare(&self) -> Result<bool, ReplicaError> {
         let mut first = None;
         for (id, replica) in &self.running {
@@ -221,7 +221,7 @@ impl Replicas {
         Ok(true)
     }
 
-    /// Returns the cost of durability. The replicas still run.
+    /// Returns the cost of durability. The replicas are still running.
     fn report(&self, claims: u64) -> DurableReport {
         let replica = |((id, replica), folder): (&(ReplicaId, Running), &PathBuf)| {
             let status = replica.status();
@@ -248,7 +248,7 @@ impl Durability {
     /// Checks whether a cell can be created with these settings, and changes nothing.
     ///
     /// # Errors
-    /// If the folder is not empty, or this program was built without the engine.
+    /// If the folder is not empty, or the program was built without the engine.
     pub fn check(&self) -> Result<(), ReplicaError> {
         if !self.engine.is_built_in() {
             return Err(CreateDirectoryError::EngineMissing(self.engine).into());
@@ -276,23 +276,23 @@ fn check_folder(folder: &Path) -> Result<(), ReplicaError> {
     }
 }
 
-/// Chance that no other run has: cell ids must differ, whatever the seed of the run.
+/// A random generator that differs between runs, because cell ids must differ whatever the seed of the run.
 fn dice() -> impl Rng {
     use rand::SeedableRng;
     use std::hash::{BuildHasher, RandomState};
     let mut seed = [0; 16];
     for half in seed.chunks_mut(8) {
-        // The standard library takes its hash keys from the system's random source.
+        // The standard library takes the keys of its hash tables from the system's random source.
         half.copy_from_slice(&RandomState::new().hash_one(std::process::id()).to_le_bytes());
     }
     rand_pcg::Pcg64Mcg::from_seed(seed)
 }
 
-/// Time for which the disk needs to sync four kibibytes, in microseconds: the median of some
-/// appends to a preallocated file, like a log.
+/// Time that the disk needs to sync four kibibytes, in microseconds: the median of some
+/// appends to a preallocated file, like those of a log.
 ///
 /// # Errors
-/// Those of the disk.
+/// If the disk cannot be written.
 pub fn fdatasync_us(folder: &Path) -> io::Result<f64> {
     let path = folder.join("fdatasync.tmp");
     let mut file = RealDisk.create(&path)?;
@@ -311,7 +311,7 @@ pub fn fdatasync_us(folder: &Path) -> io::Result<f64> {
     Ok(took[APPENDS / 2].as_secs_f64() * 1e6)
 }
 
-/// Bytes of all files in a folder and its subfolders, without unreadable ones.
+/// Total bytes of the files in a folder and its subfolders, without unreadable ones.
 fn size(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries

@@ -23,7 +23,7 @@ pub(super) struct Moment {
 }
 
 impl Samples {
-    /// No samples of a workload that ends at this time.
+    /// Creates an empty list of samples, for a workload that ends at this time.
     pub(super) fn new(span_ms: u64) -> Samples {
         Samples { series: Vec::new(), span_ms }
     }

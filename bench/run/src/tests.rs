@@ -1,4 +1,4 @@
-//! Runs that end although tasks are pending, their reports, and equal runs on disks.
+//! Runs that end although tasks are pending, reports on runs, and equal runs on disks.
 
 use super::kept::Keeper;
 use super::replicas::Durability;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Deserialize)]
 struct NoArguments {}
 
-/// Rejects every claim until some time has passed.
+/// Plugin that rejects every claim until some time has passed.
 #[derive(Clone)]
 struct Never;
 
@@ -62,7 +62,7 @@ fn what_a_filter_of_the_profile_refuses_is_laid_to_it() {
     assert!(report.unplaced.iter().all(|entry| !entry.reason.contains("no machines")));
 }
 
-/// Machines that leave and return, and jobs, some of which arrive and end at once.
+/// A workload whose machines are removed and added again; some of its jobs arrive and end at the same time.
 fn restless() -> Workload {
     let options = SynthOptions { machines: 20, seed: 1, span_hours: 2, utilisation_percent: 20 };
     let mut workload = synthesize(&options);
@@ -71,7 +71,7 @@ fn restless() -> Workload {
         let remove = MachineChange::Remove(machine.name.clone());
         let add = MachineChange::Add(machine.clone());
         workload.machine_events.push(MachineEvent { at_ms, change: remove });
-        // Three changes of a machine within a moment: the last one counts.
+        // Of three changes of one machine within two milliseconds, only the last remains.
         workload.machine_events.push(MachineEvent { at_ms: at_ms + 1, change: add.clone() });
         workload.machine_events.push(MachineEvent { at_ms: at_ms + 1, change: add });
     }
@@ -87,8 +87,8 @@ fn replicas_are_fed_what_a_cell_in_memory_is() {
     for keeper in [None, on_disks(1), on_disks(3)] {
         let options = RunOptions { keeper, ..RunOptions::default() };
         let report = run(restless(), &options, &mut |_| {}).unwrap();
-        // Each task is placed once, and again after each loss with its machine. (Tasks placed while
-        // a machine leaves are not counted as lost.)
+        // Each task is placed once, and again each time it was lost with its machine. (A task that is placed while its
+        // machine is being removed is not counted as lost.)
         let wanted = report.tasks as u64 + report.lost;
         let placed = report.placements + report.placed_at_start as u64;
         let what = format!("{placed} of {wanted} placed, {:?}", options.keeper);
@@ -103,7 +103,7 @@ fn a_job_that_is_refused_on_its_way_ends_the_run_and_is_named() {
     let mut workload = restless();
     let twice = workload.arrivals.last().unwrap().clone();
     let name = twice.job.name.clone();
-    // No tasks: every cell rejects it.
+    // A job without tasks, which every cell rejects.
     workload.arrivals.push(Arrival { job: Job { groups: Vec::new(), ..twice.job }, ..twice });
     let alone = Durability { dir: None, replicas: 1, engine: EngineKind::Segment };
     let alone: Arc<dyn Keeper> = Arc::new(alone);
@@ -117,7 +117,7 @@ fn a_job_that_is_refused_on_its_way_ends_the_run_and_is_named() {
     }
 }
 
-/// All of a report that no clock measured.
+/// The part of a report that is not measured by a clock.
 fn without_clocks(report: RunReport) -> String {
     let mut report = RunReport { wall_s: 0.0, cpu_s: None, placements_per_s: 0.0, ..report };
     for scheduler in &mut report.schedulers {
@@ -131,7 +131,7 @@ fn without_clocks(report: RunReport) -> String {
 #[test]
 fn workers_in_lock_step_give_one_report_for_a_seed() {
     let mut workload = restless();
-    // Frameworks and applications have their jobs, too.
+    // Frameworks and applications get their jobs, too.
     let last_ms = workload.arrivals.last().unwrap().at_ms;
     for (i, client) in (0..10).zip(CLIENTS.into_iter().cycle()) {
         let group = TaskGroup::new(2, Amounts::new([100, 1 << 20]));

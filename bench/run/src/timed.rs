@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Latency of commits, from request to reply. Clones share it.
+/// Latency of commits, from request to reply. Clones share the measurements.
 #[derive(Clone, Debug)]
 pub struct Took {
-    /// In nanoseconds. Locked for one look-up.
+    /// Latencies in nanoseconds. The lock is held only to add or read a value.
     all: Arc<Mutex<Histogram<u64>>>,
 }
 
@@ -28,18 +28,18 @@ impl Took {
 }
 
 impl Default for Took {
-    /// Of no commits yet.
+    /// Creates an empty histogram.
     fn default() -> Took {
-        // A nanosecond to a minute, to two digits.
+        // The histogram ranges from a nanosecond to a minute, to two digits.
         let all = Histogram::new_with_bounds(1, 60_000_000_000, 2);
         Took { all: Arc::new(Mutex::new(all.expect("the bounds are valid"))) }
     }
 }
 
-/// A cell handle that measures each commit. Clones share the cell.
+/// A cell handle that measures the latency of each commit. Clones share the cell.
 #[derive(Clone, Debug)]
 pub struct TimedCell {
-    /// The cell, for everything except commits.
+    /// The cell, for all calls except commits.
     pub cell: ReplicatedCell,
     /// Latency of its commits.
     pub took: Took,

@@ -1,5 +1,4 @@
-//! Progress of the workers: the changes of the cell that they have seen, and the tasks that they
-//! cannot place.
+//! Progress of the workers: the cell's changes that they have seen, and the tasks that they cannot place.
 
 use super::message::IdleState;
 use super::window::Window;
@@ -8,14 +7,14 @@ use omega_core::Version;
 /// See the head of the file.
 pub(super) struct Watch {
     window: Window,
-    /// Of each worker.
+    /// State of each worker.
     idle: Vec<IdleState>,
-    /// The version that has all changes so far.
+    /// A version of the cell that includes all changes so far.
     changed: Version,
 }
 
 impl Watch {
-    /// A watch over this number of workers, with a window of this size (see [`Window::new`]).
+    /// Creates a watch over this many workers, with a window of this size (see [`Window::new`]).
     pub(super) fn new(window: usize, workers: usize) -> Watch {
         let idle = vec![IdleState::default(); workers];
         Watch { window: Window::new(window, workers), idle, changed: Version(0) }
@@ -39,7 +38,7 @@ impl Watch {
         }
     }
 
-    /// Records a version that the workers have to see before they have tried everything.
+    /// Records a version that all workers must see before they can have tried everything.
     pub(super) fn must_see(&mut self, version: Version) {
         self.changed = self.changed.max(version);
     }
@@ -49,36 +48,35 @@ impl Watch {
         self.window.seen(worker, version);
     }
 
-    /// Records that a worker has nothing to try.
+    /// Records that a worker has no job to try.
     pub(super) fn idle(&mut self, worker: usize, state: IdleState) {
         self.window.seen(worker, state.version);
         self.idle[worker] = state;
     }
 
-    /// Whether the clock may go on while this many tasks have no machine.
+    /// Whether the clock may advance while this many tasks have no machine.
     pub(super) fn may_go_on(&mut self, pending: usize) -> bool {
         let unplaceable: usize = self.idle.iter().map(|idle| idle.unplaceable).sum();
         self.window.is_open(pending.saturating_sub(unplaceable))
     }
 
-    /// Whether every worker has tried everything as of the last change.
+    /// Whether every worker has tried all jobs as of the last change.
     pub(super) fn have_caught_up(&self) -> bool {
         self.idle.iter().all(|idle| idle.version >= self.changed)
     }
 
-    /// Whether no pending task would be placed if the run went on. Jobs with many failures are
-    /// retried up to a second later; the end waits for it.
+    /// Whether no pending task would be placed if the run continued. Jobs that failed many times are retried up to a
+    /// second later, and the run's end waits for that.
     pub(super) fn are_settled(&self) -> bool {
         self.idle.iter().all(|idle| idle.settled)
     }
 
-    /// Whether to wake the workers although the feeder continues. If so, the wake counts as done.
+    /// Whether to wake the workers although the feeder continues. If so, records that they were woken.
     pub(super) fn is_worth_a_wake(&mut self) -> bool {
         self.window.is_worth_a_wake()
     }
 
-    /// Whether there are changes for which the workers were not woken. If so, the wake counts as
-    /// done.
+    /// Whether there are changes for which the workers were not woken. If so, records that they were woken.
     pub(super) fn owes_a_wake(&mut self) -> bool {
         self.window.owes_a_wake()
     }

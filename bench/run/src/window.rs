@@ -6,27 +6,26 @@
 //!                                        schedulers
 //! ```
 //!
-//! The feeder stays ahead by a bounded number of changes, but never waits for all schedulers to have caught up: a scheduler that
-//! is done would have nothing to do while the slowest works. Once the window is closed, it stays so until half of it is
-//! free, so that the feeder and the schedulers each do much at once and wake each other seldom.
+//! The feeder is ahead by a bounded number of changes. It never waits until all schedulers have caught up, because the
+//! others would have nothing to do while the slowest one works. Once the window is full, the feeder waits until half of it
+//! is free. So the feeder and the schedulers each do much work at a time, and seldom wake each other.
 
 use omega_core::Version;
 use std::collections::VecDeque;
 
-/// Number of changes since the last wake after which schedulers are woken although the feeder
-/// continues.
+/// Number of changes since the last wake after which schedulers are woken although the feeder continues.
 const WAKE_EACH: u64 = 256;
 
 /// See the head of the file.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// Maximum number of pending tasks; four times as many arrivals or ends may be unseen.
+    /// Maximum number of pending tasks. Four times as many arrivals or ends may be unseen.
     size: usize,
     /// Newest version that each worker has seen.
     seen: Vec<Version>,
     /// Number of tasks that have arrived or ended so far.
     changes: u64,
-    /// Number of changes in each version that some worker has not seen.
+    /// Numbers of changes in the versions that some worker has not seen yet.
     applied: VecDeque<(Version, u64)>,
     /// Number of changes that every worker has seen.
     seen_by_all: u64,
@@ -35,7 +34,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// A window of this size for this number of workers.
+    /// Creates a window of this size for this many workers.
     pub(super) fn new(size: usize, workers: usize) -> Window {
         Window {
             size,
@@ -53,7 +52,7 @@ impl Window {
         self.changes += tasks;
     }
 
-    /// Records that a version includes all changes so far.
+    /// Records a version that includes all changes so far.
     pub(super) fn applied(&mut self, version: Version) {
         if self.applied.back().is_none_or(|(last, _)| *last < version) {
             self.applied.push_back((version, self.changes));
@@ -79,13 +78,12 @@ impl Window {
         !self.is_closed
     }
 
-    /// Whether to wake the workers although the feeder continues. If so, the wake counts as done.
+    /// Whether to wake the workers although the feeder continues. If so, records that they were woken.
     pub(super) fn is_worth_a_wake(&mut self) -> bool {
         self.changes - self.woken_at >= WAKE_EACH && self.owes_a_wake()
     }
 
-    /// Whether there are changes for which the workers were not woken. If so, the wake counts as
-    /// done.
+    /// Whether there are changes for which the workers were not woken. If so, records that they were woken.
     pub(super) fn owes_a_wake(&mut self) -> bool {
         std::mem::replace(&mut self.woken_at, self.changes) != self.changes
     }

@@ -1,8 +1,7 @@
 //! Question: what does the network cost, compared with a bare gRPC loop with the same messages?
 //!
-//! Client and server are in this process, so processor time includes both. The bare server reads
-//! the messages and answers each with a constant, so the ratio is the cost of checks, views and
-//! order.
+//! Client and server are in this process, so processor time includes both. The bare server reads the messages and
+//! answers each with a constant, so the ratio is the cost of checks, views and the order of commits.
 
 use super::Options;
 use super::cells::{self, Made};
@@ -33,10 +32,10 @@ pub(crate) const WORKLOAD: &str = "10 claims a transaction; 10,000 machines in u
 const MACHINES: usize = 10_000;
 const CLAIMS: usize = 10;
 
-/// Transactions that a client has on the way.
+/// Number of a client's transactions in flight.
 const ON_THE_WAY: usize = 64;
 
-/// Views that follow the cell concurrently, and placements per second meanwhile.
+/// Number of views that follow the cell concurrently, and number of placements per second at the same time.
 const VIEWS: usize = 16;
 const PLACEMENTS_PER_SECOND: usize = 20_000;
 
@@ -75,11 +74,11 @@ fn commits(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Server {
     Omega,
-    /// Answers without a cell.
+    /// A server that answers without a cell.
     Bare,
 }
 
-/// A server in this process. It ends when this is dropped.
+/// A server in this process, which stops when the value is dropped.
 struct Served {
     runtime: Runtime,
     address: SocketAddr,
@@ -93,7 +92,7 @@ impl Served {
         let address = listener.local_addr().expect("it is bound");
         match server {
             Server::Omega => {
-                // Everything that is released, including the limits before the services.
+                // The server has everything that a released one has, including the limits in front of the services.
                 let entrance = Entrance::open(listener);
                 let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
                 let (host, extras) = (Host::memory(cell), Extras::default());
@@ -111,7 +110,7 @@ impl Served {
     }
 }
 
-/// A client that commits all of these, and returns the number of rejected claims.
+/// A client that commits all of the requests, and returns the number of rejected claims.
 type Client = fn(&Served, Vec<CommitRequest>) -> usize;
 
 fn run(made: &Made, count: usize, server: Server, client: Client) -> Figure {
@@ -168,7 +167,7 @@ fn unary(served: &Served, requests: Vec<CommitRequest>) -> usize {
     })
 }
 
-/// A service that reads and replies.
+/// A service that reads requests and replies with a constant.
 struct Bare;
 
 #[tonic::async_trait]
@@ -247,7 +246,7 @@ impl SchedulingService for Bare {
     }
 }
 
-/// Time from a commit until the slowest of a hundred views has it.
+/// Time from a commit until the last of the views has received it.
 fn fan_out(made: &Made, options: &Options) -> Row {
     let count = options.work(5 * PLACEMENTS_PER_SECOND) / CLAIMS;
     let mut cell = made.copy();
@@ -273,7 +272,7 @@ fn fan_out(made: &Made, options: &Options) -> Row {
         .reach(Reach::AtMost(50.0))
 }
 
-/// Commits at the pace of the workload.
+/// Commits at the rate of the workload.
 fn feed(
     cell: &RemoteCell,
     txns: &[Transaction],
@@ -288,7 +287,7 @@ fn feed(
     }
 }
 
-/// Follows the cell, and returns the milliseconds from each commit until the view has it.
+/// Follows the cell, and returns the milliseconds from each commit until the view has received it.
 fn follow(
     cell: &RemoteCell,
     (committed, over): (&parking_lot::Mutex<Vec<(Version, Instant)>>, &AtomicBool),

@@ -1,5 +1,5 @@
-//! Question: what does backfill cost a scheduler without pending jobs, with plans of wide jobs, and
-//! for each plan?
+//! Question: what does backfill cost a scheduler without pending jobs, a scheduler with plans for wide jobs, and for
+//! each plan?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -13,7 +13,7 @@ pub(crate) const WORKLOAD: &str = "10,000 machines in use; gangs of 64 tasks of 
 
 const MACHINES: usize = 10_000;
 
-/// Gangs that wait, and tasks of each.
+/// Number of pending gangs, and number of tasks of each.
 const GANGS: usize = 16;
 const TASKS: u32 = 64;
 
@@ -54,7 +54,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Time of a scheduler for each of the gangs, and then for each of the jobs.
+/// Scheduler time for each of the gangs, and then for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], (depth, gangs): (Option<usize>, usize)) -> (Figure, Figure) {
     let cell = SharedCell::new(made.copy());
     let profile = match depth {

@@ -1,8 +1,7 @@
-//! Bare loops: the least that each kind of work needs, on arrays, without jobs, rules or results.
+//! Bare loops: the minimum of work for each kind of measurement, on arrays, without jobs, rules or results.
 //!
-//! They are the scale on the present machine. They use the same widths (64-bit amounts, four kinds)
-//! and the same vector instructions as the shipped code, so the ratio shows the cost of its
-//! features, not of its types.
+//! They calibrate the figures to the present computer. They use the same widths (64-bit amounts, four resource kinds)
+//! and the same vector instructions as the shipped code, so the ratio is the cost of its features, not of its types.
 
 use super::clock::{Figure, timed};
 use omega_cellstate::{BLOCK, View};
@@ -19,13 +18,14 @@ pub(crate) const KINDS: usize = 4;
 /// Resources that a task of the bare loops claims: so little that a cell never fills up.
 const REQUEST: [i64; KINDS] = [100, 256 << 20, 1 << 30, 0];
 
-/// Changes kept in the rings, as in the cell.
+/// Number of changes in the rings, as in the cell.
 const RING: usize = 1 << 18;
 
 /// A hash table with the cell's hasher.
 type Table<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
-/// Machines in blocks of 64, one column for each kind, and the reciprocals of two capacities.
+/// Machines in blocks of 64, with one column for each resource kind, and columns with the reciprocals of two
+/// capacities.
 pub(crate) struct Columns {
     free: Vec<[[i64; BLOCK]; KINDS]>,
     inverse: Vec<[[f32; BLOCK]; 2]>,
@@ -33,7 +33,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// The amounts of a view.
+    /// Copies the amounts of a view.
     pub(crate) fn of(view: &View) -> Columns {
         let mut columns = Columns {
             free: vec![[[0; BLOCK]; KINDS]; view.blocks()],
@@ -53,8 +53,8 @@ impl Columns {
         columns
     }
 
-    /// The sum of the scores of all machines with room, over all blocks: fit over four kinds, and
-    /// the average share left of two.
+    /// Sum over all blocks of the scores of machines with room. Room is checked for four kinds; the score is the mean
+    /// share left of two kinds.
     pub(crate) fn scan(&self, request: [i64; KINDS]) -> i64 {
         let mut sum = 0;
         for block in 0..self.free.len() {
@@ -74,14 +74,14 @@ impl Columns {
         }
     }
 
-    /// The best machine of one block, or its first.
+    /// The best machine of one block; the first one if no machine fits.
     pub(crate) fn best_of(&self, block: usize) -> usize {
         let best = self.best(block, REQUEST);
         block * BLOCK + (best as usize & (BLOCK - 1))
     }
 }
 
-/// A small loop body, so that all code it calls is compiled for the widest vectors.
+/// The loop bodies are small, so that all code in them is compiled for the widest vectors.
 impl Columns {
     fn best(&self, block: usize, request: [i64; KINDS]) -> i64 {
         self.arch.dispatch(Best { free: &self.free[block], inverse: &self.inverse[block], request })
@@ -103,7 +103,7 @@ impl pulp::NullaryFnOnce for Best<'_> {
     }
 }
 
-/// The best score of a block with its lane in the low bits; -1 if nothing fits.
+/// The best score of a block, with the number of the machine in the low bits; -1 if the request fits on no machine.
 #[inline(always)]
 fn best(free: &[[i64; BLOCK]; KINDS], inverse: &[[f32; BLOCK]; 2], request: [i64; KINDS]) -> i64 {
     let mut short = [0i64; BLOCK];
@@ -116,20 +116,20 @@ fn best(free: &[[i64; BLOCK]; KINDS], inverse: &[[f32; BLOCK]; 2], request: [i64
     for lane in 0..BLOCK {
         let cpu = double(free[0][lane] - request[0]) * f64::from(inverse[0][lane]);
         let memory = double(free[1][lane] - request[1]) * f64::from(inverse[1][lane]);
-        // The low bits of a number near 2^52 are its whole part.
+        // The low bits of a number near 2^52 are its integral part.
         let score = ((cpu + memory) * 5000.0 + 4_503_599_627_370_496.0).to_bits() as i32;
         scores[lane] = (score << 6 | lane as i32) | (short[lane] >> 63) as i32;
     }
     i64::from(scores.iter().copied().max().unwrap_or(-1))
 }
 
-/// An amount as a double. Exact below 2^52, and in this form vector instructions can do it.
+/// Converts an amount to a double. The result is exact below 2^52, and this form compiles to vector instructions.
 #[inline(always)]
 fn double(amount: i64) -> f64 {
     f64::from_bits(amount.max(0) as u64 | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0
 }
 
-/// Copies changed rows from a master, row by row, into the columns of a copy.
+/// Copies changed rows one by one from a row-based master into the columns of a copy.
 pub(crate) fn sync(columns: &mut Columns, changed: &[u32], rounds: usize) -> Figure {
     let master: Vec<[i64; KINDS]> = vec![REQUEST; columns.free.len() * BLOCK];
     let mut sequences = vec![0u64; master.len()];
@@ -148,7 +148,7 @@ pub(crate) fn sync(columns: &mut Columns, changed: &[u32], rounds: usize) -> Fig
     span.each(rounds * changed.len().max(1))
 }
 
-/// Minimal state of a commit: rows of amounts, a hashed table of tasks, a ring of changes.
+/// Minimal state for a commit: rows of amounts, a hash table of tasks, and a ring of changes.
 struct Master {
     free: Vec<[i64; KINDS]>,
     sequences: Vec<u64>,
@@ -195,8 +195,8 @@ pub(crate) fn commit(machines: usize, claims: usize, seed: u64) -> Figure {
     span.each(claims)
 }
 
-/// Nanoseconds per placement of a bare loop: copy the changes since the last round, choose the best
-/// of a random window of 64 machines for each of `each` tasks, deduct, and append to the ring.
+/// Nanoseconds per placement of a bare loop. Each round copies the changes since the last round. For each of `each`
+/// tasks, it then chooses the best machine of a random window of 64, deducts the request, and appends to the ring.
 pub(crate) fn whole(columns: &mut Columns, placements: usize, each: usize, seed: u64) -> Figure {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let blocks = columns.free.len();
@@ -210,8 +210,8 @@ pub(crate) fn whole(columns: &mut Columns, placements: usize, each: usize, seed:
             }
             let window = window(&mut rng, blocks);
             for task in 0..each {
-                // A new window per task would leave the vector units idle; a batch of identical
-                // tasks needs only one window.
+                // If each task had a new window, the vector units would be idle. A batch of identical tasks needs only
+                // one window.
                 let row = columns.best_of((window + task) % blocks);
                 let taken = master.commit((round as u64, task as u32), row as u32);
                 assert!(taken, "the bare master has room");

@@ -1,4 +1,4 @@
-//! Measured cells: machines with a real cell's shapes, partly allocated.
+//! Cells for measurements: machines with the sizes of a real cell's, partly allocated.
 
 use super::SEED;
 use omega_cellstate::{Cell, CellHandle, Interest, SharedCell, View};
@@ -11,34 +11,33 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
-/// Thousandths of every kind that each machine has of the fourth kind, so that a fit over four
-/// kinds has four to compare.
+/// Capacity of each machine in the fourth resource kind, in thousandths, so that a fit over four kinds compares four.
 const GPU_MILLI: u64 = 8000;
 
-/// Requests of the tasks that fill the cell: processor in thousandths, memory in GiB.
+/// Requests of the tasks that fill the cell: thousandths of a core, and GiB of memory.
 const FILLERS: [(u64, u64); 4] = [(500, 1), (1000, 4), (2000, 4), (4000, 16)];
 
-/// Tasks of one job of fillers.
+/// Number of tasks of a job that fills the cell.
 const FILLER_TASKS: u32 = 1000;
 
-/// Request of a task placed in a measurement: small, so that a cell has room for many between 60
-/// and 70 % use.
+/// Request of a task placed in a measurement. It is small, so that a cell has room for many such tasks between 60 and
+/// 70 % use.
 pub(crate) fn small_request() -> Amounts {
     Amounts::new([100, 256 << 20, 1 << 30])
 }
 
-/// A cell and the schedulers that commit to it.
+/// A cell, and the schedulers that commit to it.
 pub(crate) struct Made {
     pub(crate) cell: Cell,
     pub(crate) machines: usize,
     filler: SchedulerId,
-    /// The number of the filler's next transaction.
+    /// Number of the next transaction of the scheduler that fills the cell.
     next: u64,
 }
 
 impl Made {
-    /// A copy to measure on. A task was placed on every machine and ended again, so that every
-    /// list has room to grow, as in a cell that has been at work.
+    /// Returns a copy for a measurement. A task was placed on every machine and ended again, so that every list has
+    /// room to grow, as in a cell that has been in use.
     pub(crate) fn copy(&self) -> Cell {
         let mut cell = self.cell.clone();
         let rows: Vec<u32> = (0..self.machines as u32).collect();
@@ -55,7 +54,7 @@ impl Made {
     }
 }
 
-/// Machines of the shapes of a published cell, with labels zone, rack and platform.
+/// Machines with the sizes of a published cell's, and with labels for zone, rack and platform.
 pub(crate) fn machines(count: usize) -> Vec<Machine> {
     let options =
         SynthOptions { machines: count as u32, seed: SEED, span_hours: 1, utilisation_percent: 1 };
@@ -89,7 +88,7 @@ pub(crate) fn in_use(count: usize) -> Made {
     filled(machines(count), |_| 550..650)
 }
 
-/// A cell in which a random number of thousandths of machine `i` is allocated.
+/// Creates a cell in which a random number of thousandths of machine `i` is allocated.
 pub(crate) fn filled(
     machines: Vec<Machine>,
     milli: impl Fn(usize) -> std::ops::Range<u64>,
@@ -98,7 +97,7 @@ pub(crate) fn filled(
     fill(empty(machines.clone()), machines, milli, request)
 }
 
-/// Fills an empty cell with these machines by tasks with the requests of `request`.
+/// Fills an empty cell with tasks on these machines, whose requests `request` returns.
 pub(crate) fn fill(
     mut made: Made,
     machines: Vec<Machine>,
@@ -128,7 +127,7 @@ pub(crate) fn fill(
             let group = TaskGroup::new(slots.len() as u32, request(cpu, gib << 30));
             let mut job = Job::batch(format!("filler-{number}"), group);
             job.scheduler = "filler".into();
-            // From a minute to an hour. Only schedulers that plan ahead read it.
+            // Estimates range from a minute to an hour. Only schedulers that plan ahead use them.
             job.runtime_estimate_ms = Some(60_000 * (1 + number % 60));
             let id = submit(&mut made.cell, job);
             let txn = claims_on(&made.cell, (made.filler, number), id, slots);
@@ -163,7 +162,7 @@ pub(crate) fn submit(cell: &mut Cell, job: Job) -> JobId {
     }
 }
 
-/// Jobs of small tasks, `each` to a job, named from `first` on.
+/// Jobs of small tasks, with `each` tasks per job, numbered in their names from `first`.
 pub(crate) fn small_jobs(first: usize, tasks: usize, each: usize) -> impl Iterator<Item = Job> {
     (0..tasks / each).map(move |i| {
         let group = TaskGroup::new(each as u32, small_request());
@@ -171,7 +170,7 @@ pub(crate) fn small_jobs(first: usize, tasks: usize, each: usize) -> impl Iterat
     })
 }
 
-/// A synced view of a cell that receives no jobs, and the cell, shared.
+/// Shares the cell, and returns it with a synced view that gets no jobs.
 pub(crate) fn viewed(made: &Made) -> (SharedCell, View) {
     let cell = SharedCell::new(made.copy());
     let (id, number) = cell.register("viewer".into()).expect("a viewer registers");

@@ -1,4 +1,4 @@
-//! Processor time, which other load of a shared machine disturbs little, and wall time.
+//! Processor time, which is hardly affected by other load on a shared computer, and wall time.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 /// Time of some work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Span {
-    /// Processor time of the thread, or the sum over several.
+    /// Processor time of the thread, or the sum over several threads.
     pub(crate) cpu: Duration,
-    /// Time of the wall.
+    /// Wall time.
     pub(crate) wall: Duration,
 }
 
@@ -23,7 +23,7 @@ impl Span {
         self.wall.as_nanos() as f64 / count as f64
     }
 
-    /// The figures for each of `count` pieces of work.
+    /// Processor and wall nanoseconds for each of `count` pieces of work.
     pub(crate) fn each(self, count: usize) -> Figure {
         Figure { cpu: self.nanos_each(count), wall: self.wall_nanos_each(count) }
     }
@@ -59,13 +59,13 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The processor time that this thread has had.
+/// Processor time that this thread has used.
 pub(crate) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The processor time that this process has had.
+/// Processor time that this process has used.
 pub(crate) fn process_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -79,7 +79,8 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
     (result, Span { cpu, wall: wall.elapsed() })
 }
 
-/// Medians over `runs` of Omega and of the bare loop, alternating, so that noise affects both.
+/// Medians of Omega's and of the bare loop's figures, over `runs` runs of each that alternate, so that noise affects
+/// both.
 pub(crate) fn by_turns(
     runs: usize,
     mut ours: impl FnMut() -> Figure,

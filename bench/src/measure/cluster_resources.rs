@@ -12,7 +12,7 @@ pub(crate) const WORKLOAD: &str = "10,000 machines in use; commits of a claim, a
 
 const MACHINES: usize = 10_000;
 
-/// An amount that suffices for all.
+/// An amount that suffices for all tasks.
 const PLENTY: u64 = 1 << 40;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -60,7 +60,7 @@ fn committed(made: &Made, claims: usize, amount: u64) -> Figure {
     span.each(claims)
 }
 
-/// Time of a scheduler for each of the jobs.
+/// Scheduler time for each of the jobs.
 fn decided(made: &Made, jobs: usize, amount: u64) -> Figure {
     let cell = SharedCell::new(made.copy());
     cell.apply(plenty()).expect("a kind of the cell");

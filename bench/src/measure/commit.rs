@@ -40,7 +40,8 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Resizes of running tasks, ten in a transaction: first to nothing, so that each has room.
+/// Cost of resizes of running tasks, with ten in a transaction. The first ones shrink tasks to nothing, so that later
+/// ones have room.
 fn resize(made: &Made, count: usize) -> Figure {
     let mut cell = made.copy();
     for txn in transactions(&mut cell, made.machines, count, Sizes::each(100)) {
@@ -68,7 +69,7 @@ fn resize(made: &Made, count: usize) -> Figure {
     span.each(resized)
 }
 
-/// Commits that place `claims` tasks of jobs of `tasks` tasks, `each` in a transaction.
+/// Cost of commits that place `claims` tasks of jobs with `tasks` tasks each, with `each` claims in a transaction.
 fn run(made: &Made, claims: usize, each: usize, tasks: usize) -> Figure {
     let mut cell = made.copy();
     let txns = transactions(&mut cell, made.machines, claims, Sizes { each, tasks });
@@ -83,9 +84,9 @@ fn run(made: &Made, claims: usize, each: usize, tasks: usize) -> Figure {
 /// Sizes of transactions and jobs.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
-    /// Claims of a transaction.
+    /// Number of claims of a transaction.
     pub(super) each: usize,
-    /// Tasks of a job.
+    /// Number of tasks of a job.
     pub(super) tasks: usize,
 }
 
@@ -93,13 +94,13 @@ impl Sizes {
     /// One claim in a transaction, and one task in a job.
     pub(super) const ONE: Sizes = Sizes::each(1);
 
-    /// This many of both.
+    /// This many claims in a transaction, and as many tasks in a job.
     pub(super) const fn each(count: usize) -> Sizes {
         Sizes { each: count, tasks: count }
     }
 }
 
-/// Transactions that place tasks on random machines. The jobs are in the cell.
+/// Transactions that place tasks on random machines. Their jobs are submitted to the cell.
 pub(super) fn transactions(
     cell: &mut Cell,
     machines: usize,
@@ -111,7 +112,7 @@ pub(super) fn transactions(
     claims_of(cell, machines, &jobs, sizes)
 }
 
-/// Claims of these jobs.
+/// Claims for the tasks of these jobs.
 pub(super) fn claims_of(
     cell: &mut Cell,
     machines: usize,

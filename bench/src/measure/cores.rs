@@ -1,8 +1,8 @@
 //! Question: what do exclusive cores cost tasks with and without them?
 //!
-//! A commit of such a claim chooses and records nodes; a search compares one more column. Other
-//! tasks on machines with NUMA nodes pay for a check: compare their rows with those of machines
-//! without nodes.
+//! A commit of a claim with exclusive cores chooses and records NUMA nodes; a search compares one more column. Other
+//! tasks on machines with NUMA nodes pay for a check: its cost is the difference between their rows and those of
+//! machines without nodes.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -19,16 +19,16 @@ pub(crate) const WORKLOAD: &str = "10,000 machines of 64 cores, without NUMA nod
 
 const MACHINES: usize = 10_000;
 
-/// Cores of each of two nodes.
+/// Number of cores of each of two NUMA nodes.
 const NODE: u16 = 32;
 
-/// Cores of the task for which a machine is searched.
+/// Number of cores of the task for which a machine is searched.
 const WIDE: u16 = 16;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let (plain, nodes) =
         (empty(NodeCores::NONE), empty(NodeCores::NONE.with(0, NODE).with(1, NODE)));
-    // Some ten to a machine: all fit.
+    // About ten claims go to each machine, so all fit.
     let claims = options.work(100_000);
     let one = Some(CoreRequest::on_one_node(1));
     let mut rows = Vec::new();
@@ -83,7 +83,7 @@ fn claimed(made: &Made, claims: usize, cores: Option<CoreRequest>) -> Figure {
     span.each(claims)
 }
 
-/// Time to find a machine for a wide task, and to give it back.
+/// Time to find a machine for a wide task, and to undo the claim.
 fn placed(options: &Options, view: &mut View, cores: Option<CoreRequest>) -> Figure {
     let profile = scan::profile();
     profile.prepare(view);

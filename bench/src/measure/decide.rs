@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(crate) const WORKLOAD: &str =
     "one task placed on a view in use and taken back; rare: 1 machine in 1,000 of 100,000 takes it";
 
-/// Feasible machines that the bounded searches look for.
+/// Number of feasible machines at which a bounded search stops.
 const FEASIBLE: u32 = 64;
 
 /// Machines per machine that accepts the rare task.
@@ -49,12 +49,12 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Tasks that one machine in a thousand accepts.
+/// Measurements of tasks that one machine in a thousand accepts.
 fn rare(options: &Options) -> Vec<Row> {
     let chosen = |slot: usize| slot % RARE == RARE / 2;
     let mut machines = machines(100_000);
     cells::label(&mut machines, "rare", chosen);
-    // The chosen machines are less than half used, so only they have much memory and disk left.
+    // The chosen machines are less than half allocated, so only these have much memory and disk left.
     machines.iter_mut().enumerate().for_each(|(slot, machine)| {
         let cpu = if chosen(slot) { 100_000 } else { 32_000 };
         machine.capacity.set(omega_core::KindId::CPU, cpu);
@@ -80,7 +80,7 @@ fn rare(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// The median cost of a decision, and of a bare look at one random block of 64.
+/// Median cost of a decision, and of a bare scan of one random block of 64 machines.
 fn measure(options: &Options, view: &mut View, job: &Job, search: Search) -> (Figure, Figure) {
     let profile = scan::profile();
     profile.prepare(view);

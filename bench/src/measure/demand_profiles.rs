@@ -1,7 +1,8 @@
 //! Question: what do demand profiles cost tasks with and without them?
 //!
-//! A commit adds a profile to those of the machine; a search checks the sum of each machine without
-//! room at its peak. Constant demand uses the same code as without profiles: compare those rows.
+//! A commit adds a profile to those of the machine. A search that finds no room at a machine's peak checks the sum of
+//! its profiles. Tasks with constant demand run through the same code as tasks of a cell without profiles; compare
+//! those rows.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -106,7 +107,7 @@ fn by_day(points: usize, amount: u64) -> View {
     view
 }
 
-/// Time to find a machine for a task, and to give it back.
+/// Time to find a machine for a task, and to undo the claim.
 fn placed(options: &Options, view: &mut View, job: &Job) -> Figure {
     let profile = scan::profile();
     profile.prepare(view);

@@ -1,5 +1,5 @@
-//! Question: what does a plugin with one machine per call cost, compared with one with 64 machines
-//! per call?
+//! Question: what does a plugin that is called for one machine cost, compared with one that is called for 64 machines
+//! at once?
 
 use super::Options;
 use super::clock::{Figure, by_turns, timed};
@@ -45,7 +45,7 @@ impl MachineScore for ByMachine {
     }
 }
 
-/// Rows of one score in both forms, on all machines of a view.
+/// Rows for a score written in both ways, on all machines of a view.
 pub(crate) fn rows(options: &Options, view: &View, group: GroupRef) -> Vec<Row> {
     let scans = options.work(2000);
     let (columns, machines) = by_turns(

@@ -1,9 +1,9 @@
-//! Question: what does a task placed through an offer or a resource request cost, compared with a
-//! scheduler's, on the same cell?
+//! Question: what does a task placed through an offer or a resource request cost, compared with a scheduler's, on the
+//! same cell?
 //!
-//! All three place the same jobs, from their sync until every task has its machine. The framework
-//! behind the offers only puts tasks on offered machines, so the figures are the cost of the
-//! protocol, not of a policy.
+//! A scheduler, a framework and an application place the same jobs. The time is from the sync that brings the jobs
+//! until every task has its machine. The framework only puts tasks on offered machines, so the figures are the cost of
+//! the protocol, not of a policy.
 
 use super::Options;
 use super::cells::{self, Made};
@@ -20,10 +20,10 @@ use omega_schedulers::yarn::{self, Ask, Heartbeat, Place};
 pub(crate) const WORKLOAD: &str =
     "10,000 machines from 60 % use; 100-task jobs, 100 claims; bare: the plain scheduler";
 
-/// Tasks of a job, and claims in a transaction.
+/// Number of tasks of a job, and of claims in a transaction.
 const EACH: usize = 100;
 
-/// Tasks that the framework puts on a machine that it is offered.
+/// Number of tasks that the framework puts on each offered machine.
 const ON_ONE: u64 = 4;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -63,7 +63,7 @@ fn front(cell: &SharedCell, machines_at_once: usize) -> (mesos::Frontend, Framew
     (front, framework)
 }
 
-/// The tasks that wait, the next one last.
+/// The pending tasks of a framework; the one to place next is last.
 fn waiting(front: &mesos::Frontend, framework: FrameworkId) -> Vec<TaskId> {
     let jobs: Vec<JobId> = front.jobs_of(framework).map(|(id, _)| id).collect();
     let mut waiting: Vec<TaskId> = jobs.iter().flat_map(|job| front.waiting(*job, 0)).collect();
@@ -88,7 +88,7 @@ fn through_offers(made: &Made, tasks: usize) -> Figure {
     span.each(tasks)
 }
 
-/// Launches tasks on all offers in one answer.
+/// Launches tasks on all offers in one reply.
 fn fill(
     front: &mut mesos::Frontend,
     (framework, offers): (FrameworkId, &[Offer]),
@@ -106,7 +106,7 @@ fn fill(
     front.accept(framework, &ids, &launches, Refuse::Nothing).expect("they fit");
 }
 
-/// All resources are offered and declined.
+/// Cost of offering all resources and declining them.
 fn offers_alone(made: &Made, tasks: usize) -> Figure {
     let cell = with_jobs(made, 0);
     let (mut front, framework) = front(&cell, usize::MAX);
@@ -128,7 +128,7 @@ fn anywhere(_: usize) -> Vec<Ask> {
     vec![Ask::new("main", Place::Anywhere, EACH as u32)]
 }
 
-/// Requests for one container on each of a number of machines.
+/// Requests for one container on each of several machines.
 fn on_machines(application: usize) -> Vec<Ask> {
     let name = |i: usize| format!("m{:05}", (application * EACH + i) % 10_000);
     let on = |i| Ask::new("main", Place::Machine(name(i).into()), 1);

@@ -1,5 +1,5 @@
-//! Question: what does a gang that several transactions place cost, compared with one transaction?
-//! And what do bands and an eviction limit cost unrelated commits?
+//! Question: what does a gang cost that is placed by several transactions, compared with one transaction? And what do
+//! bands and an eviction limit cost other commits?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -43,7 +43,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Time of a scheduler for each task of some gangs.
+/// Scheduler time for each task of some gangs.
 fn placed(made: &Made, gangs: usize, gang_timeout_ms: Option<u32>) -> Figure {
     let cell = SharedCell::new(made.copy());
     let mut settings = Settings::new("default").with_seed(SEED);
@@ -64,14 +64,14 @@ fn placed(made: &Made, gangs: usize, gang_timeout_ms: Option<u32>) -> Figure {
     span.each(gangs * TASKS as usize)
 }
 
-/// Feature that is switched on.
+/// Feature that is enabled for a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Nothing,
     All,
 }
 
-/// Time of a commit for each claim without evictions.
+/// Commit time for each claim, with transactions that evict no task.
 fn claimed(made: &Made, claims: usize, on: On) -> Figure {
     let mut cell = made.copy();
     if on == On::All {

@@ -1,8 +1,7 @@
-//! Question: how many decisions per core-second with the default profile of Kubernetes?
+//! Question: how many decisions per core-second are made with the default profile of Kubernetes?
 //!
-//! One task after another is placed on a view and removed, with every applicable filter and score.
-//! Kubernetes' own scheduler places 511 pods a second on 5,000 nodes, and 61 if all of them are
-//! scored.
+//! One task after another is placed on a view and removed, with every applicable filter and score. Kubernetes' own
+//! scheduler places 511 pods a second on 5,000 nodes, and 61 if all nodes are scored.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, timed};
@@ -23,27 +22,26 @@ use std::sync::Arc;
 pub(crate) const WORKLOAD: &str =
     "the default profile of Kubernetes; one task placed on a view and taken back; limit: its own";
 
-/// Number of tasks of a service that run when one more is decided.
+/// Number of running tasks of a service when another one is placed.
 const AT_WORK: u32 = 1000;
 
-/// Number of identical tasks are decided together.
+/// Number of identical tasks that are placed by one decision.
 const BATCH: u32 = 1000;
 
-/// Kubernetes' default: its number of feasible machines for this size of cell, scored for each
-/// task.
+/// Kubernetes' default: as many feasible machines as it searches for in a cell of this size, scored for each task.
 const DEFAULT: Placement = placement(Search::Percentage(0));
 
 /// The default with the score cache.
 const REUSED: Placement = Placement { reuse: true, ..DEFAULT };
 
-/// All machines.
+/// A search of all machines.
 const FULL: Placement = placement(Search::Full);
 
 const fn placement(search: Search) -> Placement {
     Placement { search, near_best: 1, home: Home::EVERYWHERE, reuse: false }
 }
 
-/// Resource kinds of a cell read from a Kubernetes cluster.
+/// Resource kinds of a cell that was read from a Kubernetes cluster.
 fn kinds() -> Kinds {
     let kind =
         |name: &str, unit, compressible| ResourceKind { name: name.to_owned(), unit, compressible };
@@ -63,17 +61,17 @@ fn request(cpu: u64, memory: u64) -> Amounts {
     Amounts::new([cpu, memory, 1 << 30, 1, cpu, memory])
 }
 
-/// Machines with these thousandths allocated.
+/// A cell whose machines have these thousandths of their capacity allocated.
 fn cell(count: usize, milli: std::ops::Range<u64>) -> Made {
     let mut machines = cells::machines(count);
     machines.iter_mut().for_each(as_node);
-    // As in Kubernetes' own benchmark of affinity.
+    // All machines have one region, as in Kubernetes' own benchmark of affinity.
     cells::label(&mut machines, "region", |_| true);
     let empty = cells::empty_of(kinds(), machines.clone());
     cells::fill(empty, machines, |_| milli.clone(), request)
 }
 
-/// A machine with the amounts of a Kubernetes node.
+/// Gives a machine the amounts of a Kubernetes node.
 fn as_node(machine: &mut Machine) {
     machine.capacity.set(KindId(3), 1000);
     machine.capacity.set(KindId(4), AMOUNT_MAX);
@@ -87,7 +85,7 @@ fn small() -> TaskGroup {
     group
 }
 
-/// A task with a preference.
+/// A task that prefers some machines.
 fn choosy() -> TaskGroup {
     let mut group = small();
     for (zone, weight) in [("z0", 10), ("z1", 3)] {
@@ -97,13 +95,13 @@ fn choosy() -> TaskGroup {
     group
 }
 
-/// The tasks of the same service.
+/// Selects the tasks of the service.
 fn service() -> TaskSelector {
     let labels = LabelSelector { requirements: vec![Requirement::equals("app", "web")] };
     TaskSelector::Labels { tenants: Tenants::Own, labels }
 }
 
-/// Spread over zones and machines: soft, the default for services in Kubernetes, or hard.
+/// A task that is spread over zones and machines. The spread is soft, the default for services in Kubernetes, or hard.
 fn spread(when: WhenUnsatisfiable) -> TaskGroup {
     let mut group = small();
     for (level, skew) in [(TopologyLevel::Machine, 3), (TopologyLevel::Label("zone".into()), 5)] {
@@ -113,7 +111,7 @@ fn spread(when: WhenUnsatisfiable) -> TaskGroup {
     group
 }
 
-/// At most one task of its service per machine.
+/// A task with anti-affinity to its service: at most one per machine.
 fn apart() -> TaskGroup {
     let mut group = small();
     let level = TopologyLevel::Machine;
@@ -172,7 +170,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows.push(times.reach(Reach::AtMost(1.5)));
     let made = cell(100_000, 550..650);
     rows.push(run("100,000 machines, 60 % full, 5,000 scored", &made, &small(), DEFAULT));
-    // The cost of a smaller sample does not depend on the size of the cell.
+    // A smaller sample costs the same in cells of any size, so only one size is measured.
     let mut costs = Vec::new();
     for (size, made) in [("5,000", &cell(5000, 550..650)), ("100,000", &made)] {
         let figure = decisions(options, made, &small(), placement(Search::Adaptive));
@@ -182,8 +180,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     }
     let times = Row::value("  100,000 machines to 5,000, time", Unit::Times, costs[1] / costs[0]);
     rows.push(times.reach(Reach::AtMost(2.0)));
-    // A scan of this size is split over the cores, so the processor time of one thread is not its
-    // cost.
+    // A scan of this size is divided among the cores, so the processor time of one thread is only a part of its cost.
     let scan = decisions(options, &made, &small(), FULL);
     let wall = Figure { cpu: f64::NAN, ..scan };
     rows.push(Row::time("  all scored, by all cores", Unit::ThousandsPerSecond, wall));
@@ -203,7 +200,7 @@ fn marked() -> Made {
     cells::fill(empty, machines, |_| 550..650, request)
 }
 
-/// Cost of a decision when some tasks of the group have their machines already.
+/// Cost of a decision if some tasks of the group are already placed.
 fn decisions(options: &Options, made: &Made, group: &TaskGroup, how: Placement) -> Figure {
     let mut group = group.clone();
     group.count = AT_WORK + 1;
@@ -245,7 +242,7 @@ fn prepared(made: &Made, group: TaskGroup) -> (View, Profile, GroupRef) {
     (view, profile, group)
 }
 
-/// Cost of a decision for many identical tasks, all machines scored.
+/// Cost of a decision for many identical tasks, if all machines are scored.
 fn together_at_once(options: &Options, made: &Made) -> Figure {
     let (mut view, profile, group) = prepared(made, TaskGroup { count: BATCH, ..small() });
     let how = FULL;

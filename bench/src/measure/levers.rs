@@ -1,7 +1,7 @@
 //! Question: how much does each optimisation of decisions or conflicts gain?
 //!
-//! Each is switched off in a case where it matters, with all others at their defaults. The figure
-//! is the processor time of a scheduler's steps, from the sync that brings the jobs until no job is left to try.
+//! Each optimisation is switched off in a case that it affects, with all others at their defaults. The figure is the
+//! processor time of a scheduler's steps, from the sync that brings the jobs until no job is left to try.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -20,7 +20,7 @@ pub(crate) const WORKLOAD: &str =
 
 const MACHINES: usize = 10_000;
 
-/// Tasks of the job that is placed at once and one by one.
+/// Number of tasks of the job, which is placed by one decision, and then task by task.
 const IDENTICAL: u32 = 100;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -41,7 +41,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Time of a scheduler for each of some jobs.
+/// Scheduler time for each of the jobs.
 fn loop_cost(made: &Made, jobs: &[Job], settings: Settings) -> Figure {
     let cell = SharedCell::new(made.copy());
     let mut scheduler =
@@ -53,8 +53,7 @@ fn loop_cost(made: &Made, jobs: &[Job], settings: Settings) -> Figure {
     span.each(jobs.len())
 }
 
-/// The cost of each job with and without the optimisation that `switch_off` switches off, in
-/// alternation.
+/// Cost of each job with the optimisation, and without it (`switch_off` disables it), in runs that alternate.
 fn by_switch(
     options: &Options,
     (made, jobs): (&Made, &[Job]),
@@ -79,8 +78,8 @@ fn score_reuse(options: &Options, made: &Made) -> (Figure, Figure) {
     by_switch(options, (made, &jobs), &settings(Search::Full), |off| off.placement.reuse = false)
 }
 
-/// Jobs that need processors that half of the machines have, and memory that the other half have:
-/// every block has both, no machine does.
+/// Cost of jobs for which no machine is feasible. Half of the machines have the requested processors, and the other
+/// half the memory, so every block has both, but no machine does.
 fn failures(options: &Options) -> (Figure, Figure) {
     let mut machines = cells::machines(MACHINES);
     for (slot, machine) in machines.iter_mut().enumerate() {
@@ -96,7 +95,7 @@ fn failures(options: &Options) -> (Figure, Figure) {
     by_switch(options, (&made, &jobs), &settings, |off| off.failures = false)
 }
 
-/// A decision for many identical tasks, and one for each.
+/// Cost of one decision for many identical tasks, and of one decision for each task.
 fn identical(options: &Options, made: &Made) -> (Figure, Figure) {
     let (_, mut view) = cells::viewed(made);
     let profile = Profile::service();
@@ -127,7 +126,7 @@ fn identical(options: &Options, made: &Made) -> (Figure, Figure) {
     (Figure::median(&with), Figure::median(&without))
 }
 
-/// Tasks whose memory only one machine in a thousand has.
+/// Cost of tasks that request memory which only one machine in a thousand has.
 fn bounds(options: &Options) -> (Figure, Figure) {
     let mut machines = cells::machines(MACHINES);
     let most = machines.iter().map(|machine| machine.capacity.get(KindId::MEMORY)).max();
@@ -153,7 +152,7 @@ fn sampling(options: &Options, made: &Made) -> (Figure, Figure) {
     by_switch(options, (made, &jobs), &settings, |off| off.placement.search = Search::Full)
 }
 
-/// Rejected claims when all workers search all machines, by the method that avoids collisions.
+/// Share of claims that are rejected if all workers search all machines, by the method to avoid collisions.
 fn conflicts(options: &Options, made: &Made) -> Vec<Row> {
     let rounds = options.work(1000);
     let refused = |homes: bool, near_best: u32| {

@@ -1,10 +1,9 @@
 //! Question: how much memory do a machine, a placed task, and a machine of a view use?
 //!
-//! How: this binary starts itself as a child process that builds a cell and prints its resident
-//! set, from `/proc/self/statm`, before and after. It builds two sizes, and divides the difference
-//! in memory by the difference in size, which excludes everything that does not grow with the cell.
-//! The allocator is told to return free pages at once. The figures are a little high: they include
-//! the allocator's own slack.
+//! The binary starts itself as a child process that builds a cell and prints its resident set, from `/proc/self/statm`,
+//! before and after. Cells of two sizes are built. The difference in memory is divided by the difference in size, so
+//! everything that does not grow with the cell is excluded. The allocator is configured to return free pages at once.
+//! The figures are slightly too high, because they include unused memory of the allocator.
 
 use super::Options;
 use super::cells;
@@ -19,24 +18,24 @@ use std::process::Command as Process;
 pub(crate) const WORKLOAD: &str =
     "resident set of a child process, difference of two sizes; jobs of 100 tasks and of 1";
 
-/// Structure to build.
+/// Sizes of the cell to build.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Build {
     /// Number of machines.
     #[arg(long)]
     machines: usize,
-    /// Number of schedulers that placed tasks.
+    /// Number of tasks that schedulers placed.
     #[arg(long, default_value_t = 0)]
     tasks: usize,
-    /// Number of tasks each job has.
+    /// Number of tasks of each job.
     #[arg(long, default_value_t = 100)]
     job_tasks: usize,
-    /// Print the memory of a view instead.
+    /// Print the memory of a scheduler's view instead of the cell's.
     #[arg(long)]
     view: bool,
 }
 
-/// Builds, and prints the growth of the resident set in bytes.
+/// Builds the cell, and prints by how many bytes the resident set grew.
 pub(crate) fn print(build: &Build) {
     let machines = cells::machines(build.machines);
     let before = resident();
@@ -51,7 +50,7 @@ pub(crate) fn print(build: &Build) {
     if build.view {
         let (id, number) = cell.register("viewer".into()).expect("a viewer registers");
         let mut view = View::new(id, number);
-        // A second time, because until then the view still has the data of the first sync.
+        // The view is synced twice, because after the first sync it still has the data of that sync.
         for _ in 0..2 {
             view.sync(&cell).expect("a cell in this process answers");
         }
@@ -66,7 +65,7 @@ pub(crate) fn print(build: &Build) {
 fn place(cell: &SharedCell, build: &Build) {
     let (scheduler, _) = cell.register("filler".into()).expect("a scheduler registers");
     let mut slot = 0;
-    // So small that the smallest machine has room for a hundred.
+    // The request is so small that the smallest machine has room for a hundred tasks.
     let group = TaskGroup::new(build.job_tasks as u32, Amounts::new([10, 16 << 20]));
     for number in 0..(build.tasks / build.job_tasks) as u64 {
         let job = Job::batch(format!("small-{number}"), group.clone());
@@ -85,7 +84,7 @@ fn place(cell: &SharedCell, build: &Build) {
     }
 }
 
-/// Bytes of this process that are in memory.
+/// Number of bytes of this process that are in memory.
 fn resident() -> i64 {
     /// Page size of the kernel.
     const PAGE: i64 = 4096;
@@ -94,7 +93,7 @@ fn resident() -> i64 {
     pages.expect("the second field is a number") * PAGE
 }
 
-/// Output of a child process.
+/// The growth that a child process printed, in bytes.
 fn child(build: Build) -> f64 {
     let program = std::env::current_exe().expect("a process knows its program");
     let mut process = Process::new(program);
@@ -116,7 +115,7 @@ pub(crate) fn rows(_: &Options) -> Vec<Row> {
     let machines = |machines, view| child(Build { machines, tasks: 0, job_tasks: 100, view });
     let tasks = |tasks, job_tasks| child(Build { machines: 10_000, tasks, job_tasks, view: false });
     let each = |small: f64, large: f64, difference: usize| (large - small) / difference as f64;
-    // More tasks than the change lists hold, so that the lists have their full size in both.
+    // Both cells have more tasks than the change lists can have entries, so the lists have their full size in both.
     let (few, many) = (400_000, 800_000);
     let rows = [
         (

@@ -1,11 +1,10 @@
-//! The table of figures: costs of the released code, compared with bare loops measured in the same
-//! run.
+//! The table of figures: costs of the released code, compared with bare loops measured in the same run.
 //!
-//! Question: how far is each figure from its target, and from what the hardware allows? Each row
-//! has our figure (processor time, median of several runs, and wall time), the figure of a bare
-//! loop over arrays with the minimum of necessary work (measured in the same process, between our
-//! runs, so that a slow or shared machine slows both), the best figure of prototypes, and the
-//! target. The ratio to the bare loop can be compared between machines.
+//! Question: how far is each figure from its target, and from what the hardware allows? Each row has Omega's figure
+//! (processor time, as the median of several runs, and wall time), the figure of a bare loop over arrays with the
+//! minimum of necessary work, the best figure of prototypes, and the target. The bare loop is measured in the same
+//! process, between runs of Omega, so that a slow or shared computer slows both. The ratio of the two figures can be
+//! compared between computers.
 //!
 //! Each group of rows has a file; `cells` makes the measured cells, and `bare` has the bare loops.
 
@@ -55,29 +54,29 @@ const SEED: u64 = 20_130_415;
 /// Selection of measurements, and output format.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, rebalance, kube, levers,
+    /// Run only groups whose name contains this: scan, sync, commit, whole, decide, preempt, rebalance, kube, levers,
     /// reservations, cluster_resources, peaks, backfill, tenants, runtime_affinity, gangs, waits, demand_profiles,
     /// cores, fronts, workers, scaling, runs, memory, log, snapshot, replicate, api, sim, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
-    /// Fewer and shorter runs, for a quick look; do not publish their figures.
+    /// Do fewer and shorter runs. Such figures are too inexact to publish.
     #[arg(long)]
     quick: bool,
     /// Print the table as Markdown.
     #[arg(long)]
     markdown: bool,
-    /// Folder for the files of the groups `log`, `snapshot` (its restart) and `replicate`, on the
-    /// disk to be measured. By default in `target`.
+    /// Folder for the files of the groups `log`, `snapshot` (its restart) and `replicate`, on the disk to be measured
+    /// [default: a folder in `target`].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The folder in which the group `sim` finds the published runs of the reference simulator: those in `omega-sim`. Without
-    /// them its first rows are skipped.
+    /// Folder in which the group `sim` finds the published runs of the reference simulator, below `omega-sim`. Without
+    /// it, the first rows of the group are skipped.
     #[arg(long, value_name = "DIR", env = "OMEGA_DATA", default_value = "../shared/data")]
     data: PathBuf,
 }
 
 impl Options {
-    /// Number of times each figure is measured: enough for a median that one disturbance cannot change, or three with
+    /// Number of runs for each figure, which is enough that one disturbed run does not change the median; three with
     /// --quick.
     fn runs(&self) -> usize {
         if self.quick { 3 } else { 7 }
@@ -94,10 +93,10 @@ impl Options {
     }
 }
 
-/// Rows that are measured together.
+/// A group of rows that are measured together.
 struct Group {
     name: &'static str,
-    /// Measured workload, for the heading.
+    /// Description of the measured workload, for the heading.
     workload: &'static str,
     measure: fn(&Options) -> Vec<Row>,
 }
@@ -147,7 +146,7 @@ const GROUPS: [Group; 30] = [
     Group { name: "matrix", workload: whole::WORKLOAD, measure: whole::matrix },
 ];
 
-/// Measures and prints.
+/// Measures the table and prints it.
 pub(crate) fn table(options: &Options) {
     let wanted =
         |group: &&Group| options.only.as_deref().is_none_or(|pattern| group.name.contains(pattern));

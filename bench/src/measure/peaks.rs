@@ -1,5 +1,4 @@
-//! Question: what do calendars of peaks cost a scheduler and the cell, outside of and during a
-//! peak?
+//! Question: what do calendars of peak hours cost a scheduler and the cell, outside of and during a peak?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -22,9 +21,9 @@ const MACHINES: usize = 10_000;
 #[derive(Clone, Copy)]
 enum Peaks {
     None,
-    /// A calendar for all machines, outside of its peaks.
+    /// A calendar for all machines, at a time that is not in a peak.
     Later,
-    /// A calendar during its peak, with room for nearly all.
+    /// A calendar during its peak, which leaves room for nearly all jobs.
     Now,
 }
 
@@ -72,7 +71,7 @@ fn cell_with(made: &Made, peaks: Peaks) -> SharedCell {
     cell
 }
 
-/// Time of a scheduler for each of the jobs.
+/// Scheduler time for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], peaks: Peaks) -> Figure {
     let cell = cell_with(made, peaks);
     let settings = Settings::new("default").with_seed(SEED);
@@ -85,7 +84,7 @@ fn cost(made: &Made, jobs: &[Job], peaks: Peaks) -> Figure {
     span.each(jobs.len())
 }
 
-/// Time of the peak controller for a pass without changes.
+/// Time of the peak controller for a pass that changes nothing.
 fn look(made: &Made, options: &Options) -> Figure {
     let cell = cell_with(made, Peaks::Now);
     let mut keeper = PeakController::new(&cell, KeeperSettings::new()).expect("it registers");

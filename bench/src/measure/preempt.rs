@@ -20,7 +20,7 @@ pub(crate) const WORKLOAD: &str = "5,000 full machines; one task of higher prece
 
 const MACHINES: usize = 5000;
 
-/// Machines that are examined for victims: as many as kube-scheduler examines.
+/// Number of machines that are examined for victims: as many as kube-scheduler examines.
 const CANDIDATES: usize = MACHINES / 10;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -60,7 +60,7 @@ fn evicting() -> Profile {
     scan::profile().with_post_filter(DefaultPreemption::default())
 }
 
-/// The loop of the group `whole`, where everything fits, without and with that profile.
+/// The loop of the group `whole`, where all tasks fit, without and with the profile that preempts.
 fn readiness(options: &Options) -> Vec<Row> {
     let made = cells::in_use(10_000);
     let mut rows = Vec::new();

@@ -1,9 +1,7 @@
-//! Question: what does a pass that finds better machines for running tasks cost, and how much does
-//! it gain?
+//! Question: what does a rebalancing pass cost, and how much does it gain?
 //!
-//! A cell of 10,000 machines, of which every tenth is 85 to 95 % in use and the others 55 to 65 %.
-//! The bare loop computes the load above the safety level for random pairs of a machine and a
-//! request.
+//! The cell has 10,000 machines, of which every tenth is 85 to 95 % allocated and the others 55 to 65 %. The bare loop
+//! computes the load above the safety level for random pairs of a machine and a request.
 
 use super::cells::{Made, filled, machines};
 use super::clock::{Figure, by_turns, timed};
@@ -21,7 +19,7 @@ pub(crate) const WORKLOAD: &str =
 
 const MACHINES: usize = 10_000;
 
-/// Moves examined by a pass: enough to find nearly all gains here.
+/// Maximum number of moves that a pass examines, which is enough to find nearly all gains here.
 const STEPS: usize = 10_000_000;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -48,7 +46,7 @@ fn rebalancer(
     (cell, rebalancer)
 }
 
-/// A plan without moves: the cost of its preparation.
+/// Cost of preparing a plan, measured by a plan without moves.
 fn start(options: &Options, made: &Made) -> Row {
     let (cell, mut rebalancer) = rebalancer(made, Objectives::balance(), (0, 1));
     let runs = (0..options.runs()).map(|_| {
@@ -58,8 +56,8 @@ fn start(options: &Options, made: &Made) -> Row {
     Row::time("a plan without a move", Unit::Millis, Figure::median(&runs))
 }
 
-/// A pass of up to a thousand moves: its cost per examined move and per move made, and the decrease
-/// of the weighted sum.
+/// A pass of up to a thousand moves: its cost per examined move and per move in the plan, and the decrease of the
+/// weighted sum.
 fn pass(options: &Options, made: &Made, (what, objectives): (&str, Objectives)) -> Vec<Row> {
     let (cell, mut rebalancer) = rebalancer(made, objectives.clone(), (1000, options.work(STEPS)));
     let mut last: Option<Plan> = None;
@@ -92,7 +90,7 @@ fn pass(options: &Options, made: &Made, (what, objectives): (&str, Objectives)) 
     ]
 }
 
-/// Load above the safety level on random machines.
+/// Bare loop: load above the safety level on random machines.
 fn bare(made: &Made, looks: usize, rng: &mut Pcg64) {
     let machines: Vec<_> = made.cell.machines().collect();
     let mut sum = 0u64;

@@ -1,9 +1,9 @@
 //! Question: what does durability of a cell cost, on one disk and on three?
 //!
-//! The loop is that of the group `whole`: workers sync, decide, commit and settle until all tasks
-//! of a wave are placed. The bare figure is the same on a cell in memory, in alternation. Processor
-//! time is that of the whole process, because replicas have their own threads. The time of a commit
-//! is shown with the disk's time to sync a few hundred bytes.
+//! The loop is that of the group `whole`: workers sync, decide, commit and settle until all tasks of a wave are placed.
+//! The bare figure is that of the loop on a cell in memory; the two alternate. Processor time is that of the whole
+//! process, because replicas have their own threads. Beside the time of a commit is the time that the disk needs to
+//! sync a few hundred bytes.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, median, timed};
@@ -29,7 +29,7 @@ pub(crate) const WORKLOAD: &str =
 const MACHINES: usize = 10_000;
 const CLAIMS: usize = 10;
 
-/// Tasks of one run, a second of work on three replicas.
+/// Number of tasks of one run, which take about a second on three replicas.
 const TASKS: usize = 50_000;
 
 /// Duration of a tick: much longer than a commit.
@@ -43,7 +43,7 @@ struct Replicas {
     handles: Vec<TimedCell>,
     took: Took,
     running: Vec<Running>,
-    /// Removed in the end.
+    /// The temporary folder, which is removed when the value is dropped.
     _folder: tempfile::TempDir,
 }
 
@@ -74,8 +74,7 @@ impl Replicas {
         let handle = |one| TimedCell { cell: ReplicatedCell::new(one), took: took.clone() };
         let handles: Vec<TimedCell> = running.iter().map(handle).collect();
         handles[0].cell.catch_up_with_all().expect("a leader is elected");
-        // Commits go to the leader from every replica; a scheduler is fastest on the leader's
-        // machine.
+        // Replicas forward commits to the leader, so a scheduler is fastest on the leader's machine.
         let leader = running.iter().position(|one| one.status().leadership.is_leader);
         let mut replicas = Replicas { handles, took, running, _folder: folder };
         replicas.handles.rotate_left(leader.unwrap_or(0));
@@ -112,7 +111,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Measurement for one number of replicas.
+/// The measurement for one number of replicas.
 struct Each<'a> {
     options: &'a Options,
     made: &'a Made,
@@ -120,7 +119,7 @@ struct Each<'a> {
     replicas: u64,
 }
 
-/// Result of one run on replicas.
+/// Figures of one run on replicas.
 struct Seen {
     figure: Figure,
     latency_us: f64,
@@ -156,10 +155,10 @@ impl Each<'_> {
         }
     }
 
-    /// Runs alternate between replicas and memory.
+    /// Measures runs that alternate between replicas and memory.
     fn measure(&self, workers: usize, in_flight: usize) -> (Seen, Figure) {
         let mut load = Load::sampled(self.options.work(TASKS), workers, CLAIMS);
-        // In memory, commits are answered at once, so none is in flight.
+        // A cell in memory answers commits at once, so no transaction is in flight.
         let bare_load = Load::sampled(self.options.work(TASKS), 1, CLAIMS);
         load.workers.iter_mut().for_each(|worker| worker.commits_in_flight = in_flight);
         let (mut seen, mut bare) = (Vec::new(), Vec::new());
@@ -183,7 +182,7 @@ impl Each<'_> {
         Seen {
             figure: done.process.each(done.placed),
             latency_us: replicas.took.percentile_us(50.0),
-            // Includes the bytes of the jobs, which are not claims.
+            // The bytes include those of the jobs, which are not claims.
             bytes: bytes as f64 / done.placed as f64,
         }
     }
@@ -194,7 +193,7 @@ fn in_memory(made: &Made, load: &Load) -> Figure {
     done.process.each(done.placed)
 }
 
-/// Claims applied by a follower, relative to the same in process.
+/// Cost of applying claims on a follower, compared with applying them in this process.
 fn follower(options: &Options, made: &Made) -> Vec<Row> {
     let count = options.work(20_000);
     let (cell, txns) = transactions(made, count);
@@ -234,7 +233,7 @@ fn follower(options: &Options, made: &Made) -> Vec<Row> {
     ]
 }
 
-/// Transactions of ten claims that will all be accepted.
+/// Transactions of ten claims each, all of which will be accepted.
 fn transactions(made: &Made, count: usize) -> (Cell, Vec<Transaction>) {
     let mut cell = made.copy();
     let name = "bench".into();

@@ -1,5 +1,5 @@
-//! Question: what do reservations cost a scheduler and the cell, used and unused? And what do queue
-//! orders by time cost?
+//! Question: what do reservations cost a scheduler and the cell, used and unused? And what does it cost to order a
+//! queue by times?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -15,7 +15,7 @@ pub(crate) const WORKLOAD: &str =
 
 const MACHINES: usize = 10_000;
 
-/// A profile that is compared with the one for services.
+/// Makes a profile that is compared with that for services.
 type Make = fn() -> Profile;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -42,20 +42,20 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Jobs of different run times, half of them with deadlines.
+/// A job with a run time that depends on its number, and for half of the jobs a deadline.
 fn with_times((number, job): (u64, Job)) -> Job {
     let run = number * 7919 % 3_600_000;
     let deadline_ms = number.is_multiple_of(2).then_some(number * 104_729 % 86_400_000);
     Job { runtime_estimate_ms: Some(run), deadline_ms, ..job }
 }
 
-/// Time of a scheduler for each of the jobs.
+/// Scheduler time for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], (make, reservations): (Make, usize)) -> Figure {
     let cell = SharedCell::new(made.copy());
     for number in 0..reservations {
         let any = Requirement { key: "".into(), operator: Operator::Exists, values: Vec::new() };
         let machines = MachineSelector { labels: Vec::new(), names: vec![any] };
-        // All machines, two days from now: every job has ended by then.
+        // The reservation has all machines, but begins in two days, when every job has ended.
         let (from_ms, until_ms) = (172_800_000, 180_000_000);
         let (name, tenants) = (format!("r{number}").into(), vec!["ops".into()]);
         let reservation = Reservation { name, machines, tenants, from_ms, until_ms };

@@ -1,8 +1,8 @@
 //! Question: how long does a replica of a large cell take to start?
 //!
-//! The replica has a snapshot, and a log with jobs and transactions that place ten tasks each. It
-//! is started as in production, and is ready when it has elected itself, applied the whole log, and
-//! answered a read. Processor time is that of the whole process.
+//! The replica has a snapshot, and a log with jobs and transactions that place ten tasks each. It is started as in
+//! production. It is ready when it has become leader, applied the whole log, and answered a read. Processor time is
+//! that of the whole process.
 
 use super::Options;
 use super::clock::{Figure, Span, process_time};
@@ -25,7 +25,7 @@ const MACHINES: usize = 100_000;
 const TASKS: usize = 1_000_000;
 const TXNS: usize = 100_000;
 
-/// Claims of a transaction.
+/// Number of claims of a transaction.
 const CLAIMS: usize = 10;
 
 /// Divisor of the sizes with `--quick`.
@@ -49,7 +49,7 @@ pub(super) fn rows(options: &Options) -> Vec<Row> {
     vec![row.reach(Reach::AtMost(3000.0))]
 }
 
-/// Creates the directory of the only replica of a cell with a given state.
+/// Creates the directory of a replica that is the only one of a cell with this state.
 fn make(path: &Path, cell: &Cell) {
     let origin = Origin { cell: CellId(1), kinds: cell.kinds().clone() };
     let identity = Identity { origin, replica: ID, engine: EngineKind::Segment };
@@ -58,7 +58,7 @@ fn make(path: &Path, cell: &Cell) {
     found_with(&directory, &Membership::founding([ID]), cell).expect("the disk has room");
 }
 
-/// Starts the replica, without further snapshots.
+/// Starts the replica, configured to take no further snapshots.
 fn run(path: &Path) -> (Running, ReplicatedCell) {
     let directory = Directory::open(Arc::new(RealDisk), path, Expected::default());
     let directory = directory.expect("it was made");
@@ -71,7 +71,7 @@ fn run(path: &Path) -> (Running, ReplicatedCell) {
     (running, cell)
 }
 
-/// Fills the log. Returns the version after it.
+/// Writes transactions to the log. Returns the cell's version after them.
 fn write_log(path: &Path, txns: usize) -> u64 {
     let (running, cell) = run(path);
     let (scheduler, first) = cell.register("restart".into()).expect("a scheduler registers");

@@ -1,6 +1,6 @@
-//! Question: how much of the machine does `omega run` use, and how much faster is it with several schedulers?
+//! Question: how much of the computer does `omega run` use, and how much faster is it with several schedulers?
 //!
-//! The run is the README's first command with fewer hours. Wall time from the first job to the end.
+//! The run is the first command of the README, with fewer hours. Wall time is from the first job to the end.
 
 use super::Options;
 use super::clock::median;
@@ -11,10 +11,10 @@ use omega_workload::synth::{SynthOptions, synthesize};
 
 pub(crate) const WORKLOAD: &str = "omega run: 10,000 machines, hours of generated jobs at 78 % use, 1 service scheduler; on two processors";
 
-/// Hours of the workload: about a second of work for one scheduler. In a hurry a quarter of it.
+/// Hours of the workload, about a second of work for one scheduler; with `--quick` a quarter of them.
 const HOURS: u32 = 8;
 
-/// Batch schedulers of the README's command.
+/// Number of batch schedulers of the README's command.
 const BATCH: u32 = 3;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -45,7 +45,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// The report on a run of the generated workload.
+/// Runs the generated workload, and returns the report.
 fn one(batch_schedulers: u32, span_hours: u32) -> RunReport {
     let workload = synthesize(&SynthOptions { span_hours, ..SynthOptions::default() });
     let options = RunOptions { batch_schedulers, ..RunOptions::default() };

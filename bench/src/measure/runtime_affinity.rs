@@ -1,4 +1,4 @@
-//! Question: what do limits on tasks next to a task, and runtime affinity, cost?
+//! Question: what does it cost to limit the tasks on a task's machine or in its rack, and to have runtime affinity?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -16,16 +16,16 @@ pub(crate) const WORKLOAD: &str = "10,000 machines in use, a database on one in 
 
 const MACHINES: usize = 10_000;
 
-/// Machines per machine with a database.
+/// Number of machines per machine that has a database.
 const APART: usize = 10;
 
-/// Feature that is switched on.
+/// Feature that is enabled for a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Nothing,
-    /// Others have both rules.
+    /// The measured jobs have no rules, but other jobs have both kinds.
     Unused,
-    /// Each job accepts this many databases in its rack.
+    /// Each job accepts at most this many databases in its rack.
     Beside,
     /// Each job needs a database in its rack.
     RuntimeAffinity,
@@ -94,7 +94,7 @@ fn adopt(cell: &SharedCell, job: Job, rows: impl Iterator<Item = usize>) -> JobI
     id
 }
 
-/// The cell with databases, and with others that have both rules.
+/// A cell with databases, and with other jobs that have both kinds of rules.
 fn furnished(made: &Made, on: On) -> SharedCell {
     let cell = SharedCell::new(made.copy());
     let mut group = TaskGroup::new((MACHINES / APART) as u32, Amounts::new([1]));
@@ -110,7 +110,7 @@ fn furnished(made: &Made, on: On) -> SharedCell {
     cell
 }
 
-/// Time of a scheduler for each of the jobs.
+/// Scheduler time for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     let cell = furnished(made, on);
     let settings = Settings::new("default").with_seed(SEED);
@@ -132,7 +132,7 @@ fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     span.each(jobs.len())
 }
 
-/// Time of a commit that releases one task, which no other needs.
+/// Commit time of a transaction that releases one task to which no other task has affinity.
 fn released(made: &Made, count: usize, on: On) -> Figure {
     let cell = furnished(made, on);
     let group = TaskGroup::new(count as u32, Amounts::new([1]));

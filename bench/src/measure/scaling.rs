@@ -1,7 +1,7 @@
-//! Question: how much faster do two workers place than one, and four than two?
+//! Question: how much faster do two workers place tasks than one, and four than two?
 //!
-//! Wall time, because processor time does not show that workers wait for each other. The numbers of
-//! workers alternate, and each ratio is of two adjacent runs, so that a slow minute slows both.
+//! The figures are wall time, because processor time does not include the time that workers wait for each other. The
+//! numbers of workers alternate, and each ratio is of two consecutive runs, so that a slow minute slows both.
 
 use super::Options;
 use super::cells::{self, Made};
@@ -12,10 +12,11 @@ use super::whole::{self, Load};
 
 pub(crate) const WORKLOAD: &str = "10,000 machines from 60 to 70 % use; small tasks; 64 feasible machines, 1 score; wall time; two processors at least";
 
-/// Claims in a transaction, with the least speed-up that the second worker is to bring.
+/// Number of claims in a transaction, with the target for the speed-up by a second worker.
 const SECOND: [(usize, f64); 3] = [(1, 1.7), (10, 1.7), (100, 1.8)];
 
-/// Least rate of four workers on two processors, of that of two: more workers than processors are to cost nothing.
+/// Target for four workers on two processors, as a ratio to the rate of two workers: more workers than processors
+/// should cost nothing.
 const FOURTH: f64 = 0.97;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -40,8 +41,8 @@ struct Walls {
     four: Vec<f64>,
 }
 
-/// Tasks that are submitted at once. Threads that wake are moved to other processors only after a while, so short waves
-/// would measure that.
+/// Number of tasks that are submitted at once. The kernel moves threads that wake up to other processors only after
+/// some time, so short waves would measure that.
 const WAVE: usize = 50_000;
 
 impl Walls {
@@ -60,7 +61,7 @@ impl Walls {
     }
 }
 
-/// The median speed-up of runs next to each other.
+/// Median speed-up of consecutive runs.
 fn ratio(before: &[f64], after: &[f64]) -> f64 {
     median(before.iter().zip(after).map(|(before, after)| before / after).collect())
 }

@@ -1,4 +1,4 @@
-//! Question: what do a full scan, and a decision for a thousand tasks, cost?
+//! Question: what does a full scan cost, and what does a decision for a thousand tasks cost?
 
 use super::bare::{Columns, KINDS};
 use super::cells;
@@ -20,13 +20,13 @@ pub(crate) const WORKLOAD: &str =
 
 const MACHINES: usize = 10_000;
 
-/// Request of a task of the scan: some of each kind, so that all four are compared.
+/// Request of a task in the scan, with an amount of each kind, so that all four are compared.
 const REQUEST: [u64; KINDS] = [2000, 8 << 30, 1 << 30, 1000];
 
-/// Tasks of the batch.
+/// Number of tasks of the batch.
 const BATCH: usize = 1000;
 
-/// The cell's own filters and one score.
+/// A profile with the cell's own filters and one score.
 pub(crate) fn profile() -> Profile {
     Profile::first_fit().with_score(LeastAllocated::default(), 1)
 }
@@ -66,7 +66,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Filters and scores over all blocks.
+/// Cost of filters and scores over all blocks.
 fn scan(view: &View, profile: &Profile, group: GroupRef, scans: usize) -> super::clock::Figure {
     let tasks = tasks(view, group);
     let active = profile.active(&tasks);
@@ -84,7 +84,7 @@ fn scan(view: &View, profile: &Profile, group: GroupRef, scans: usize) -> super:
     span.each(scans * MACHINES)
 }
 
-/// Full searches.
+/// Cost of full searches.
 fn collect(
     view: &mut View,
     profile: &Profile,
@@ -104,7 +104,7 @@ fn collect(
     span.each(scans * MACHINES)
 }
 
-/// A thousand identical tasks in one decision.
+/// Cost of one decision for a thousand identical tasks.
 fn batch(options: &Options, view: &mut View, profile: &Profile) -> Row {
     let request = cells::small_request();
     let job = Arc::new(Job::batch("batch", TaskGroup::new(BATCH as u32, request)));
@@ -133,7 +133,7 @@ fn batch(options: &Options, view: &mut View, profile: &Profile) -> Row {
     .reach(Reach::AtMost(0.4))
 }
 
-/// One bare scan, and a thousand scores of the chosen machine.
+/// Cost of one bare scan, and of a thousand scores of the chosen machine.
 fn bare_batch(options: &Options, columns: &Columns) -> super::clock::Figure {
     let request = REQUEST.map(|amount| amount as i64);
     let runs = (0..options.runs()).map(|_| {

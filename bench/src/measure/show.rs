@@ -1,4 +1,4 @@
-//! A table that reads well at 120 columns, or as Markdown.
+//! A table of at most 120 columns, or as Markdown.
 
 use super::Options;
 use super::clock::Figure;
@@ -10,9 +10,9 @@ pub(crate) enum Unit {
     Micros,
     Millis,
     Seconds,
-    /// Millions in a second of one core.
+    /// Millions per core-second.
     MillionsPerSecond,
-    /// Thousands in a second of one core.
+    /// Thousands per core-second.
     ThousandsPerSecond,
     Percent,
     Bytes,
@@ -53,7 +53,7 @@ pub(crate) enum Reach {
     AtLeast(f64),
 }
 
-/// A line of the table. All values are in the unit.
+/// A row of the table. All values are in the row's unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     what: String,
@@ -78,19 +78,19 @@ impl Row {
         Row { what: what.into(), unit, ours, wall, bare, limit: "", reach: None }
     }
 
-    /// Adds the figure of a bare loop, in nanoseconds.
+    /// Returns the row with the figure of a bare loop, in nanoseconds.
     pub(crate) fn beside(mut self, bare: Figure) -> Row {
         self.bare = convert(self.unit, bare.cpu);
         self
     }
 
-    /// Returns the figure with the result of prototypes.
+    /// Returns the row with the best result of prototypes.
     pub(crate) fn limit(mut self, limit: &'static str) -> Row {
         self.limit = limit;
         self
     }
 
-    /// Returns the figure with a target.
+    /// Returns the row with a target.
     pub(crate) fn reach(mut self, reach: Reach) -> Row {
         self.reach = Some(reach);
         self
@@ -135,7 +135,7 @@ impl Row {
     }
 }
 
-/// Nanoseconds in a unit of time or rate.
+/// Converts nanoseconds for each piece of work to a unit of time or rate.
 fn convert(unit: Unit, nanos: f64) -> f64 {
     match unit {
         Unit::Micros => nanos / 1e3,

@@ -1,9 +1,9 @@
-//! Question: how many tasks does the simulator place in a second of a core?
+//! Question: how many tasks does the simulator place in a core-second?
 //!
-//! The published runs of the reference, on its model of a cell, next to its own rate; and the
-//! released cell, where each task is a checked claim and a command that ends it. Reading the
-//! workload is not measured, except for the month's, which is read during the run. The points of a
-//! sweep share only their workload; the last rows show whether two at once take half the time.
+//! The first rows are the published runs of the reference, on its model of a cell, compared with the reference's own
+//! rate. Then comes the released cell, where each task is a checked claim and a command that ends the task. The time to
+//! read the workload is excluded, except for the month's workload, which is read during the run. The points of a sweep
+//! share only their workload; the last rows show whether two threads take half the time of one.
 
 use super::clock::{Figure, median, process_time, timed};
 use super::show::{Reach, Row, Unit};
@@ -22,10 +22,10 @@ use std::path::Path;
 
 pub(crate) const WORKLOAD: &str = "tasks placed in simulated runs, 3 of each figure, or 1; limit: the reference simulator's own rate";
 
-/// Placements of the reference simulator in a second of a core, in thousands.
+/// Placements of the reference simulator per core-second, in thousands.
 const REFERENCE_K: f64 = 722.0;
 
-/// Runs per figure; each takes seconds.
+/// Number of runs per figure; each run takes seconds.
 fn runs(options: &Options) -> usize {
     if options.quick { 1 } else { 3 }
 }
@@ -40,7 +40,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Runs of a published file, and the target speed relative to the reference.
+/// Rows for the runs of a published file, with the target speed relative to the reference.
 fn as_the_reference(options: &Options, (name, times_wanted): (&str, f64)) -> Vec<Row> {
     let folder = options.data.join("omega-sim");
     let (file, lists) = match read(&folder, name, options.quick) {
@@ -66,7 +66,7 @@ fn as_the_reference(options: &Options, (name, times_wanted): (&str, f64)) -> Vec
     ]
 }
 
-/// A reference file with its job lists; in a hurry, its first rows.
+/// Reads a reference file with its job lists; with `quick`, only its first rows.
 fn read(folder: &Path, name: &str, quick: bool) -> Result<(ReferenceFile, JobLists), LoadError> {
     let rows = quick.then_some(12);
     let file = ReferenceFile::read(&folder.join(format!("{name}.csv")), rows)?;
@@ -75,8 +75,8 @@ fn read(folder: &Path, name: &str, quick: bool) -> Result<(ReferenceFile, JobLis
     Ok((file, lists))
 }
 
-/// Shared state with a number of batch schedulers, with decisions of a tenth of a second and 5 ms
-/// for each task.
+/// Settings for shared state with this many batch schedulers, whose decisions take a tenth of a second, and 5 ms for
+/// each task.
 fn settings(batch: u32, seed: u64) -> ScenarioSettings {
     let decides = DecisionTime { job_s: 0.1, task_s: 0.005 };
     ScenarioSettings {

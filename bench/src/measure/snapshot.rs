@@ -1,9 +1,9 @@
-//! Question: what does a snapshot of a large cell cost, how long do commands wait for it, and how long
-//! does a replica take to start from one?
+//! Question: what does a snapshot of a large cell cost, how long do commands wait for it, and how long does a replica
+//! take to start from a snapshot?
 //!
-//! A pause is one step under the cell's lock: the beginning of the capture, or some pieces of it.
-//! Between two steps commands are applied, as in a busy cell; some of them copy a page first. The
-//! figure is the longest pause.
+//! A pause is one step under the cell's lock: the beginning of the capture, or the capture of some pieces. Between two
+//! steps commands are applied, as in a cell under load; some commands copy a page first. The figure is the longest
+//! pause.
 
 use super::cells;
 use super::clock::{Figure, Span, timed};
@@ -25,15 +25,15 @@ pub(crate) const WORKLOAD: &str = "100,000 machines, 1 M placed tasks; commands 
 const MACHINES: usize = 100_000;
 const TASKS: usize = 1_000_000;
 
-/// Pieces of a capture in one step: less than a millisecond.
+/// Number of pieces that are captured in one step, which takes less than a millisecond.
 const PIECES: usize = 16;
 
-/// Commands between two steps.
+/// Number of commands between two steps.
 const COMMANDS: usize = 20;
 
 const POSITION: Position = Position { index: LogIndex(1), term: Term(1) };
 
-/// A figure for each thing that is measured.
+/// Time that each part of a run took.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
     pause: Span,
@@ -71,10 +71,10 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// A cell with tasks, `each` in a job, placed round-robin on all machines.
+/// A cell whose jobs have `each` tasks, placed round-robin on all machines.
 pub(super) fn full((machines, tasks): (usize, usize), each: usize) -> Cell {
     let mut cell = cells::empty(cells::machines(machines)).cell;
-    // So small that the smallest machine has room for a hundred.
+    // The request is so small that the smallest machine has room for a hundred tasks.
     let group = TaskGroup::new(each as u32, Amounts::new([10, 16 << 20]));
     for number in 0..tasks / each {
         let job = cells::submit(&mut cell, Job::batch(format!("job-{number}"), group.clone()));
@@ -143,7 +143,7 @@ fn capture(cell: &mut Cell, run: usize, spent: &mut Spent) -> Image {
     image
 }
 
-/// A job's first task is lost and placed again.
+/// Reports the first task of a job as lost, and places it again.
 fn restart(cell: &mut Cell, job: JobId) {
     let task = TaskId { job, index: 0 };
     let Some(machine) = cell.task(task).and_then(TaskState::machine) else { return };

@@ -1,6 +1,6 @@
 //! Question: does the cost of a sync depend on the changes and not on the size of the cell?
 //!
-//! Machines are changed by placing one task on each, and only the sync is measured.
+//! Machines are changed by placing one task on each. Only the sync is measured.
 
 use super::bare::{self, Columns};
 use super::cells::{self, Made};
@@ -15,7 +15,7 @@ use rand_pcg::Pcg64;
 pub(crate) const WORKLOAD: &str =
     "a view of 1k, 10k and 100k machines in use, after 0 to 1,000 machines were committed to";
 
-/// Machines, and the target in nanoseconds per changed machine.
+/// Numbers of machines of the cell, each with the target in nanoseconds per changed machine.
 const SIZES: [(usize, f64); 3] = [(1000, 8.0), (10_000, 8.0), (100_000, 10.0)];
 const CHANGED: [usize; 5] = [0, 1, 10, 100, 1000];
 
@@ -46,7 +46,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Median cost of one sync after a number of machines changed.
+/// Median cost of one sync after this many machines have changed.
 fn cost(options: &Options, made: &Made, changed: usize) -> Figure {
     let rounds = options.work(1000).clamp(100, 200_000 / changed.max(20));
     let (cell, mut view) = cells::viewed(made);
@@ -55,7 +55,7 @@ fn cost(options: &Options, made: &Made, changed: usize) -> Figure {
     Figure::median(&runs)
 }
 
-/// Rounds of a change and a sync; the changes are not counted.
+/// Runs rounds of changes and a sync. Only the time of the syncs is counted.
 fn run(cell: &SharedCell, view: &mut View, changed: usize, rounds: usize) -> Figure {
     let mut spans = Vec::with_capacity(rounds);
     let slots = random_slots(view.rows(), changed);
@@ -88,7 +88,7 @@ fn run(cell: &SharedCell, view: &mut View, changed: usize, rounds: usize) -> Fig
         }
     }
     let figure = Figure::median(&spans);
-    // Excludes the time of reading the clocks.
+    // The time of reading the clocks is subtracted.
     let clock = clock.each(1);
     Figure { cpu: figure.cpu - clock.cpu.min(figure.cpu), wall: figure.wall }
 }
@@ -98,7 +98,8 @@ fn random_slots(machines: usize, count: usize) -> Vec<u32> {
     (0..count).map(|_| rng.random_range(0..machines as u32)).collect()
 }
 
-/// Fixed cost and slope: the slope between the two largest, the fixed part from the small ones.
+/// Fixed cost and slope. The slope is that between the two largest numbers of changes; the fixed cost is from the small
+/// ones.
 fn line(costs: &[(usize, Figure)]) -> (f64, f64) {
     let at = |i: usize| (costs[i].0 as f64, costs[i].1.cpu);
     let last = costs.len() - 1;

@@ -1,5 +1,4 @@
-//! Measures the cost of tenants in a tree, of fair shares between them, and of admission of their
-//! jobs.
+//! Question: what do tenants in a tree, fair shares between them, and limits on their requests cost?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -17,13 +16,13 @@ const MACHINES: usize = 10_000;
 
 const TENANTS: usize = 100;
 
-/// Feature that is switched on.
+/// Feature that is enabled for a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Nothing,
-    /// A tree with a limit at each level, which is never reached.
+    /// A tree of tenants with a limit at each level, which is never reached.
     Tree,
-    /// A tree with fair shares.
+    /// A tree of tenants with fair shares.
     Turns,
 }
 
@@ -80,7 +79,7 @@ enum Submitted {
     Limited,
 }
 
-/// Time of the cell to have each of the jobs submitted, and killed.
+/// Time of the cell to submit and kill each of the jobs.
 fn submitted(made: &Made, jobs: &[Job], how: Submitted) -> Figure {
     let cell = SharedCell::new(made.copy());
     if how == Submitted::Limited {
@@ -108,7 +107,7 @@ fn submitted(made: &Made, jobs: &[Job], how: Submitted) -> Figure {
     span.each(count)
 }
 
-/// Time of a scheduler for each of the jobs.
+/// Scheduler time for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     let cell = SharedCell::new(made.copy());
     let much = Amounts::new([1 << 49; 4]);

@@ -1,5 +1,5 @@
-//! Question: what do loads in decisions, waits for preferred machines and held transactions cost,
-//! used and unused; and how many preferences are satisfied with and without a wait?
+//! Question: what do loads in decisions, waits for preferred machines and held transactions cost, used and unused? And
+//! how many preferences are satisfied with and without a wait?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -22,7 +22,7 @@ const MACHINES: usize = 10_000;
 
 const MS: Nanos = 1_000_000;
 
-/// A profile that is compared with the one for services.
+/// Makes a profile that is compared with that for services.
 type Make = fn() -> Profile;
 
 fn with_load() -> Profile {
@@ -82,7 +82,7 @@ enum Loads {
     Unknown,
 }
 
-/// Time of a scheduler for each of the jobs.
+/// Scheduler time for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], Case { make, loads, hold }: Case) -> Figure {
     let cell = SharedCell::new(made.copy());
     if loads == Loads::Reported {
@@ -108,7 +108,7 @@ fn cost(made: &Made, jobs: &[Job], Case { make, loads, hold }: Case) -> Figure {
     span.each(jobs.len())
 }
 
-/// Counts preferences that were met.
+/// Observer that counts which preferences were satisfied.
 #[derive(Default)]
 struct Met(WaitFigures);
 
@@ -118,12 +118,14 @@ impl Observer for Met {
     }
 }
 
-/// Jobs that prefer one of a hundred machines, a millisecond apart; each machine runs one task at a time, for 50 ms.
+/// Runs jobs that arrive a millisecond apart and prefer one of a hundred machines each. A machine runs one task at a
+/// time, for 50 ms.
 fn preferences(options: &Options, make: Make) -> WaitFigures {
     const MACHINES: u64 = 100;
     let machine = |i: u64| Machine::new(format!("m{i}"), Amounts::new([1000, 1 << 30]));
     let cell = SharedCell::new(cells::empty((0..MACHINES).map(machine).collect()).copy());
-    // To count satisfied preferences, the profile without a wait has one of length 0.
+    // Preferences are counted by the filter for delay scheduling, so the profile without a wait has that filter with a
+    // wait of 0.
     let profile = match make().filters().any(|filter| filter.name() == "delay") {
         true => make(),
         false => make().with_delay(Delay::new(0, None)),

@@ -1,8 +1,8 @@
 //! Question: how many tasks does a core place in a second, from sync to settled commit?
 //!
-//! Each run starts from a copy of one cell at 60 % use. Jobs are submitted in waves, outside of the
-//! measurement; after each wave the measured workers step until every task is placed. A run ends
-//! before 70 % use. The processor time is that of the workers' threads.
+//! Each run starts from a copy of one cell at 60 % use. Jobs are submitted in waves, which is not measured; after each
+//! wave the measured workers step until every task is placed. A run ends before 70 % use. The processor time is that of
+//! the workers' threads.
 
 use super::bare::{self, Columns};
 use super::cells::{self, Made};
@@ -18,10 +18,11 @@ use std::sync::Barrier;
 pub(crate) const WORKLOAD: &str =
     "cells from 60 to 70 % use; small tasks; a window of 64 feasible machines, 1 score; SharedCell";
 
-/// Number of feasible machines to choose among, as in the bare loop.
+/// Number of feasible machines among which a search chooses, as in the bare loop.
 pub(crate) const FEASIBLE: u32 = 64;
 
-/// Tasks of one wave: several thousand decisions, and few relative to the changes kept in the cell.
+/// Number of tasks of one wave. A wave has several thousand decisions, but few compared with the changes that the cell
+/// records.
 pub(crate) const WAVE: usize = 10_000;
 
 /// Load of a run.
@@ -29,16 +30,16 @@ pub(crate) const WAVE: usize = 10_000;
 pub(crate) struct Load {
     /// Number of tasks that are placed.
     pub(crate) tasks: usize,
-    /// Tasks of each job.
+    /// Number of tasks of each job.
     pub(crate) job_tasks: usize,
-    /// Tasks that are submitted at once, before the workers start.
+    /// Number of tasks that are submitted at once, before the workers start.
     pub(crate) wave: usize,
     /// Settings of each worker.
     pub(crate) workers: Vec<Settings>,
 }
 
 impl Load {
-    /// A number of workers with a sampled search, and jobs that fill a transaction each.
+    /// A load for this many workers, with a search over a random sample of machines. Each job fills one transaction.
     pub(crate) fn sampled(tasks: usize, workers: usize, claims: usize) -> Load {
         let settings = |i| Settings {
             claims_max: claims,
@@ -51,14 +52,14 @@ impl Load {
     }
 }
 
-/// Actions of a run.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) placed: usize,
     pub(crate) conflicts: usize,
-    /// Processor time of all workers; wall time from the first to the last.
+    /// Processor time of all workers, and wall time from the start of the first worker to the end of the last.
     pub(crate) span: Span,
-    /// The span with the processor time of the whole process.
+    /// Wall time of the run, with the processor time of the whole process.
     pub(crate) process: Span,
 }
 
@@ -68,12 +69,12 @@ impl Done {
     }
 }
 
-/// A cell that jobs can be submitted to.
+/// A cell to which jobs can be submitted.
 pub(crate) trait Submit: CellHandle {
-    /// Submits jobs, and returns when the cell has them.
+    /// Submits jobs, and returns when the cell has committed them.
     fn submit(&self, jobs: Vec<Job>);
 
-    /// Waits until this handle shows jobs submitted at any handle.
+    /// Waits until this handle has the jobs that were submitted at any handle.
     fn catch_up(&self);
 }
 
@@ -85,12 +86,12 @@ impl Submit for SharedCell {
     fn catch_up(&self) {}
 }
 
-/// Places everything, in waves. The profile is made for each worker.
+/// Places all tasks of a load, in waves. `profile` makes the profile of each worker.
 pub(crate) fn run(made: &Made, load: &Load, profile: fn() -> Profile) -> Done {
     run_on(&[SharedCell::new(made.copy())], load, profile)
 }
 
-/// Runs on handles of one cell; the workers are spread over them.
+/// Runs on handles of one cell; workers are assigned to handles in turn.
 pub(crate) fn run_on(cells: &[impl Submit], load: &Load, profile: fn() -> Profile) -> Done {
     let start = Barrier::new(load.workers.len() + 1);
     let waves = load.tasks.div_ceil(load.wave);
@@ -98,7 +99,7 @@ pub(crate) fn run_on(cells: &[impl Submit], load: &Load, profile: fn() -> Profil
     std::thread::scope(|scope| {
         let work = |(i, settings): (usize, Settings)| {
             let (cell, start) = (&cells[i % cells.len()], &start);
-            // With a name, so that a profiler distinguishes workers from the set-up.
+            // The thread is named, so that a profiler distinguishes workers from the set-up.
             let named = std::thread::Builder::new().name("worker".into());
             let work = move || worker(cell, profile(), settings, (start, waves));
             named.spawn_scoped(scope, work).expect("a thread starts")
@@ -154,7 +155,7 @@ fn worker(
                 if step.idle && scheduler.queue().pending_tasks() == 0 {
                     break;
                 }
-                // Waits are not measured: time is advanced for a job that waits for it.
+                // Waiting is not measured: if all jobs wait for a time, the time is advanced.
                 now += if step.idle { 10_000_000 } else { 1000 };
             }
         });
@@ -164,12 +165,12 @@ fn worker(
     done
 }
 
-/// Number of tasks that bring a cell from 60 to below 70 % use.
+/// Number of tasks by which the use of a cell grows from 60 to below 70 %.
 fn tasks(options: &Options, machines: usize) -> usize {
     options.work(100_000).min(machines * 15)
 }
 
-/// Medians over runs of Omega and of the bare loop.
+/// Medians of Omega's and of the bare loop's runs.
 fn measure(options: &Options, made: &Made, load: &Load) -> (Figure, Figure) {
     let (_, mut view) = cells::viewed(made);
     scan::profile().prepare(&mut view);
@@ -222,7 +223,7 @@ fn rate(what: String, ours: Figure, bare: Figure) -> Row {
     Row::time(what, Unit::MillionsPerSecond, ours).beside(bare)
 }
 
-/// Machines by workers by claims.
+/// Rows for combinations of numbers of machines, of workers, and of claims per transaction.
 pub(crate) fn matrix(options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
     for machines in [1000, 10_000, 100_000] {

@@ -1,8 +1,8 @@
 //! Question: do workers avoid conflicts with each other, and do they use the cores?
 //!
-//! Conflicts are counted twice. Free-running threads rarely decide at the same time on two cores.
-//! In lock step, all eight decide on the same version before any commits, which is the worst case
-//! and independent of the cores.
+//! Conflicts are measured in two ways, because threads that run freely rarely decide at the same time on two cores. In
+//! the second way, all eight workers decide on the same version before any of them commits, which is the worst case,
+//! and independent of the number of cores.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, median};
@@ -36,7 +36,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
             Row::value(format!("claims refused, {name} profile, lock step"), Unit::Percent, steps);
         rows.push(row.limit("0-1 %").reach(Reach::AtMost(2.0)));
     }
-    // The benefit of home shards: the same without them.
+    // The difference to this run without home shards is the benefit of home shards.
     let steps = refused_in_step(
         (&made, tasks / WORKERS as usize / 4),
         settings(0).into_iter().map(homeless).collect(),
@@ -107,7 +107,7 @@ pub(crate) fn refused_in_step(
     profile: fn() -> Profile,
 ) -> f64 {
     let cell = SharedCell::new(made.copy());
-    // Twice as many jobs as rounds, so that every worker always has one.
+    // There are twice as many jobs as rounds, so that every worker always has a job.
     let jobs = cells::small_jobs(0, 2 * rounds * WORKERS as usize, 1);
     cell.apply_all(jobs.map(Command::SubmitJob));
     let (decided, committed) = (Barrier::new(WORKERS as usize), Barrier::new(WORKERS as usize));
@@ -132,12 +132,12 @@ pub(crate) fn refused_in_step(
     percent(conflicts, placed)
 }
 
-/// Wall time of one worker relative to four, where decisions take most of the time.
+/// Wall time of one worker divided by that of four, in a case where decisions take most of the time.
 fn speed_up(options: &Options, made: &Made) -> Row {
     let wall = |workers: u32| {
         let settings = |i| {
             let mut settings = Settings::worker("default", i, workers).with_search(Search::Full);
-            // If earlier searches were reused, the full scan would be a small part of the work.
+            // If earlier results were reused, the full scan would be a small part of the work.
             settings.placement.reuse = false;
             Settings { claims_max: 1, ..settings }
         };

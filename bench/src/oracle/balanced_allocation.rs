@@ -12,7 +12,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 #[serde(default)]
 pub(super) struct Args {
-    /// Their weights do not count.
+    /// Resources to balance. Their weights are ignored.
     resources: Vec<Resource>,
 }
 

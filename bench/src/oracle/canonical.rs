@@ -1,18 +1,18 @@
 //! Canonical texts of quantities, as the API server writes them after reading one.
 //!
-//! A text keeps the notation of its suffix: powers of two (`Ki`), powers of thousand as letters
-//! (`k`, `m`) or as exponents (`e3`). The number in front has no factor of the notation's base
-//! left. Two exceptions of Kubernetes: short texts that already are canonical stay as they were,
-//! with sign and zeros, and powers of two are given up below 1024 and for fractions.
+//! A canonical text keeps the notation of its suffix: powers of two (`Ki`), or powers of a thousand as letters (`k`,
+//! `m`) or as exponents (`e3`). The number before the suffix is no longer divisible by the notation's base. Kubernetes
+//! has two exceptions: short texts that already are canonical stay as they are, with sign and zeros, and powers of two
+//! are replaced by powers of a thousand for fractions and for values below 1024.
 //!
-//! Omega writes no quantities: this only serves to check that none is read in another notation.
+//! Omega itself writes no quantities. This code only serves to check that every quantity is read in the right notation.
 
 use omega_workload::kube::quantity::{Factor, Quantity, QuantityError, Text};
 
-/// Digits that Kubernetes' short form has at most.
+/// Maximum number of digits of Kubernetes' short form.
 const DIGITS_MAX: usize = 18;
 
-/// The smallest exponent of a quantity: billionths.
+/// The smallest exponent of a quantity, for billionths.
 const EXPONENT_MIN: i64 = -9;
 
 /// Notation of the exponent.
@@ -48,7 +48,7 @@ pub(super) fn canonical(text: &str) -> Result<String, QuantityError> {
     })
 }
 
-/// Whether Kubernetes keeps the text: its digits are the canonical number.
+/// Whether Kubernetes keeps the text as it is, because its digits are the canonical number.
 fn stays(parts: &Text<'_>) -> bool {
     let whole = parts.whole.trim_start_matches('0');
     let digits = format!("{}{}", if whole.is_empty() { "0" } else { whole }, parts.fraction);
@@ -56,7 +56,7 @@ fn stays(parts: &Text<'_>) -> bool {
         Factor::Ten(exponent) => {
             (exponent - parts.fraction.len() as i64, digits.len() <= DIGITS_MAX)
         }
-        // Digits and the bits of the suffix must fit in 15 digits, and a fraction has none.
+        // The digits and the bits of the suffix together must fit in 15 digits. A fraction never stays as it is.
         Factor::Two(bits) => {
             let room = parts.fraction.is_empty() && digits.len() + bits as usize * 3 / 10 < 15;
             return room && digits.parse::<u64>().is_ok_and(|value| value % 8 != 0);
@@ -66,7 +66,7 @@ fn stays(parts: &Text<'_>) -> bool {
     few && exponent >= EXPONENT_MIN && canonical
 }
 
-/// Whole units as a number and a power of 1024.
+/// Formats whole units as a number and a power of 1024.
 fn by_two(mut value: i128) -> String {
     let suffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     let mut power = 0;
@@ -77,7 +77,7 @@ fn by_two(mut value: i128) -> String {
     format!("{value}{}", suffixes[power])
 }
 
-/// Billionths as a number and a power of 1000.
+/// Formats billionths as a number and a power of 1000.
 fn by_thousand(nanos: i128, notation: Notation) -> String {
     let letters = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
     let (mut value, mut power) = (nanos, 0);

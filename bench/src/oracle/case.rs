@@ -1,7 +1,7 @@
 //! Common parts of recorded cases: nodes and pods in their short form.
 //!
-//! Amounts are whole numbers: cpu in thousandths, memory and disk in bytes, everything else in
-//! units. `null` means absent, as for the API server.
+//! Amounts are whole numbers: cpu in thousandths of a core, memory and disk in bytes, everything else in units. As for
+//! the API server, `null` means absent.
 
 use omega_workload::kube::api::{
     Affinity, ContainerPort, Image, SpreadConstraint, Taint, Toleration, or_default,
@@ -40,9 +40,9 @@ pub(super) struct Pod {
     pub(super) namespace: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) labels: Labels,
-    /// Name of its node.
+    /// Name of the node that the pod runs on.
     pub(super) node: Option<String>,
-    /// Name of the node on which it is to run after its victims have ended.
+    /// Name of the node on which the pod is to run after its victims have ended.
     pub(super) nominated_node: Option<String>,
     #[serde(default)]
     pub(super) priority: i32,
@@ -50,7 +50,7 @@ pub(super) struct Pod {
     pub(super) preemption_policy_never: bool,
     /// Start time, in seconds since 1970.
     pub(super) start_time: Option<i64>,
-    /// Whether it is being deleted.
+    /// Whether the pod is being deleted.
     #[serde(default)]
     pub(super) terminating: bool,
     #[serde(default, deserialize_with = "or_default")]
@@ -61,7 +61,7 @@ pub(super) struct Pod {
     pub(super) pod_level_requests: Amounts,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) overhead: Amounts,
-    /// The only node where it may run.
+    /// The only node on which the pod may run.
     pub(super) required_node_name: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) node_selector: Labels,
@@ -71,7 +71,7 @@ pub(super) struct Pod {
     pub(super) tolerations: Vec<Toleration>,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) topology_spread_constraints: Vec<SpreadConstraint>,
-    /// Claim that kube-scheduler computed, without zeros.
+    /// Request that kube-scheduler computed for its filters, without zero amounts.
     #[serde(default, deserialize_with = "or_default")]
     pub(super) computed_request: Amounts,
     /// Request that kube-scheduler computed for its scores.

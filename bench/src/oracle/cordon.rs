@@ -1,16 +1,16 @@
-//! Cordons without their taint, as in recordings.
+//! Nodes of recordings that are cordoned but not tainted.
 //!
-//! A controller of a real cluster taints a cordoned node, so the adapter converts a cordon to a
-//! taint. Recordings have no controller, so a cordoned node keeps pods off but has no taint. Only a
-//! spread that honors taints distinguishes the two. For a pod with such a spread, a cordon that it
-//! does not tolerate becomes a draining machine, and a tolerated one is dropped.
+//! A controller of a real cluster taints a cordoned node, so the adapter converts a cordon to a taint. Recordings have
+//! no controller, so a cordoned node rejects pods but has no taint. Only a spread that honors taints distinguishes the
+//! two. If the case's pod has such a spread, a cordon that the pod does not tolerate becomes a draining machine, and a
+//! tolerated cordon is dropped.
 
 use super::case::{Node, Pod};
 use super::objects;
 use omega_workload::kube::api::InclusionPolicy;
 use omega_workload::kube::{node, rules};
 
-/// The nodes as given to the adapter, and the names of cordoned ones.
+/// Returns the nodes for the adapter, and the names of the cordoned ones among them.
 pub(super) fn without_taints(nodes: &[Node], pod: &Pod) -> (Vec<Node>, Vec<String>) {
     let mut spreads = pod.topology_spread_constraints.iter();
     if !spreads.any(|spread| spread.node_taints_policy == Some(InclusionPolicy::Honor)) {

@@ -1,4 +1,4 @@
-//! Results of the whole default profile for a pod, recorded and ours.
+//! Results of the whole default profile for a pod: Kubernetes' as recorded, and Omega's.
 
 use super::case::Pod;
 use super::difference::Found;
@@ -11,10 +11,10 @@ use omega_schedulers::preemption::Expected;
 use omega_schedulers::{Appraisal, Filter, Profile, Reads, Tasks, appraise};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Scores that Kubernetes never skips; if our score is skipped, it counts as 0 for all.
+/// Scores that Kubernetes never skips. If Omega skips one of them, its scores are taken as 0 for all machines.
 const NEVER_SKIPPED: [&str; 1] = ["image_locality"];
 
-/// A machine's code, and the filter that gave it; `None` is no matter of one filter.
+/// A machine's code, and the filter that returned it; `None` if the code does not come from a single filter.
 pub(super) type Verdict = (Code, Option<String>);
 
 /// Omega's decision about a pod.
@@ -25,26 +25,26 @@ pub(super) struct Decision {
     weighted: BTreeMap<String, Scores>,
     totals: Scores,
     best: BTreeSet<String>,
-    /// The only machines that the pod's own affinity can match, if it names them.
+    /// The only machines that the pod's own affinity can match; `None` if the affinity names no machines.
     named: Option<BTreeSet<String>>,
 }
 
-/// A question to the filters about one machine after another.
+/// What is needed to ask the filters about one machine after another.
 pub(super) struct Asked<'a> {
     pub(super) profile: &'a Profile,
     pub(super) group: GroupRef,
     pub(super) precedence: Precedence,
-    /// Pods that are expected on machines.
+    /// Pods that are expected to run on machines.
     pub(super) expected: &'a [Expected],
 }
 
 impl Asked<'_> {
-    /// The expected pods that may not be displaced.
+    /// The expected pods that the pod may not displace.
     fn beside(&self) -> impl Iterator<Item = &Expected> {
         self.expected.iter().filter(|other| other.precedence >= self.precedence)
     }
 
-    /// The first filter that rejects the machine in a row together with the pods expected there.
+    /// The first filter that rejects the machine in a row if the expected pods already ran there.
     fn refusal_beside(&self, view: &mut View, row: usize) -> Option<Refusal> {
         let there: Vec<GroupRef> =
             self.beside().filter(|other| other.row == row).map(|other| other.group).collect();
@@ -59,7 +59,7 @@ impl Asked<'_> {
         appraisal.refused.into_iter().find(|refusal| refusal.row as usize == row)
     }
 
-    /// The verdict on the machine in a row, which is asked with and without the expected pods.
+    /// The verdict on the machine in a row. The filters are called with and without the expected pods.
     pub(super) fn verdict(&self, view: &mut View, row: usize) -> Verdict {
         let refused = match self.refusal_beside(view, row) {
             None => self.refusal_alone(view, row),
@@ -74,8 +74,8 @@ fn verdict(refused: &Refusal) -> Verdict {
 }
 
 impl Decision {
-    /// Decides about a pod. Pods that are expected on a machine must leave room for it there, if
-    /// they may not be displaced by it: the filters are asked with and without them.
+    /// Decides about a pod. If pods are expected on a machine and the pod may not displace them, it must leave room for
+    /// them. So the filters are called with and without them.
     pub(super) fn about(
         world: &mut World,
         (pod, group): (&Pod, GroupRef),
@@ -138,7 +138,8 @@ impl Decision {
         };
         let expected = self.verdicts.iter().map(|(name, (_, ours))| {
             let verdict = match rejected.get(name) {
-                // Ruled out before the filters: which of ours does it is no matter.
+                // Kubernetes rejected the machine before its filters ran, so it does not matter which of Omega's
+                // filters rejects it.
                 Some(Status { code, plugin: None, .. }) => (*code, ours.clone()),
                 Some(Status { code, plugin: Some(plugin), .. }) => (*code, Some(our_name(plugin))),
                 None if whole == Code::Success => (whole, None),
@@ -154,8 +155,8 @@ impl Decision {
         found.compare_each("rejected", &expected, &self.verdicts);
     }
 
-    /// Compares each weighted score; a missing plugin counts as 0. Without a feasible machine there
-    /// are no scores.
+    /// Compares each weighted score; the score of a missing plugin is taken as 0. If no machine is feasible, there are
+    /// no scores.
     pub(super) fn compare_weighted(&self, found: &mut Found, expected: &BTreeMap<String, Scores>) {
         let expected: BTreeMap<String, Scores> =
             expected.iter().map(|(plugin, scores)| (our_name(plugin), in_ours(scores))).collect();
@@ -177,12 +178,12 @@ impl Decision {
         }
     }
 
-    /// Compares the node on which the pod was placed: of the best, the first by name.
+    /// Compares the node on which the pod was placed, which is the first by name of those with the best score.
     pub(super) fn compare_placed(&self, found: &mut Found, placed: Option<&String>) {
         found.compare("placed", &placed, &self.best.first());
     }
 
-    /// Compares the sums, and the machines with the highest.
+    /// Compares the sums of scores, and the machines with the highest sum.
     pub(super) fn compare_totals(&self, found: &mut Found, totals: &Scores, best: &[String]) {
         found.compare_each("totalScores", &in_ours(totals), &self.totals);
         found.compare("best", &best.iter().cloned().collect(), &self.best);
@@ -193,13 +194,13 @@ impl Decision {
         self.totals.keys().cloned().collect()
     }
 
-    /// Whether fewer tasks on this machine could help.
+    /// Whether the pod could fit on this machine if some of its tasks were evicted.
     pub(super) fn is_curable(&self, machine: &str) -> bool {
         matches!(self.verdicts.get(machine), Some((Code::Unschedulable, _)))
     }
 }
 
-/// The pods that are expected on a machine.
+/// The pods that are expected to run on machines.
 pub(super) fn expected(world: &mut World, pods: &[Pod]) -> Result<Vec<Expected>, Refused> {
     let mut all = Vec::new();
     for pod in pods {
@@ -228,7 +229,7 @@ pub(super) fn our_name(plugin: &str) -> String {
     name
 }
 
-/// Filter: not these rows, on which others are expected.
+/// Filter that rejects the machines in these rows, because other pods are expected there.
 struct Taken(BTreeSet<usize>);
 
 impl Filter for Taken {

@@ -1,4 +1,4 @@
-//! Suites `default_profile` and `default_profile_large`: all plugins together.
+//! Suites `default_profile` and `default_profile_large`: the results of all plugins together.
 
 use super::decision::{Decision, expected};
 use super::difference::Found;
@@ -7,7 +7,7 @@ use super::plugin::{Case, NoArgs};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Decision.
+/// Recorded decision.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Expect {
@@ -15,7 +15,7 @@ pub(super) struct Expect {
     #[serde(default)]
     rejected: BTreeMap<String, Status>,
     feasible: BTreeSet<String>,
-    /// Empty if no machine is feasible.
+    /// Weighted scores by plugin; empty if no machine is feasible.
     #[serde(default)]
     weighted_scores: BTreeMap<String, Scores>,
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Report on a replay: the number of equal cases, and the first differences of others.
+//! Report on a replay: the number of equal cases, and the first differences of the others.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display};
@@ -6,7 +6,7 @@ use std::fmt::{self, Debug, Display};
 /// A difference between Omega's result and the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The case's id, or its line if it has none.
+    /// The id of the case, or the number of its line if it has no id.
     pub case: String,
     /// The recorded field.
     pub field: String,
@@ -26,16 +26,16 @@ impl Display for Difference {
 /// Outcome of the cases of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileReport {
-    /// Number of cases.
+    /// Number of cases in the file.
     pub cases: u64,
-    /// Number of equal results.
+    /// Number of cases without a difference.
     pub equal: u64,
     /// The first differences, in the order of the file.
     pub first: Vec<Difference>,
 }
 
 impl FileReport {
-    /// Counts a case.
+    /// Counts a case, and keeps its differences while there are fewer than `first`.
     pub(super) fn add(&mut self, case: &str, found: Found, first: usize) {
         self.cases += 1;
         if found.0.is_empty() {
@@ -59,7 +59,7 @@ impl Found {
         }
     }
 
-    /// Returns the difference in a part of the case.
+    /// Returns the differences, named as those of a part of the case.
     pub(super) fn within(mut self, part: &str) -> Found {
         for difference in &mut self.0 {
             difference.field = format!("{part}.{}", difference.field);
@@ -72,12 +72,12 @@ impl Found {
         self.0.append(&mut other.0);
     }
 
-    /// Notes a difference.
+    /// Adds a difference.
     pub(super) fn note(&mut self, field: &str, expected: String, got: String) {
         self.0.push(Difference { case: String::new(), field: field.to_owned(), expected, got });
     }
 
-    /// Compares two maps key by key: a difference of one machine is not lost among hundreds.
+    /// Compares two maps key by key, so that a difference of one machine can be seen among hundreds.
     pub(super) fn compare_each<T: PartialEq + Debug>(
         &mut self,
         field: &str,

@@ -1,4 +1,4 @@
-//! Recorded results of one plugin, and the comparison with ours.
+//! Recorded results of one plugin, and their comparison with Omega's.
 
 use super::difference::Found;
 use super::world::World;
@@ -11,32 +11,32 @@ use omega_schedulers::{Filter, Judged, RelativeScore, SCORE_MAX, Score, ScoreCol
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Omega's score units in one point of Kubernetes' scores, which are 0 to 100.
+/// Number of Omega's score units in one point of Kubernetes' scores, which are 0 to 100.
 pub(super) const POINT: i64 = SCORE_MAX as i64 / 100;
 
 /// Scores by machine.
 pub(super) type Scores = BTreeMap<String, i64>;
 
-/// Kubernetes' word on a machine, or on a pod.
+/// Kubernetes' verdict on a machine, or on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(super) enum Code {
     /// Feasible.
     Success,
     /// The plugin does not apply.
     Skip,
-    /// Rejected; evictions could help.
+    /// Rejected, but evictions could help.
     Unschedulable,
-    /// Rejected, whatever runs there.
+    /// Rejected, and evictions could not help.
     UnschedulableAndUnresolvable,
 }
 
-/// A code, and why.
+/// A code, with the plugin and the reasons.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Status {
     pub(super) code: Code,
-    /// The rejecting plugin, if several are possible.
+    /// The plugin that rejected; `None` if the case is about a single plugin.
     pub(super) plugin: Option<String>,
-    /// Reasons as text, not compared.
+    /// Reasons as text, which are not compared.
     #[serde(default, rename = "reasons")]
     _reasons: Vec<String>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Status {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Expect {
     pre_filter: Option<Status>,
-    /// The only candidates, if some were ruled out at once.
+    /// The only machines that the pre-filter left, if it excluded some at once.
     pre_filter_nodes: Option<Vec<String>>,
     #[serde(default)]
     filter_rejected: BTreeMap<String, Status>,
@@ -58,9 +58,9 @@ pub(super) struct Expect {
 
 /// The score of a plugin.
 pub(super) enum Scoring<'a> {
-    /// The score looks at one machine at a time.
+    /// A score that depends on one machine at a time.
     Local(&'a dyn Score),
-    /// The score compares machines.
+    /// A score that compares machines with each other.
     Relative(&'a dyn RelativeScore),
 }
 
@@ -70,8 +70,8 @@ pub(super) fn codes(
     feasible: impl IntoIterator<Item = String>,
     machines: impl IntoIterator<Item = String>,
 ) -> BTreeMap<String, Code> {
-    // If the pod is rejected as a whole or a machine is excluded early, there is no separate code;
-    // Kubernetes treats these as permanently rejected.
+    // If the pod is rejected as a whole or a machine is excluded before the filters, the machine has no code of its
+    // own. Kubernetes treats it as one for which evictions could not help.
     let whole = match pre_filter.map(|status| status.code) {
         Some(code @ (Code::Unschedulable | Code::UnschedulableAndUnresolvable)) => code,
         _ => Code::UnschedulableAndUnresolvable,
@@ -82,7 +82,7 @@ pub(super) fn codes(
     codes
 }
 
-/// The code of a rejected machine.
+/// The code of a rejected machine; `curable` means that evictions could help.
 pub(super) fn refusal(curable: bool) -> Code {
     if curable { Code::Unschedulable } else { Code::UnschedulableAndUnresolvable }
 }
@@ -131,7 +131,7 @@ impl Expect {
             Some(Code::Unschedulable | Code::UnschedulableAndUnresolvable)
         );
         if self.pre_filter_nodes.is_none() && !refuses_all {
-            // Otherwise every machine has a code; a case without one is damaged.
+            // In all other cases, every machine has a code. A case where one is missing is damaged.
             let named = |name: &String| {
                 self.filter_rejected.contains_key(name) || self.feasible.contains(name)
             };
@@ -143,14 +143,14 @@ impl Expect {
         found.compare("feasible", &self.feasible, &feasible);
     }
 
-    /// Compares the results of a plugin that has no filter: it rejects no machine.
+    /// Compares the results of a plugin that has no filter, and so rejects no machine.
     pub(super) fn compare_no_filter(&self, found: &mut Found, world: &World) {
         found.compare("preFilter", &self.pre_filter.as_ref().map(|status| status.code), &None);
         let ours = world.rows().map(|row| (world.name(row), Code::Success)).collect();
         self.compare_codes(found, &ours);
     }
 
-    /// Compares the results of a plugin that has no score, or that scores no machine.
+    /// Compares the results of a plugin that has no score, or that gives no machine a score.
     pub(super) fn compare_no_scores(&self, found: &mut Found) {
         found.compare("preScore", &self.pre_score.as_ref().map(|status| status.code), &None);
         self.compare_absent_scores(found);
@@ -187,7 +187,7 @@ impl Expect {
                 appraise_relative(&world.view, score, group, &rows)
             }
         };
-        // A plugin without this step is never skipped; if ours is skipped, it counts as 0.
+        // A plugin that has no pre-score step is never skipped. If Omega skips the plugin, its scores are taken as 0.
         let zeros = || vec![0; rows.len()];
         let columns = match (columns, &self.pre_score) {
             (None, None) => Some(ScoreColumns { raw: zeros(), scores: zeros() }),
@@ -210,8 +210,8 @@ impl Expect {
     }
 }
 
-/// The only machines that a group's required affinity can match, if each of its alternatives names
-/// some. (Kubernetes' pre-filter of NodeAffinity offers only these to the filters.)
+/// The only machines that a group's required affinity can match, if each of its alternatives names machines.
+/// (Kubernetes' pre-filter of NodeAffinity passes only these to the filters.)
 pub(super) fn named_machines(world: &World, group: GroupRef) -> Option<BTreeSet<String>> {
     let (job, index) = world.view.job(group);
     let required = job.groups[index].rules.affinity.required.as_ref()?;
@@ -228,7 +228,7 @@ pub(super) fn named_machines(world: &World, group: GroupRef) -> Option<BTreeSet<
     Some(named)
 }
 
-/// The code of the pre-filter for these named machines.
+/// The code of the pre-filter, given the machines that the affinity names.
 pub(super) fn pre_filter_code(named: &Option<BTreeSet<String>>) -> Code {
     match named {
         Some(names) if names.is_empty() => Code::UnschedulableAndUnresolvable,
@@ -236,7 +236,7 @@ pub(super) fn pre_filter_code(named: &Option<BTreeSet<String>>) -> Code {
     }
 }
 
-/// Kubernetes' scores in Omega's unit, which resolves fractions of a point.
+/// Converts Kubernetes' scores to Omega's unit, which can represent fractions of a point.
 pub(super) fn in_ours(scores: &Scores) -> Scores {
     scores.iter().map(|(name, score)| (name.clone(), score * POINT)).collect()
 }

@@ -34,7 +34,7 @@ enum StrategyName {
 #[derive(Deserialize)]
 pub(super) struct Resource {
     pub(super) name: String,
-    /// A missing weight is 1.
+    /// Weight of the resource; 1 if missing.
     #[serde(default)]
     pub(super) weight: u32,
 }

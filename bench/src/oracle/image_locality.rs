@@ -1,4 +1,4 @@
-//! Suite `image_locality`: ImageLocality, how many of a pod's images a node has.
+//! Suite `image_locality`: ImageLocality, which scores a node by how many of a pod's images it has.
 
 use super::difference::Found;
 use super::expect::Scoring;

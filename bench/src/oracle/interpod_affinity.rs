@@ -1,4 +1,4 @@
-//! Suite `interpod_affinity`: InterPodAffinity, near some pods and far from others.
+//! Suite `interpod_affinity`: InterPodAffinity, which keeps a pod near some pods and away from others.
 
 use super::difference::Found;
 use super::expect::Scoring;

@@ -1,4 +1,4 @@
-//! Suite `label_selector`: which labels a selector matches.
+//! Suite `label_selector`: the labels that a selector matches.
 
 use super::difference::Found;
 use omega_workload::kube::api::{LabelSelector, or_default};
@@ -6,12 +6,12 @@ use omega_workload::kube::selector::labels_or_nothing;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A selector, labels, and whether it matches them.
+/// A selector, labels, and whether the selector matches the labels.
 #[derive(Deserialize)]
 pub(super) struct Case {
     #[serde(rename = "id")]
     _id: Option<String>,
-    /// `null` matches no labels, `{}` all.
+    /// The selector; `null` matches no labels, `{}` matches all.
     selector: Option<LabelSelector>,
     #[serde(default, deserialize_with = "or_default")]
     labels: BTreeMap<String, String>,

@@ -1,29 +1,29 @@
-//! Parses a line into a value, and rejects unknown fields.
+//! Parsing of a line into a value, with or without rejecting unknown fields.
 //!
-//! The types of Kubernetes' API ignore fields without influence on placement, because real objects
-//! have many. In a recorded case an unknown field may be essential.
+//! The types of Kubernetes' API ignore fields that do not affect placement, because real objects have many. In a
+//! recorded case, an unknown field may be essential.
 
 use omega_workload::LoadError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::path::Path;
 
-/// Fields of Kubernetes' objects that have no part in placement, and that a case may have.
+/// Fields of Kubernetes' objects that do not affect placement, and that a case may have.
 const WITHOUT_MEANING: [&str; 1] = ["tolerationSeconds"];
 
 /// A line with a case.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'a> {
-    /// The file.
+    /// Path of the file.
     pub(super) file: &'a Path,
-    /// The line, from 1.
+    /// Number of the line, from 1.
     pub(super) number: u64,
     /// Text of the line.
     pub(super) text: &'a str,
 }
 
 impl<'a> Line<'a> {
-    /// The fields of this type; others are skipped.
+    /// Parses a value of this type, and skips unknown fields.
     pub(super) fn parse<T: Deserialize<'a>>(&self) -> Result<T, LoadError> {
         self.read(|_| {})
     }
@@ -48,10 +48,10 @@ impl<'a> Line<'a> {
         LoadError { line: Some(self.number), field, ..LoadError::new(self.file, message) }
     }
 
-    /// The value. `skipped` is called with the path of each unknown field.
+    /// Parses a value. `skipped` is called with the path of each unknown field.
     ///
-    /// The two wrappers, for the path and for skipped fields, use dynamic dispatch: they are
-    /// compiled once, and not for every type in a case.
+    /// The two wrappers (for the path, and for skipped fields) use dynamic dispatch, so they are compiled once, and not
+    /// for every type in a case.
     fn read<T: Deserialize<'a>>(&self, mut skipped: impl FnMut(String)) -> Result<T, LoadError> {
         serde_json::from_str::<IgnoredAny>(self.text)
             .map_err(|error| self.error(None, format!("is not JSON: {error}")))?;
@@ -71,7 +71,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A readable path: list indices in brackets, and no `?` for optional values.
+/// Formats a path for people: list indices are in brackets, and optional values have no `?`.
 fn plain(path: &str) -> String {
     let mut plain = String::new();
     for step in path.split('.').filter(|step| !step.is_empty() && *step != "?") {
@@ -85,7 +85,7 @@ fn plain(path: &str) -> String {
     plain
 }
 
-/// The error's words without its ` at line 1 column 2`: every case is one line.
+/// Returns the error's text without its ` at line 1 column 2`, because every case is one line.
 fn without_position(error: &erased_serde::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map(|(words, _)| words.to_owned()).unwrap_or(text)

@@ -1,4 +1,4 @@
-//! Replays recorded answers of the real kube-scheduler, and reports differences of Omega's.
+//! Replays recorded answers of the real kube-scheduler, and reports how Omega's answers differ.
 //!
 //! ```text
 //!  FILE.jsonl.gz ─lines─▶ suite ─▶ case ─objects─▶ the adapter of `kubectl` files ─▶ cell, view
@@ -8,11 +8,11 @@
 //!
 //! A line is a case: a world, a pod, and the answer of kube-scheduler v1.36.2. The world goes
 //! through the same adapter as a real cluster's objects, so that a replay tests what a user gets.
-//! This code contains no scheduling rule. Every recorded value is compared but the reasons, whose
+//! This code contains no scheduling rule. Every recorded value is compared except the reasons, whose
 //! wording differs.
 //!
 //! The id of a case names its suite, because files may be renamed or split, and several suites have
-//! the same form. The suite of a case without an id is found by its fields, or else by the name of
+//! cases with the same fields. The suite of a case without an id is found by its fields, or else by the name of
 //! the file.
 
 mod balanced_allocation;
@@ -54,8 +54,8 @@ use std::path::Path;
 /// Replays the cases of one file, plain or compressed, and keeps the first `first` differences.
 ///
 /// # Errors
-/// If the file cannot be read or a line is no valid case. Unknown fields are errors, because a
-/// partly read case proves nothing.
+/// If the file cannot be read, or a line is not a valid case. Unknown fields are errors, because a case of which only a
+/// part was read proves nothing.
 pub fn replay(file: &Path, first: usize) -> Result<FileReport, LoadError> {
     let text = input::read_text(file).map_err(|fault| fault.of(file))?;
     let mut report = FileReport::default();

@@ -1,4 +1,4 @@
-//! Suite `node_affinity`: NodeAffinity, which machines a pod must have and would rather have.
+//! Suite `node_affinity`: NodeAffinity, which requires or prefers some machines for a pod.
 
 use super::difference::Found;
 use super::expect::Scoring;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Args {
-    /// The profile's affinity, which applies to every pod in addition to its own.
+    /// The profile's affinity, which applies to every pod in addition to the pod's own.
     added_affinity: Option<api::NodeAffinity>,
 }
 

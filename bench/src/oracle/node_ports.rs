@@ -1,4 +1,4 @@
-//! Suite `node_ports`: NodePorts, whether the pod's ports of the node are free.
+//! Suite `node_ports`: NodePorts, which rejects nodes on which a port of the pod is in use.
 
 use super::difference::Found;
 use super::plugin::Case;

@@ -1,10 +1,10 @@
-//! The short form of a case as the objects of Kubernetes' API.
+//! Converts the short form of a case to objects of Kubernetes' API.
 
 use super::case;
 use omega_workload::kube::api;
 use omega_workload::kube::quantity::Quantity;
 
-/// A node as its object.
+/// Converts a node to an API object.
 pub(super) fn node(node: &case::Node) -> api::Node {
     api::Node {
         metadata: api::Metadata {
@@ -21,7 +21,7 @@ pub(super) fn node(node: &case::Node) -> api::Node {
     }
 }
 
-/// A namespace as its object.
+/// Converts a namespace to an API object.
 pub(super) fn namespace(name: &str, labels: &case::Labels) -> api::Namespace {
     api::Namespace {
         metadata: api::Metadata {
@@ -32,8 +32,8 @@ pub(super) fn namespace(name: &str, labels: &case::Labels) -> api::Namespace {
     }
 }
 
-/// A pod as its object. Kubernetes has no field for the only node where a pending pod may run; the
-/// job's builder sets it.
+/// Converts a pod to an API object. Kubernetes has no field for the only node on which a pending pod may run, so the
+/// code that builds the job sets it.
 pub(super) fn pod(pod: &case::Pod) -> api::Pod {
     api::Pod {
         metadata: api::Metadata {
@@ -82,7 +82,7 @@ fn requests(amounts: &case::Amounts) -> api::Requirements {
     api::Requirements { requests: resources(amounts), ..Default::default() }
 }
 
-/// Amounts as quantities; cpu in thousandths.
+/// Converts amounts to quantities; cpu is in thousandths of a core.
 fn resources(amounts: &case::Amounts) -> api::Resources {
     let quantity = |(name, amount): (&String, &u64)| {
         let amount = i64::try_from(*amount).unwrap_or(i64::MAX);

@@ -31,12 +31,12 @@ pub(super) struct Case<A = NoArgs, E = Expect> {
     pub(super) expect: E,
 }
 
-/// Arguments of a plugin that has none.
+/// Arguments of a plugin without arguments.
 #[derive(Default, Deserialize)]
 pub(super) struct NoArgs {}
 
 impl<A, E> Case<A, E> {
-    /// Replays the case. `ask` calls the plugin for the pod in the world.
+    /// Replays the case. `ask` calls the plugin for the pod in the case's world.
     pub(super) fn replay(
         &self,
         ask: impl FnOnce(&mut Found, &mut World, GroupRef) -> Result<(), Refused>,
@@ -44,7 +44,7 @@ impl<A, E> Case<A, E> {
         self.replay_on(&self.nodes, ask)
     }
 
-    /// Replays with other nodes.
+    /// Replays the case with other nodes than its own.
     pub(super) fn replay_on(
         &self,
         nodes: &[Node],

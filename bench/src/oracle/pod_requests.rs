@@ -1,4 +1,4 @@
-//! Suite `pod_requests`: a pod's claim, and the amounts that scores use.
+//! Suite `pod_requests`: the request of a pod in filters, and the one in scores.
 
 use super::case::{Amounts, Pod};
 use super::difference::Found;
@@ -22,7 +22,7 @@ pub(super) fn replay(case: &Case) -> Found {
     found
 }
 
-/// Compares both requests of a pod of any suite; its object is built here.
+/// Compares both requests of a pod from a case of any suite. The pod's object is built here.
 pub(super) fn compare(found: &mut Found, place: &str, pod: &Pod) {
     let spec = objects::pod(pod).spec;
     let (plain, nominal) = (numbers(&pod_request(&spec)), numbers(&nominal_request(&spec)));
@@ -32,7 +32,7 @@ pub(super) fn compare(found: &mut Found, place: &str, pod: &Pod) {
     found.compare_each(&field, &pod.computed_non_zero_request, &nominal);
 }
 
-/// Amounts as numbers: cpu in thousandths.
+/// Converts amounts to numbers; cpu is in thousandths of a core.
 fn numbers(resources: &Resources) -> Amounts {
     let number = |(name, amount): (&String, &omega_workload::kube::quantity::Quantity)| {
         let number = if name == "cpu" { amount.milli_value() } else { amount.value() };

@@ -1,4 +1,4 @@
-//! Suite `preemption`: the node and the victims for a pod that fits nowhere.
+//! Suite `preemption`: the node and the victims for a pod that fits on no node.
 
 use super::case::{Labels, Node, Pod};
 use super::cordon::without_taints;
@@ -31,7 +31,7 @@ pub(super) struct Case {
     expect: Expect,
 }
 
-/// Number of pods that may go.
+/// Number of pods that may be disrupted.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DisruptionBudget {
@@ -47,10 +47,10 @@ struct DisruptionBudget {
 #[serde(rename_all = "camelCase")]
 struct Expect {
     filter: Filtered,
-    /// Whether the pod's own policy lets it displace others.
+    /// Whether the pod's own preemption policy allows it to displace others.
     eligible_to_preempt: bool,
     candidates: BTreeMap<String, Victims>,
-    /// Nodes that were tried without success: the verdict after the eviction of all lower pods.
+    /// Nodes that were tried without success, with the verdict after the eviction of all pods with lower priority.
     #[serde(default)]
     non_candidates: BTreeMap<String, Status>,
     chosen_any_of: BTreeSet<String>,
@@ -65,7 +65,7 @@ struct Filtered {
     feasible: BTreeSet<String>,
 }
 
-/// Victims on a node, the most important first.
+/// Victims on a node, in descending order of importance.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 struct Victims {
     pods: Vec<String>,
@@ -85,7 +85,7 @@ pub(super) fn replay(case: &Case) -> Found {
 fn compare(case: &Case, found: &mut Found) -> Result<(), Refused> {
     let Case { namespaces, expect, .. } = case;
     let (nodes, draining) = without_taints(&case.nodes, &case.pod);
-    // Of equal pods the older one is more important; in the cell, that is the one submitted first.
+    // Of pods with equal priority, the older one is more important. In the cell, that is the one submitted first.
     let mut pods: Vec<&Pod> = case.pods.iter().collect();
     pods.sort_by_key(|pod| pod.start_time);
     pods.push(&case.pod);
@@ -127,8 +127,8 @@ fn compare(case: &Case, found: &mut Found) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The verdict on a machine without all tasks of lower precedence. Kubernetes calls a machine that
-/// has none of these unresolvable.
+/// The verdict on a machine without its tasks of lower precedence. Kubernetes calls a machine without such tasks
+/// unresolvable.
 fn without_lower(view: &mut View, asked: &Asked<'_>, row: u32) -> Verdict {
     let row = row as usize;
     let bound = view.displaces_below(asked.precedence);
@@ -143,7 +143,7 @@ fn without_lower(view: &mut View, asked: &Asked<'_>, row: u32) -> Verdict {
     verdict
 }
 
-/// Compares the victims on each node, and the nodes where they hurt least.
+/// Compares the victims on each node, and the nodes that Kubernetes prefers by their victims.
 fn compare_candidates(expect: &Expect, found: &mut Found, world: &World, candidates: &[Candidate]) {
     let name = |candidate: &Candidate| world.name(candidate.row as u32);
     let victims = |candidate: &Candidate| Victims {

@@ -35,9 +35,9 @@ pub(super) fn replay(case: &Case) -> Found {
     found
 }
 
-/// Compares a number with Kubernetes' 64-bit result. Kubernetes returns the low 64 bits of a larger
-/// number, or 0, depending on how the quantity was written. The adapter caps such amounts, so this
-/// only checks that nothing was lost before.
+/// Compares a number with Kubernetes' 64-bit result. For a larger number, Kubernetes returns the low 64 bits or 0,
+/// depending on how the quantity was written. The adapter caps such amounts, so this only checks that the value before
+/// the cap is right.
 fn compare(found: &mut Found, field: &str, expected: Option<i64>, got: i128) {
     let same = match i64::try_from(got) {
         Ok(got) => expected == Some(got),

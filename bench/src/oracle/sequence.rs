@@ -1,6 +1,6 @@
-//! Suite `sequence`: pods that are placed one after another, each seeing those before it.
+//! Suite `sequence`: pods that are placed one after another, each on a cell with the pods before it.
 //!
-//! After each step the recorded placement is made, not ours: a difference stays in its step.
+//! After each step, the recorded placement is made, not Omega's, so a difference does not affect later steps.
 
 use super::case::{Labels, Node, Pod};
 use super::decision::{Decision, expected};
@@ -24,7 +24,7 @@ pub(super) struct Case {
     steps: Vec<Step>,
 }
 
-/// A pod and its result.
+/// A pod and its recorded result.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Step {
@@ -32,7 +32,7 @@ struct Step {
     pre_filter: Status,
     #[serde(default)]
     rejected: BTreeMap<String, Status>,
-    /// Empty if no machine was feasible.
+    /// Sums of weighted scores by machine; empty if no machine was feasible.
     #[serde(default)]
     total_scores: Scores,
     #[serde(default)]

@@ -30,20 +30,19 @@ pub(super) enum Suite {
     TopologySpread,
 }
 
-/// Field that names the suite of a case.
+/// Fields by which the suite of a case is found.
 #[derive(Deserialize)]
 #[serde(expecting = "a case, which is an object")]
 pub(super) struct Head {
     pub(super) id: Option<String>,
-    /// Only a quantity is read `in`.
+    /// Text of a quantity; no other suite has this field.
     r#in: Option<IgnoredAny>,
-    /// Only a selector `matches`.
+    /// Result of a selector; no other suite has this field.
     matches: Option<IgnoredAny>,
 }
 
 impl Suite {
-    /// All suites by name. `default_profile_large` is another name of `default_profile`, with
-    /// which it begins.
+    /// All suites by name. `default_profile_large` is another name of the suite `default_profile`.
     const ALL: [(&str, Suite); 14] = [
         ("balanced_allocation", Suite::BalancedAllocation),
         ("default_profile", Suite::DefaultProfile),

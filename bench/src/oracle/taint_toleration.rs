@@ -1,4 +1,4 @@
-//! Suite `taint_toleration`: TaintToleration, NodeUnschedulable and NodeName, one after the other.
+//! Suite `taint_toleration`: TaintToleration, NodeUnschedulable and NodeName, which are replayed one after the other.
 
 use super::case::Node;
 use super::difference::Found;
@@ -7,7 +7,7 @@ use super::plugin::{Case, NoArgs};
 use omega_schedulers::plugins::{NodeName, NodeUnschedulable, TaintToleration};
 use serde::Deserialize;
 
-/// Results of each of the plugins.
+/// Recorded results of each of the plugins.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Expects {
@@ -26,8 +26,8 @@ pub(super) fn replay(case: &Case<NoArgs, Expects>) -> Found {
         node_unschedulable.compare_no_scores(found);
         Ok(())
     });
-    // In the cell a cordon is a taint, as with the controller of a real cluster. Recordings have no
-    // controller, so TaintToleration does not see cordons there.
+    // In the cell a cordon is a taint, because the controller of a real cluster adds one. Recordings have no
+    // controller, so TaintToleration must not get the cordons.
     let open = |node: &Node| Node { unschedulable: false, ..node.clone() };
     let nodes: Vec<Node> = case.nodes.iter().map(open).collect();
     found.append(case.replay_on(&nodes, |found, world, group| {

@@ -1,4 +1,4 @@
-//! Replays the cases of the data folder, and checks the errors of invalid files.
+//! Replays the cases of the data folder, and checks the errors for invalid files.
 
 use super::{FileReport, replay};
 use omega_workload::kube::quantity::Quantity;
@@ -17,7 +17,7 @@ fn recorded_answers_are_ours() {
     }
 }
 
-/// Values of the recording, one after the other, replaced by wrong ones: each must be noticed.
+/// Replaces values of a recording by wrong ones, one at a time; the replay must report each.
 #[test]
 fn a_changed_value_of_a_recording_is_a_difference() {
     for line in include_str!("cases.jsonl").lines() {
@@ -34,13 +34,13 @@ fn a_changed_value_of_a_recording_is_a_difference() {
     for file in files {
         let lines = omega_workload::kube::input::read_text(&file).unwrap_or_default();
         let name = file.file_name().unwrap().to_string_lossy();
-        // Of the large worlds one line is enough for a minute of replays.
+        // Of the recordings with large worlds, one line has enough values for a minute of replays.
         let lines = lines.lines().filter(|line| line.len() < 40_000).step_by(150).take(3);
         lines.for_each(|line| check_changes(&name, line));
     }
 }
 
-/// Replays a case once for each value of its recording that is replaced.
+/// Replays a case once for each recorded value, with that value replaced.
 #[track_caller]
 fn check_changes(name: &str, line: &str) {
     let case: Value = serde_json::from_str(line).unwrap();
@@ -51,14 +51,14 @@ fn check_changes(name: &str, line: &str) {
         if !spoil(value) {
             continue;
         }
-        // An unreadable case, such as one with an unknown code, is noticed as well.
+        // If the changed case cannot be read, for example because of an unknown code, the change is detected as well.
         if let Ok(report) = read(name, changed.to_string()) {
             assert_eq!(report.equal, 0, "{name}: {place} as {changed:#}");
         }
     }
 }
 
-/// Paths of the recorded values of a case, except reasons, whose wording is not compared.
+/// Paths of the recorded values of a case. Reasons are left out, because their wording is not compared.
 fn places(case: &Value) -> Vec<String> {
     let recorded = ["expect", "value", "milliValue", "canonical", "error", "matches", "steps"];
     let fields = case.as_object().unwrap().iter();
@@ -83,7 +83,7 @@ fn places(case: &Value) -> Vec<String> {
     places
 }
 
-/// Replaces a value by a wrong one of its type. Returns whether it could.
+/// Replaces a value by a wrong one of the same type. Returns whether that is possible.
 fn spoil(value: &mut Value) -> bool {
     match value {
         Value::Bool(value) => *value = !*value,
@@ -119,7 +119,7 @@ fn recordings() -> Option<Vec<PathBuf>> {
     Some(files)
 }
 
-/// The smallest worlds in which a result once differed.
+/// Replays small cases whose results differed in the past.
 #[test]
 fn small_cases_that_once_differed_are_equal() {
     let cases = include_str!("cases.jsonl");
@@ -184,7 +184,7 @@ fn fields_that_we_do_not_know_are_errors() {
         .replace('\n', "");
     let path = "pod.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]";
     check_error("x", &case(&selector), &format!("x:1: {path}.labelSelector.matchNames: {unknown}"));
-    // A toleration's seconds matter once a task runs, not where it may.
+    // A toleration's seconds affect how long a running task stays, not where it may run.
     assert!(read("x", case(r#","tolerations":[{"key":"k","tolerationSeconds":3}]"#)).is_ok());
 }
 

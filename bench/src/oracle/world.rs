@@ -1,4 +1,4 @@
-//! The world of a case as a cell, made by the adapter that reads clusters.
+//! The world of a case as a cell, made by the adapter that reads Kubernetes clusters.
 
 use super::case::{Labels, Node, Pod};
 use super::objects;
@@ -26,12 +26,12 @@ pub(super) struct World {
     jobs: BTreeMap<String, JobId>,
 }
 
-/// Reason why the cell rejected the objects, one line. It counts as a difference, because the real
-/// scheduler accepted them.
+/// Reason for which the cell rejected the objects, in one line. A rejection is a difference, because the real scheduler
+/// accepted the objects.
 pub(super) struct Refused(pub(super) String);
 
 impl World {
-    /// The cell of a setting: pods with a node run there, the others are pending.
+    /// Makes the cell of a setting. Pods with a node run on it; the others are pending.
     pub(super) fn new(setting: Setting<'_>) -> Result<World, Refused> {
         let Setting { nodes, namespaces, pods } = setting;
         let input = Input::of(
@@ -63,7 +63,7 @@ impl World {
         Ok(World { cell, view, jobs })
     }
 
-    /// The cell's kinds.
+    /// The cell's resource kinds.
     pub(super) fn kinds(&self) -> Kinds {
         self.view.kinds().clone()
     }
@@ -89,7 +89,7 @@ impl World {
         self.view.sync(&self.cell).map_err(|why| Refused(why.to_string()))
     }
 
-    /// Places a pod that waited.
+    /// Places a pod that was pending.
     pub(super) fn place(&mut self, pod: &Pod, node: &str) -> Result<(), Refused> {
         let machine = self.view.machine_by_name(node);
         let (Some(machine), Some(job)) = (machine, self.jobs.get(&name_of(pod))) else {
@@ -100,7 +100,7 @@ impl World {
         self.sync()
     }
 
-    /// The name of the pod that a job is.
+    /// The name of the pod from which a job was made.
     pub(super) fn pod_of(&self, job: JobId) -> String {
         let of_job = self.jobs.iter().find(|(_, id)| **id == job);
         let name = of_job.and_then(|(name, _)| name.split_once('/'));
@@ -119,7 +119,7 @@ impl World {
     }
 }
 
-/// Submits the job of a pod; a running pod is adopted.
+/// Submits the job of a pod. The task of a running pod is adopted.
 fn submit(
     cell: &SharedCell,
     arrival: Arrival,
@@ -127,7 +127,7 @@ fn submit(
     machines: &[MachineId],
 ) -> Result<JobId, Refused> {
     let mut job = arrival.job;
-    // `node_name` in the pod's object means that the pod runs there.
+    // If the pod's object has `node_name`, the pod runs on that node.
     for group in &mut job.groups {
         group.rules.machine = pod.required_node_name.as_deref().map(Into::into);
     }

@@ -1,4 +1,4 @@
-//! Bad input: each has a one-line error with place and reason.
+//! Bad input: each file gives a one-line error with the place and the reason.
 
 use crate::{list, node, pod, read};
 
@@ -7,7 +7,7 @@ fn check(content: &str, message: &str) {
     assert_eq!(read(content).map(|_| ()), Err(message.to_owned()));
 }
 
-/// A list of a node and this.
+/// A list with a node and this item.
 fn with_node(item: &str) -> String {
     list(&[&node("a"), item])
 }

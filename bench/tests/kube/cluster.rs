@@ -1,4 +1,4 @@
-//! Small clusters, and the example that the documentation shows.
+//! Small clusters, and the example of the documentation.
 
 use crate::{list, node, one, pod, read};
 use omega_core::limits::AMOUNT_MAX;
@@ -10,7 +10,8 @@ use omega_workload::{Arrival, RunTime, Workload};
 use std::io::Write;
 use std::path::Path;
 
-/// A job in one line: its name, scheduler, precedence, and each group's machines, `-` if pending.
+/// Describes a job in one line: its name, scheduler, precedence, and the machines of each group, with `-` for a pending
+/// task.
 fn describe(arrival: &Arrival) -> String {
     let job = &arrival.job;
     let mut line = format!("{} {} {}", job.name, job.scheduler, job.precedence);
@@ -62,7 +63,8 @@ fn the_example_of_the_documentation() {
             "of a DaemonSet: no pod is added for a machine that joins later: 6 pods",
         ]
     );
-    // The init container needs more processor time than the container, which needs more memory.
+    // The request is the maximum: the init container needs more processor time than the container, which needs more
+    // memory.
     let web = &workload.arrivals[1].job.groups[0];
     assert_eq!(web.request, Amounts::new([2000, 2 << 30, 0, 1, 0, 2000, 2 << 30]));
     let largest = workload.machines.iter().map(|m| m.capacity.get(KindId::CPU)).max();
@@ -119,7 +121,7 @@ fn resources_that_nobody_asks_for_make_room_first() {
     let workload = read(list(&[&node, &pod("p", asks)])).unwrap();
     assert_eq!(workload.kinds.count(), 16);
     assert_eq!(workload.kinds.by_name("example.com/r12"), Some(KindId(4)));
-    // The nominal kinds are last; a container without requests has small default amounts.
+    // The nominal kinds, used for scores, are last. A container without requests has small default amounts of these.
     let request = [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 200 << 20];
     assert_eq!(workload.arrivals[0].job.groups[0].request, Amounts::new(request));
     assert_eq!(
@@ -273,7 +275,7 @@ fn disruption_budgets_are_carried_over() {
         workload.notes,
         ["disruption budgets without a selector or a bound protect nothing: 2"]
     );
-    // Labels that only identify pods are dropped, unless a budget selects by them.
+    // Labels that only identify pods are dropped, unless a disruption budget selects pods by them.
     let labels = &workload.arrivals[0].job.groups[0].labels;
     assert!(labels.get("pod-template-hash").is_some() && labels.get("controller-uid").is_none());
     for bound in ["-1", r#""many""#] {
@@ -284,7 +286,7 @@ fn disruption_budgets_are_carried_over() {
     }
 }
 
-/// The jobs of pods that run, or wait, since these times.
+/// The names of jobs, in their order, for pods that have run or been pending since these times.
 fn order(pods: &[(&str, &str, &str)]) -> Vec<String> {
     let pods = pods.iter().map(|(name, on, started)| {
         let status = format!(r#""status":{{"startTime":"{started}"}},"spec""#);

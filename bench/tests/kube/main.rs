@@ -1,4 +1,4 @@
-//! The reader of Kubernetes clusters with small clusters and bad input, and runs of the results.
+//! Tests of the reader of Kubernetes clusters: small clusters, bad input, and runs of the results.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
@@ -22,7 +22,7 @@ fn file(content: &[u8]) -> PathBuf {
     file
 }
 
-/// The workload of this content, or the error line after the file's name.
+/// Reads a workload from this content. An error is returned as its line after the file's name.
 fn read(content: impl AsRef<[u8]>) -> Result<Workload, String> {
     let file = file(content.as_ref());
     let result = load(&file).map_err(|error| {

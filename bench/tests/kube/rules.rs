@@ -1,4 +1,4 @@
-//! Pods' wishes as placement rules.
+//! Requirements and preferences of pods as placement rules.
 
 use crate::{list, node, one, pod, read};
 use omega_core::{
@@ -134,7 +134,7 @@ fn preferred_neighbours_are_wishes_with_a_sign() {
         _ => panic!("{rule:?}"),
     });
     assert_eq!(weights.collect::<Vec<_>>(), [7, -9]);
-    // Without a label selector they match no pod, and stay preferences.
+    // Terms without a label selector match no pod, and stay preferences.
     let workload = of(&wish(7, ""), &wish(9, ""));
     let labels = rules(&workload).tasks.iter().map(|rule| match rule {
         TaskRule::Prefer {

@@ -7,17 +7,17 @@ use omega_schedulers::config::{Profiles, Registry};
 use omega_schedulers::volumes::{AccessModes, BindingTime, Reach};
 use omega_workload::Workload;
 
-/// A node in a zone.
+/// A node with a label for its zone.
 fn in_zone(name: &str, zone: &str) -> String {
     let label = format!(r#""labels":{{"topology.kubernetes.io/zone":"{zone}","#);
     node(name).replace(r#""labels":{"#, &label)
 }
 
-/// A class of local disks.
+/// A storage class of local disks.
 const LOCAL: &str = r#"{"kind":"StorageClass","metadata":{"name":"local"},
     "provisioner":"kubernetes.io/no-provisioner","volumeBindingMode":"WaitForFirstConsumer"}"#;
 
-/// A class that makes volumes in zone b, for claims that name no class.
+/// The default storage class, which creates volumes in zone b.
 const CLOUD: &str = r#"{"kind":"StorageClass","metadata":{"name":"cloud",
     "annotations":{"storageclass.kubernetes.io/is-default-class":"true"}},
     "provisioner":"disk.example.com","volumeBindingMode":"WaitForFirstConsumer",
@@ -28,7 +28,7 @@ const DRIVER: &str = r#"{"kind":"CSINode","metadata":{"name":"n1"},"spec":{"driv
     {"name":"disk.example.com","topologyKeys":["topology.kubernetes.io/zone"],
      "allocatable":{"count":1}}]}}"#;
 
-/// A volume of the class of local disks, on a node of this name.
+/// A volume of the class of local disks, on the node of this name.
 fn volume(name: &str, size: &str, on: &str) -> String {
     format!(
         r#"{{"kind":"PersistentVolume","metadata":{{"name":"{name}"}},"spec":{{
@@ -38,7 +38,7 @@ fn volume(name: &str, size: &str, on: &str) -> String {
     )
 }
 
-/// A claim with this in its spec.
+/// A claim with these fields in its spec.
 fn claim(name: &str, spec: &str) -> String {
     format!(
         r#"{{"kind":"PersistentVolumeClaim","metadata":{{"name":"{name}","namespace":"shop"}},
@@ -105,7 +105,7 @@ fn labels_of_a_volume_say_where_it_is() {
     assert_eq!((volume.claim.as_deref(), &*volume.driver), (Some("shop/c"), "disk.example.com"));
 }
 
-/// A volume with these labels, status and fields of its spec.
+/// A volume with these labels, this status, and these fields in its spec.
 fn marked(labels: &str, status: &str, spec: &str) -> String {
     format!(
         r#"{{"kind":"PersistentVolume","metadata":{{"name":"pv","labels":{{{labels}}}}},
@@ -126,7 +126,8 @@ fn zones_of_volumes_are_looked_for_as_kubernetes_does() {
     };
     let new = r#""topology.kubernetes.io/zone":"a""#;
     let old = r#""failure-domain.beta.kubernetes.io/zone":"a__c""#;
-    // An old label of a volume finds a new one of a node; a node without any is anywhere.
+    // A label of a volume with an old key matches the new key of a node. A volume without such labels can be used
+    // anywhere.
     assert_eq!(reached(new, ""), [true, false, false, true]);
     assert_eq!(reached(old, ""), [true, false, true, true]);
     assert_eq!(reached(&format!("{new},{old}"), ""), [true, false, false, true]);
@@ -153,7 +154,7 @@ fn of_default_classes_the_newest_counts() {
     assert_eq!(&*default([class("b", old), class("a", old)]), "a");
 }
 
-/// Number of pods with this claim to this volume that run.
+/// Number of pods that run if they have this claim, which is bound to this volume.
 fn run_with(volume: &str, claim: &str) -> u64 {
     let objects = [node("n0"), LOCAL.into(), volume.into(), claim.into(), claiming("p", &["c"])];
     let options = RunOptions { profiles: profiles(), ..RunOptions::default() };
@@ -207,7 +208,7 @@ fn what_does_not_go_together_is_noted() {
     assert_eq!(workload.notes[1], r#"volumes: the volume "pv0" is of the claim "shop/x""#);
 }
 
-/// The filters for volumes, for both schedulers.
+/// Profiles with the filters for volumes, for both schedulers.
 fn profiles() -> Profiles {
     let names = ["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"];
     let filters = names.map(|name| format!("[[profile.filter]]\nplugin = '{name}'\n")).concat();
@@ -220,7 +221,8 @@ fn a_run_places_pods_where_their_volumes_are() {
     let [a, b, c] = nodes();
     let local = |name: &str| claim(name, r#","storageClassName":"local""#);
     let objects = [a, b, c, LOCAL.into(), CLOUD.into(), DRIVER.into(), volume("pv0", "10Gi", "n2")];
-    // One finds the disk on n2; of two that the cloud makes, n1 can attach one; one has no claim.
+    // One pod gets the disk on n2. Of two pods whose volumes the cloud creates, n1 can attach one. One pod has no
+    // claim.
     let claims = [local("disk"), claim("one", ""), claim("two", "")];
     let pods = [("p", "disk"), ("q", "one"), ("r", "two"), ("s", "missing")];
     let pods = pods.map(|(pod, of)| claiming(pod, &[of]));
@@ -249,7 +251,7 @@ fn a_node_asks_controllers_to_keep_their_pods_away() {
     let owner = r#""ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u-1",
         "controller":true}],"name""#;
     let owned = pod("p", "").replacen(r#""name""#, owner, 1);
-    // Another precedence makes another job of the same controller.
+    // A pod with another precedence becomes a separate job, although it has the same controller.
     let urgent = owned.replace(r#""name":"p""#, r#""name":"q""#);
     let urgent = urgent.replace(r#""spec":{"#, r#""spec":{"priority":5"#);
     let workload = parsed(&[asking, garbled, owned, urgent]);

@@ -1,5 +1,5 @@
-//! Applications, one per job. Each requests all its containers at once, near their preferred
-//! machines if any, and requests lost ones again.
+//! Applications, one per job. Each requests all its containers at once, near their preferred machines if it has any,
+//! and requests lost containers again.
 
 use super::{Client, Round, Watched};
 use crate::cell::RunCell;
@@ -9,10 +9,10 @@ use omega_schedulers::yarn::{Ask, Frontend, Heartbeat, How, Place, Settings};
 use omega_schedulers::{Nanos, Profile};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Number of rounds in which an application waits for the machines that it requested.
+/// Number of rounds for which an application waits for a machine that it requested by name.
 const DELAY: u32 = 4;
 
-/// Number of rounds after which an application without pending requests sends a heartbeat.
+/// Interval, in rounds, at which an application without pending requests sends a heartbeat.
 const SELDOM: u64 = 64;
 
 /// See the head of the file.
@@ -27,15 +27,15 @@ pub(super) struct Asks {
 struct Application {
     id: JobId,
     groups: Vec<Wanted>,
-    /// Content of its next heartbeat.
+    /// Content of the application's next heartbeat.
     heartbeat: Heartbeat,
 }
 
-/// A group of a job: tasks are numbered group by group.
+/// A group of a job. Tasks are numbered group by group.
 struct Wanted {
     name: Text,
     tasks: u32,
-    /// Number of containers it lacks.
+    /// Number of containers that the group lacks.
     lacking: u32,
 }
 
@@ -85,7 +85,7 @@ impl Asks {
             });
             let mut application =
                 Application { id, groups: groups.collect(), heartbeat: Heartbeat::default() };
-            // Some may run already.
+            // Some tasks of the job may already run.
             for (task, _) in self.front.containers_of(id) {
                 if let Some(group) = application.group_of(task) {
                     group.lacking -= 1;
@@ -138,8 +138,8 @@ impl Client for Asks {
     }
 }
 
-/// The requests for a group: the number of containers, and the same number on each machine that it
-/// prefers by name.
+/// The requests for a group: one for the number of containers, and one for each machine that the group prefers by name,
+/// with the same number.
 fn asks_of(group: &TaskGroup, lacking: u32) -> Vec<Ask> {
     let ask = |at| Ask::new(group.name.clone(), at, lacking);
     let preferred = group.rules.affinity.preferred.iter().flat_map(|one| &one.machines.names);

@@ -1,5 +1,5 @@
-//! Frameworks, one per tenant. Each fills offers with its tasks, the oldest job first, and declines
-//! the rest until the machine has more free resources or other tasks are pending.
+//! Frameworks, one per tenant. Each fills offers with its tasks, the oldest job first. It declines the rest until the
+//! machine has more free resources, or other tasks are pending.
 
 use super::{Client, Round, Watched};
 use crate::cell::RunCell;
@@ -11,7 +11,7 @@ use omega_schedulers::mesos::{
 };
 use std::collections::{BTreeSet, HashSet};
 
-/// Filter duration for a declined machine without new resources: an hour, longer than most runs.
+/// Filter duration for a declined machine that gets no more free resources: an hour, which is longer than most runs.
 const WHILE: Nanos = 3_600_000_000_000;
 
 /// See the head of the file.
@@ -23,10 +23,11 @@ pub(super) struct Offers {
 /// State of a framework between offers.
 struct Thinker {
     id: FrameworkId,
-    /// Machines that the cell rejected for a job for another reason than room, such as a rule.
+    /// Pairs of a job and a machine that the cell rejected for a reason other than lack of resources, such as a rule.
     avoided: HashSet<(JobId, MachineId)>,
     is_suppressed: bool,
-    /// Its newest known job, and the number of pending tasks after its last answer.
+    /// The newest job that the framework knows. The next field has the number of its pending tasks after its last
+    /// answer.
     seen: Option<JobId>,
     waiting: usize,
 }
@@ -43,8 +44,8 @@ impl Offers {
         let framework = |tenant: Text| {
             let least = least(jobs.iter().filter(|job| job.tenant == tenant));
             let framework = Framework { least, ..Framework::new(tenant.clone(), tenant) };
-            // A frontend may have more frameworks than a trace has tenants; any further tenants are
-            // not served.
+            // A frontend has a maximum number of frameworks. If a trace has more tenants, the remaining tenants are not
+            // served.
             front.register(framework).ok().map(Thinker::new)
         };
         let frameworks = tenants.into_iter().filter_map(framework).collect();
@@ -60,14 +61,14 @@ impl Client for Offers {
             thinker.hear(&events);
             waiting += thinker.answer(&mut self.front, now);
         }
-        // While there are offers, a later one may be accepted.
+        // As long as there are offers, the framework may accept one.
         let offered = events.iter().any(|event| matches!(event.happened, Happened::Offered(_)));
         let patience = if offered { u32::MAX } else { 2 };
         Ok(Round { version: self.front.version(), waiting, patience })
     }
 }
 
-/// A lower bound of the requests of all tasks of these jobs.
+/// A lower bound, in each kind, of the requests of all tasks of these jobs.
 fn least<'a>(jobs: impl Iterator<Item = &'a Job>) -> Amounts {
     let mut requests = jobs.flat_map(|job| &job.groups).map(|group| &group.request);
     let Some(mut least) = requests.next().cloned() else { return Amounts::zero() };
@@ -116,8 +117,8 @@ impl Thinker {
                 false => front.accept(self.id, &[offer.id], &launches, refuse).is_ok(),
             };
             if !answered {
-                // The frontend's view forbids one of them there; the machine's next offer is
-                // checked again.
+                // The frontend's view rejects one of the launches on this machine. The machine's next offer is tried
+                // again without these jobs.
                 self.avoided.extend(launches.iter().map(|one| (one.task.job, one.machine)));
                 let _ = front.decline(self.id, &[offer.id], refuse);
             }
@@ -126,8 +127,8 @@ impl Thinker {
         self.waiting
     }
 
-    /// Frameworks without pending tasks suppress offers. A framework with new tasks since its last
-    /// decline requests offers again.
+    /// Suppresses offers to frameworks without pending tasks. A framework that got new tasks since it last declined an
+    /// offer requests offers again.
     fn look_again(&mut self, front: &mut Frontend, jobs: &[Waiting]) {
         let newest = jobs.iter().map(|job| job.id).max();
         let others = newest > self.seen || count(jobs) > self.waiting;
@@ -140,7 +141,7 @@ impl Thinker {
         }
     }
 
-    /// The tasks for an offered machine.
+    /// Chooses the tasks to launch on an offered machine.
     fn fill(&self, offer: &Offer, jobs: &mut [Waiting]) -> Vec<Launch> {
         let mut room = Room { left: offer.amounts.clone() };
         let mut launches = Vec::new();
@@ -157,7 +158,7 @@ impl Thinker {
     }
 }
 
-/// Tasks of one group that wait.
+/// Pending tasks of one group.
 struct Waiting {
     id: JobId,
     request: Amounts,
@@ -169,7 +170,7 @@ fn count(jobs: &[Waiting]) -> usize {
 }
 
 impl Room {
-    /// Subtracts one more request if it fits.
+    /// Subtracts a request if it fits. Returns whether it did.
     fn takes(&mut self, request: &Amounts) -> bool {
         if request.iter().any(|(kind, amount)| self.left.get(kind) < amount) {
             return false;

@@ -1,4 +1,4 @@
-//! Messages of the workers: commits, syncs and idle times, as the feeder counts them.
+//! Handling of workers' messages: the feeder counts commits, syncs and idle times.
 
 use super::Feeder;
 use crate::drive::Drive;
@@ -6,14 +6,14 @@ use crate::ledger::{self, Leavers};
 use crate::message::{Committed, Message};
 
 impl Feeder {
-    /// Receives the waiting messages.
+    /// Handles all messages that have arrived.
     pub(super) fn receive(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
             self.note(message);
         }
     }
 
-    /// Runs the workers. Returns whether there was a message.
+    /// Runs the workers, and handles a message. Returns whether there was one.
     pub(super) fn wait_for(&mut self, workers: &mut impl Drive) -> bool {
         self.lane.check();
         if self.watch.owes_a_wake() {
@@ -35,7 +35,7 @@ impl Feeder {
                 if let Err(error) = self.note_done(done) {
                     self.failed.get_or_insert(error);
                 }
-                // Schedulers now see these changes.
+                // The schedulers can now see these changes.
                 self.note_version();
                 self.stirred = true;
             }
@@ -48,7 +48,7 @@ impl Feeder {
         self.counts.committed(&committed);
         let Committed { version, placed, evicted, .. } = committed;
         if !evicted.is_empty() {
-            // Their schedulers have not tried them yet, and may not have them.
+            // The schedulers may not have received these jobs yet, and have not tried them.
             self.watch.must_see(version);
             self.stirred = true;
         }

@@ -1,4 +1,4 @@
-//! The start of a run: running tasks, and their machines.
+//! The start of a run: machines, and tasks that already run.
 
 use super::Feeder;
 use crate::RunError;
@@ -6,8 +6,8 @@ use omega_core::{Command, Job, JobId, MachineId, TaskGroup, TaskId, Version};
 use omega_workload::Arrival;
 
 impl Feeder {
-    /// Submits the jobs that exist at the start, and has the cell adopt their running tasks. No
-    /// rules are checked: a run starts from the given state of a cell, and moves nothing.
+    /// Submits the jobs that exist at the start, and makes the cell adopt their running tasks. No rules are checked,
+    /// because a run starts from the given state of a cell, and moves no task.
     pub(super) fn begin(&mut self, machines: &[MachineId]) -> Result<(), RunError> {
         let mut running = Vec::new();
         let mut with_volumes = Vec::new();
@@ -40,8 +40,8 @@ impl Feeder {
         Ok(())
     }
 
-    /// Reports which volumes are in use at the start. A scheduler receives only its own tasks, and may decide before
-    /// another one has reported its tasks.
+    /// Reports the volumes that are in use at the start to the volume tracking. A scheduler gets only its own tasks,
+    /// and may decide before another scheduler has reported its tasks.
     fn tell_of_volumes(&self, jobs: &[(JobId, Job)], adopted: &[(TaskId, MachineId)]) {
         for (task, machine) in adopted {
             let Ok(job) = jobs.binary_search_by_key(&task.job, |(id, _)| *id) else { continue };
@@ -61,7 +61,7 @@ fn uses_volumes(job: &Job) -> bool {
     job.groups.iter().any(|group| !group.volumes.is_empty())
 }
 
-/// The group of a task of a job that was never resized: tasks are counted group by group.
+/// The group of a task of a job that was never resized; tasks are numbered group by group.
 fn group_of(job: &Job, index: u32) -> Option<&TaskGroup> {
     let mut before = 0;
     job.groups.iter().find(|group| {

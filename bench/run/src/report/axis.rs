@@ -7,7 +7,7 @@ use super::number::{amount, short};
 pub(super) enum Unit {
     /// Shares of one, shown as percentages.
     Share,
-    /// Whole numbers: no ticks between two of them.
+    /// Whole numbers, so there are no ticks between two of them.
     Count,
     /// Any other quantity.
     Amount,
@@ -18,23 +18,23 @@ pub(super) enum Unit {
 pub(super) struct Axis {
     low: f64,
     high: f64,
-    /// Where each tick is, from 0 at `low` to 1 at `high`, and its label.
+    /// Ticks of the axis: the position from 0 at `low` to 1 at `high`, and the label.
     pub(super) ticks: Vec<(f64, String)>,
     /// Unit of the labels, if they do not contain it.
     pub(super) unit: &'static str,
 }
 
 impl Axis {
-    /// From zero to a round number that is not less than `max`.
+    /// An axis from zero to a round number that is not less than `max`.
     pub(super) fn of_values(max: f64, unit: Unit) -> Axis {
-        // A line that stays at zero needs an axis too.
+        // If all values are zero, the axis needs an end above zero.
         let max = match unit {
             _ if max.is_finite() && max > 0.0 => max,
             Unit::Share => 0.01,
             Unit::Count | Unit::Amount => 1.0,
         };
         let least = if unit == Unit::Count { 1.0 } else { 0.0 };
-        // Four steps leave room between labels in the lowest plot there is.
+        // With four steps there is room between labels even in the lowest plot.
         let step = round_step(max / 4.0).max(least);
         let steps = (max / step - 1e-9).ceil().max(1.0);
         let high = steps * step;
@@ -48,7 +48,7 @@ impl Axis {
         Axis { low: 0.0, high, ticks, unit: "" }
     }
 
-    /// From one time to another, in seconds.
+    /// An axis between two times in seconds.
     pub(super) fn of_time(from: f64, to: f64) -> Axis {
         let span = (to - from).max(0.0);
         let (unit, seconds, steps): (_, _, &[f64]) = match span {
@@ -65,7 +65,7 @@ impl Axis {
             .unwrap_or_else(|| round_step(rough.max(1e-6)))
             * seconds;
         if span == 0.0 {
-            // A range of one time has its tick in the middle.
+            // If the range has no length, the tick is in the middle.
             let ticks = vec![(0.5, short(from / seconds))];
             return Axis { low: from - step, high: from + step, ticks, unit };
         }
@@ -79,15 +79,14 @@ impl Axis {
         Axis { low, high, ticks, unit }
     }
 
-    /// Position of a value, from 0 to 1. A value that is not a number is at 0, so that none gets
-    /// into a drawing.
+    /// Position of a value, from 0 to 1. NaN is at 0, so that it never gets into a drawing.
     pub(super) fn place(&self, value: f64) -> f64 {
         let place = (value - self.low) / (self.high - self.low);
         if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.0 }
     }
 }
 
-/// The least of 1, 2, 2.5 and 5 times a power of ten that is not below `rough`.
+/// The smallest number that is 1, 2, 2.5 or 5 times a power of ten, and not below `rough`.
 fn round_step(rough: f64) -> f64 {
     let power = 10_f64.powf(rough.log10().floor());
     let factor = [1.0, 2.0, 2.5, 5.0].into_iter().find(|f| f * power >= rough * (1.0 - 1e-9));

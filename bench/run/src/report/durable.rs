@@ -9,7 +9,7 @@ use super::{DurableReport, ReplicaReport, RunReport};
 const COLUMNS: [&str; 7] =
     ["replica", "role", "log", "log/claim", "syncs", "snapshots", "directory"];
 
-/// The figures that belong to no replica: name and value.
+/// The figures that do not belong to a single replica, as name and value.
 pub(super) fn figures(durable: &DurableReport) -> [(&'static str, String); 2] {
     let [p50, p99] = [durable.commit_us_p50, durable.commit_us_p99];
     let (p50, p99) = (duration(p50 * 1e-6), duration(p99 * 1e-6));
@@ -59,7 +59,7 @@ fn cells(replica: &ReplicaReport) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// Bytes as a person reads them.
+/// Formats bytes for people.
 fn bytes(bytes: u64) -> String {
     match bytes as f64 / f64::from(1 << 20) {
         mebibytes if mebibytes >= 1024.0 => format!("{} GiB", amount(mebibytes / 1024.0)),

@@ -3,28 +3,29 @@
 use super::RunReport;
 use std::collections::BTreeMap;
 
-/// The cells that one map shows. With more machines, each cell is the mean of some neighbours.
+/// Maximum number of cells of one map. If there are more machines, each cell is the mean of several neighbours.
 pub(super) const CELLS_MAX: usize = 20_000;
-/// Maximum number of blocks of a map. With more places, all machines are in one block.
+/// Maximum number of blocks of a map. If there are more places, all machines are in one block.
 const BLOCKS_MAX: usize = 48;
-/// The pixels that the map may use on a wide screen.
+/// Width and height in pixels that the map may have on a wide screen.
 const AREA: (usize, usize) = (1_128, 480);
-/// The pixels between two blocks, and the cells of a block's side at least.
+/// Distance between two blocks in pixels; the next constant is the minimum width of a block in cells.
 const GAP: usize = 24;
 const COLUMNS_MIN: usize = 8;
-/// Size of a cell in pixels. Smaller ones are hard to distinguish, larger ones look like buttons.
+/// Smallest and largest size of a cell in pixels. Smaller cells are hard to distinguish, and larger ones look like
+/// buttons.
 const CELL: (usize, usize) = (4, 22);
-/// Number of blocks in a row. With more, they are too narrow for their headings.
+/// Maximum number of blocks in a row. With more, blocks are too narrow for their headings.
 const BLOCKS_ACROSS: usize = 4;
 
-/// The places of the machines.
+/// Positions of the machines.
 #[derive(Debug)]
 pub(super) struct Grid {
-    /// Cells in a row of a block.
+    /// Number of cells in a row of a block.
     pub(super) columns: usize,
-    /// Machines in a cell.
+    /// Number of machines in a cell.
     pub(super) share: usize,
-    /// Pixels of a cell on a wide screen.
+    /// Size of a cell in pixels, on a wide screen.
     pub(super) pixels: usize,
     /// The blocks in the order of their places.
     pub(super) blocks: Vec<Block>,
@@ -33,14 +34,14 @@ pub(super) struct Grid {
 /// The machines of one place.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// The place, empty if machines are not grouped.
+    /// Name of the place; empty if machines are not grouped.
     pub(super) place: String,
-    /// Indices into the report's machines, in its order.
+    /// Indices of the machines in the report, in the report's order.
     pub(super) machines: Vec<usize>,
 }
 
 impl Grid {
-    /// The places of all machines in the report.
+    /// Computes the positions of all machines of the report.
     pub(super) fn new(report: &RunReport) -> Grid {
         let blocks = blocks(report);
         let machines = report.heat.len();
@@ -51,7 +52,7 @@ impl Grid {
         let largest = largest.div_ceil(share).max(1);
         let across = blocks.len().clamp(1, BLOCKS_ACROSS);
         let widest = (AREA.0 - (across - 1) * GAP) / across / pixels;
-        // A few blocks share the width. Many small ones are a little higher than wide.
+        // A few blocks share the width; with more, blocks are slightly higher than wide.
         let columns = if blocks.len() <= BLOCKS_ACROSS {
             widest
         } else {
@@ -61,7 +62,7 @@ impl Grid {
     }
 }
 
-/// The machines by place. The order within a place is the report's.
+/// Groups the machines by place. Within a place they have the order of the report.
 fn blocks(report: &RunReport) -> Vec<Block> {
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, machine) in report.heat.iter().enumerate() {

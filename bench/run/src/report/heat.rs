@@ -1,9 +1,9 @@
-//! The heat map: one cell per machine, whose colour shows the claimed share of the machine.
+//! The heat map: one cell per machine, whose colour is the claimed share of the machine.
 //!
-//! There is one colour per tenth, in visually even steps, so that a legend can list them. A machine
+//! There is one colour per tenth of the capacity, in visually even steps, so that a legend can list them. A machine
 //! with claims above its capacity has another hue. The legend is also a histogram.
 //!
-//! A row of cells of one colour is one dashed line: the map of 12,500 machines is 100 kB.
+//! A sequence of cells with one colour is one dashed line, so the map of 12,500 machines takes only 100 kB.
 
 use super::grid::{Block, Grid};
 use super::html::{label, section};
@@ -12,28 +12,27 @@ use super::text::{clean, clip};
 use super::{MachineHeat, RunReport};
 use serde::Serialize;
 
-/// The colours: nothing claimed, ten steps, more than there is, and no such resource.
+/// Number of colours: nothing claimed, ten steps, more than the capacity, and no such resource.
 const SHADES: usize = 13;
 const SHADE_OVER: usize = 11;
 const SHADE_NONE: usize = 12;
-/// A share so little above one is the rounding of a sum.
+/// A share up to this is one: the difference is the rounding of a sum.
 const OVER: f64 = 1.0 + 1e-9;
-/// Maximum number of characters of a machine's name on the page, so that names do not determine its
-/// size.
+/// Maximum number of characters of a machine's name on the page, so that long names do not determine the page's size.
 const NAME_CHARS_MAX: usize = 40;
-/// The resource kinds that have a map. A cell has few, and each costs 100 kB.
+/// Maximum number of resource kinds that have a map. A cell has few kinds, and each map takes 100 kB.
 const KINDS_MAX: usize = 8;
 
 /// Values that the script shows at the pointer, in the order of the map.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Readings {
-    /// The name of each cell's machine, or of its first and last.
+    /// For each cell, the name of its machine, or the names of its first and last machine.
     names: Vec<String>,
     kinds: Vec<String>,
-    /// By kind and cell, thousandths of the capacity; below zero if there is none.
+    /// Thousandths of the capacity, by kind and cell; negative if the machine has no such resource.
     used: Vec<Vec<i64>>,
     columns: usize,
-    /// The place of each block and its first cell.
+    /// The name of each block's place, with the index of the block's first cell.
     blocks: Vec<(String, usize)>,
 }
 
@@ -84,13 +83,14 @@ fn panel(report: &RunReport, grid: &Grid, kind: usize) -> String {
     )
 }
 
-/// Number of machines that have each colour.
+/// The legend, with the number of machines that have each colour.
 fn legend(heat: &[MachineHeat], kind: usize) -> String {
     let mut machines = [0_usize; SHADES];
     for machine in heat {
         machines[shade(used(machine, kind))] += 1;
     }
-    // Most machines may have none of a rare resource: that bar is cut, so that others can be seen.
+    // Most machines may have none of a rare resource. The bar of these machines is cut off, so that the other bars are
+    // visible.
     let most = machines[..SHADE_NONE].iter().copied().max().unwrap_or(0).max(1);
     let entry = |index: usize| {
         let (name, meaning) = match index {
@@ -151,7 +151,7 @@ fn block_map(
     )
 }
 
-/// A line through every run of cells that have the shade.
+/// A dashed line through all cells with a shade.
 fn path(cells: &[usize], columns: usize, shade: usize) -> String {
     let mut path = String::new();
     for (row, cells) in cells.chunks(columns).enumerate() {
@@ -166,7 +166,7 @@ fn path(cells: &[usize], columns: usize, shade: usize) -> String {
     path
 }
 
-/// The claimed share of a machine, if it has any of the resource.
+/// The claimed share of a machine; `None` if the machine has no such resource.
 fn used(machine: &MachineHeat, kind: usize) -> Option<f64> {
     machine.used.get(kind).copied().flatten().filter(|share| share.is_finite())
 }
@@ -177,18 +177,18 @@ fn shade(share: Option<f64>) -> usize {
         None => SHADE_NONE,
         Some(share) if share <= 0.0 => 0,
         Some(share) if share > OVER => SHADE_OVER,
-        // A sum that should be 0.3 may be a little more.
+        // Because of rounding, a sum that should be 0.3 may be slightly more.
         Some(share) => ((share * 10.0 - 1e-9).ceil() as usize).clamp(1, 10),
     }
 }
 
-/// The mean of the existing values.
+/// The mean of the values that are present.
 fn mean(shares: &[Option<f64>]) -> Option<f64> {
     let there = shares.iter().flatten().count();
     (there > 0).then(|| shares.iter().flatten().sum::<f64>() / there as f64)
 }
 
-/// The names and shares of all cells in the order of the map.
+/// The names and shares of all cells, in the order of the map.
 fn readings(report: &RunReport, grid: &Grid, kinds: usize) -> Readings {
     let mut readings = Readings {
         kinds: report.resources[..kinds].iter().map(|resource| clean(&resource.name)).collect(),
@@ -210,7 +210,7 @@ fn readings(report: &RunReport, grid: &Grid, kinds: usize) -> Readings {
     readings
 }
 
-/// The name of a cell's machine, or of its first and last.
+/// The name of a cell's machine, or the names of its first and last machine.
 fn cell_name(report: &RunReport, cell: &[usize]) -> String {
     let name = |&machine: &usize| clip(&clean(&report.heat[machine].name), NAME_CHARS_MAX);
     match cell {

@@ -3,10 +3,10 @@
 use super::text::{clean, clip};
 use serde::Serialize;
 
-/// The characters of a label: two lines of a narrow screen.
+/// Maximum number of characters of a label, which take two lines on a narrow screen.
 const LABEL_CHARS_MAX: usize = 64;
 
-/// The text for an element or a quoted attribute.
+/// Escapes text for an element or a quoted attribute.
 pub(super) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in clean(text).chars() {
@@ -22,13 +22,13 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// A name, escaped, of a length that a label has room for. The JSON file has the whole name.
+/// Escapes a name, and cuts it to a length for which a label has room. The JSON file has the whole name.
 pub(super) fn label(name: &str) -> String {
     escape(&clip(name, LABEL_CHARS_MAX))
 }
 
-/// The value as JSON inside a `<script>`. It contains no `<` that could end the script: JSON has
-/// none outside of strings, and inside they are escaped.
+/// Converts a value to JSON inside a `<script>`. The result contains no `<`, which could end the script: JSON has `<` only
+/// in strings, and there it is escaped.
 ///
 /// # Panics
 /// Never, if every key in the value is text.
@@ -38,7 +38,7 @@ pub(super) fn script_data(value: &impl Serialize) -> String {
         .replace('<', "\\u003c")
 }
 
-/// A section with a heading. The title is escaped text, the body markup.
+/// A section with a heading. The title is text that is already escaped; the body is markup.
 pub(super) fn section(title: &str, body: &str) -> String {
     format!("<section>\n<h2>{title}</h2>\n{body}</section>\n")
 }

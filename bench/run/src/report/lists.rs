@@ -7,9 +7,9 @@ use super::html::{escape, label, section};
 use super::number::{NOTHING, count, duration, percent, percent_of, plural, wide};
 use super::{ResourceReport, RunReport, SchedulerReport, Unplaced, tenants};
 
-/// The reasons that the page lists: more than a reader reads.
+/// Maximum number of reasons on the page, which is more than a reader reads.
 const REASONS_MAX: usize = 50;
-/// The reasons for conflicts that a scheduler's row has room for.
+/// Maximum number of reasons for conflicts in a scheduler's row, which has no room for more.
 const CONFLICT_REASONS_MAX: usize = 3;
 
 /// A column: its name, and the class of its cells.
@@ -58,7 +58,7 @@ const TENANT_COLUMNS: [Column; 11] = [
 const UNPLACED_COLUMNS: [Column; 4] =
     [("Reason", "name"), ("Tasks", "meter"), ("Jobs", "number"), ("One of the jobs", "words")];
 
-/// Actions of each scheduler.
+/// Figures of each scheduler.
 pub(super) fn schedulers(report: &RunReport) -> String {
     if report.schedulers.is_empty() {
         return section("Schedulers", "<p class=\"none\">No scheduler ran.</p>\n");
@@ -72,14 +72,14 @@ pub(super) fn schedulers(report: &RunReport) -> String {
         })
         .collect();
     if report.schedulers.len() > 1 {
-        // Quantiles of several schedulers do not add up to one.
+        // Quantiles of several schedulers cannot be added up.
         let none = [NOTHING.to_string(), NOTHING.to_string()];
         rows.push(scheduler_row(&report.all_schedulers(), none, "tr class=\"sum\""));
     }
     section("Schedulers", &table(&SCHEDULER_COLUMNS, &rows))
 }
 
-/// One scheduler.
+/// Row of one scheduler.
 fn scheduler_row(scheduler: &SchedulerReport, [p50, p99]: [String; 2], tag: &str) -> String {
     let shown = scheduler.conflict_reasons.iter().take(CONFLICT_REASONS_MAX);
     let mut reasons: Vec<String> =
@@ -176,7 +176,7 @@ pub(super) fn resources(report: &RunReport) -> String {
     section("Resources", &table(&RESOURCE_COLUMNS, &rows))
 }
 
-/// One resource kind. The longest bar of all is `most`.
+/// Row of one resource kind. `most` is the value of the longest bar.
 fn resource_row(resource: &ResourceReport, most: f64) -> String {
     let share = |share: f64| {
         let class = if share > 1.0 + 1e-9 { "over" } else { "" };
@@ -192,7 +192,7 @@ fn resource_row(resource: &ResourceReport, most: f64) -> String {
     row(&RESOURCE_COLUMNS, &cells, "tr")
 }
 
-/// Why tasks have no machine.
+/// Reasons why tasks have no machine.
 pub(super) fn unplaced(report: &RunReport) -> String {
     let title = "Not placed";
     if report.unplaced.is_empty() {
@@ -233,7 +233,7 @@ fn waiting(tasks: usize) -> String {
     format!("{} wait{}", plural(wide(tasks), "task"), if tasks == 1 { "s" } else { "" })
 }
 
-/// Parts of the input that were left out.
+/// Notes on parts of the input that were not converted.
 pub(super) fn notes(report: &RunReport) -> String {
     if report.notes.is_empty() {
         return String::new();
@@ -243,7 +243,7 @@ pub(super) fn notes(report: &RunReport) -> String {
     section("Notes", &format!("<ul class=\"notes\">\n{items}</ul>\n"))
 }
 
-/// A table of rows that are markup already.
+/// A table of rows that are already markup.
 fn table(columns: &[Column], rows: &[String]) -> String {
     let head: String = columns
         .iter()
@@ -255,7 +255,7 @@ fn table(columns: &[Column], rows: &[String]) -> String {
     )
 }
 
-/// A row of cells that are markup already. The first names the row.
+/// A row of cells that are already markup. The first cell is the heading of the row.
 fn row(columns: &[Column], cells: &[String], tag: &str) -> String {
     let cells: String = columns
         .iter()
@@ -269,12 +269,12 @@ fn row(columns: &[Column], cells: &[String], tag: &str) -> String {
     format!("<{tag}>{cells}</tr>\n")
 }
 
-/// A figure with a smaller explanation.
+/// A figure with an explanation in smaller letters.
 fn with_detail(figure: &str, detail: &str) -> String {
     format!("{figure} <small>{detail}</small>")
 }
 
-/// A figure above a bar of that share of the cell's width.
+/// A figure above a bar, whose width is this share of the cell's width.
 fn bar(figure: &str, share: f64, class: &str) -> String {
     let width = if share.is_finite() { share.clamp(0.0, 1.0) * 100.0 } else { 0.0 };
     format!("<span>{figure}</span><i class=\"{class}\" style=\"--share:{width:.1}%\"></i>")

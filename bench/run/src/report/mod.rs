@@ -1,7 +1,7 @@
-//! Result of a run, as one value: the table, the JSON file and the page show it.
+//! Result of a run as one value, from which the table, the JSON file and the page are made.
 //!
-//! [`table`] is for the terminal, [`json`] for programs, [`page`] for the browser. All three are text made of a
-//! [`RunReport`] alone; `docs/report.md` describes its fields for readers of the file.
+//! [`table`] is for the terminal, [`json`] for programs, [`page`] for the browser. All three are text that depends only
+//! on a [`RunReport`]; `docs/report.md` describes its fields for readers of the file.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -29,37 +29,37 @@ mod testing;
 pub struct RunReport {
     /// Description of the run, in a few words.
     pub name: String,
-    /// The seed of everything random in it.
+    /// Seed of all random choices of the run.
     pub seed: u64,
-    /// Parts of the input that were not carried over, in sentences.
+    /// Notes on parts of the input that were not converted, in sentences.
     pub notes: Vec<String>,
-    /// Whether it was interrupted before all jobs had arrived and been tried.
+    /// Whether the run was interrupted before all jobs had arrived and been tried.
     pub interrupted: bool,
-    /// Number of machines the cell had at the end.
+    /// Number of machines that the cell had at the end.
     pub machines: usize,
     /// Number of jobs that arrived.
     pub jobs: usize,
     /// Number of tasks that arrived.
     pub tasks: usize,
-    /// Tasks that ran at the start and were placed before the schedulers began.
+    /// Tasks that already ran at the start, before the schedulers began.
     pub placed_at_start: usize,
     /// Placements by the schedulers. A task that was lost or evicted and placed again counts twice.
     pub placements: u64,
     /// Tasks that ended after their run time.
     pub finished: u64,
-    /// Tasks that became pending again because their machine left.
+    /// Number of times that a task became pending again because its machine was removed.
     pub lost: u64,
-    /// Evictions: tasks became pending again to make room for more important ones.
+    /// Number of evictions: a task became pending again to make room for a more important one.
     pub evictions: u64,
     /// Tasks that were evicted more than once.
     pub evicted_again: usize,
-    /// Tasks that wait at the end.
+    /// Tasks that are pending at the end.
     pub pending: usize,
     /// Seconds from the first job to the end.
     pub wall_s: f64,
-    /// Processor seconds of the whole process in that time, if the system tells.
+    /// Processor seconds that the whole process used in that time; `None` if the system does not report them.
     pub cpu_s: Option<f64>,
-    /// Seconds of the workload's own time that passed.
+    /// Duration of the run in the workload's time, in seconds.
     pub workload_s: f64,
     /// Placements divided by `wall_s`.
     pub placements_per_s: f64,
@@ -69,105 +69,104 @@ pub struct RunReport {
     pub tenants: Vec<TenantReport>,
     /// Each resource kind.
     pub resources: Vec<ResourceReport>,
-    /// Cost of durability; none for a cell in memory.
+    /// Cost of durability; `None` for a cell in memory.
     pub durable: Option<DurableReport>,
-    /// Unplaced jobs by reason, the most tasks first.
+    /// Unplaced jobs by reason; the reason with the most tasks comes first.
     pub unplaced: Vec<Unplaced>,
-    /// The run over time, evenly spaced in the workload's time.
+    /// Samples over the run, evenly spaced in the workload's time.
     pub series: Vec<Sample>,
     /// The machines at the end, by row.
     pub heat: Vec<MachineHeat>,
 }
 
-/// Actions of one scheduler.
+/// Figures of one scheduler.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SchedulerReport {
-    /// Its name.
+    /// Name of the scheduler.
     pub name: String,
-    /// Tasks that it placed.
+    /// Number of placements by the scheduler.
     pub placements: u64,
-    /// Decisions: one per job and turn, whatever the number of tasks.
+    /// Number of decisions. One decision is one turn of a job, whatever its number of tasks.
     pub decisions: u64,
-    /// Transactions that it sent.
+    /// Number of transactions that the scheduler submitted.
     pub transactions: u64,
-    /// Claims in them.
+    /// Number of claims in these transactions.
     pub claims: u64,
-    /// Claims that were refused.
+    /// Number of claims that were rejected.
     pub conflicts: u64,
-    /// Refused claims by reason, the most frequent first.
+    /// Rejected claims by reason, the most frequent first.
     pub conflict_reasons: Vec<(String, u64)>,
-    /// Median and 99th percentile of the time of a decision, in microseconds.
+    /// Median time of a decision in microseconds.
     pub decision_us_p50: f64,
-    /// See above.
+    /// 99th percentile of the time of a decision in microseconds.
     pub decision_us_p99: f64,
-    /// Seconds that it spent deciding.
+    /// Seconds that the scheduler spent on decisions.
     pub deciding_s: f64,
-    /// The part of it spent on rejected claims.
+    /// Seconds of them that were spent on claims that were rejected.
     pub wasted_s: f64,
-    /// Median and 99th percentile of the time that a task waited for its placement, in seconds of the workload.
+    /// Median time that a task waited for its placement, in seconds of the workload's time.
     pub wait_s_p50: Option<f64>,
-    /// See above.
+    /// 99th percentile of the time that a task waited for its placement, in seconds of the workload's time.
     pub wait_s_p99: Option<f64>,
-    /// Tasks that it evicted.
+    /// Number of tasks that the scheduler evicted.
     pub evictions: u64,
-    /// The evictions for a tenant's guarantee, which precedence alone did not allow.
+    /// Number of evictions that precedence alone did not allow, but a tenant's guarantee did.
     pub evictions_for_guarantees: u64,
-    /// Total run time of these tasks before their evictions, in seconds of the workload.
+    /// Total run time of the evicted tasks before their evictions, in seconds of the workload's time.
     pub lost_work_s: f64,
-    /// Share of the placed tasks' preferences for machines that was satisfied, by weight; `None`
-    /// without preferences.
+    /// Share of the placed tasks' preferences for machines that were satisfied, by weight; `None` if there were no
+    /// preferences.
     pub preferences_met: Option<f64>,
 }
 
 /// Accounting of one tenant.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TenantReport {
-    /// Its name.
+    /// Name of the tenant.
     pub name: String,
-    /// The tenant above it.
+    /// Name of the parent tenant.
     pub parent: Option<String>,
-    /// Number of its jobs that arrived.
+    /// Number of the tenant's jobs that arrived.
     pub jobs: usize,
-    /// Their tasks.
+    /// Number of tasks of these jobs.
     pub tasks: u64,
-    /// Number of their placements.
+    /// Number of placements of these tasks.
     pub placements: u64,
-    /// Number of its pending tasks at the end.
+    /// Number of the tenant's pending tasks at the end.
     pub pending: u64,
-    /// Median, 99th percentile and longest of the times that its tasks waited for placements, in seconds of the
-    /// workload.
+    /// Median time that the tenant's tasks waited for placements, in seconds of the workload's time.
     pub wait_s_p50: Option<f64>,
-    /// See above.
+    /// 99th percentile of the time that the tenant's tasks waited for placements, in seconds of the workload's time.
     pub wait_s_p99: Option<f64>,
-    /// See above.
+    /// Longest time that a task of the tenant waited for a placement, in seconds of the workload's time.
     pub wait_s_max: Option<f64>,
-    /// Its dominant share of the cell, with all tenants below it, at the end.
+    /// Dominant share of the tenant and all tenants below it, at the end.
     pub share_at_end: f64,
-    /// The mean over all samples.
+    /// Mean of the dominant share over all samples.
     pub share_mean: f64,
-    /// The largest of all samples.
+    /// Largest dominant share of all samples.
     pub share_at_peak: f64,
-    /// Its tasks that were evicted.
+    /// Number of times that a task of the tenant was evicted.
     pub evicted: u64,
-    /// Evictions for the guarantee of another tenant.
+    /// Number of these evictions that were for the guarantee of another tenant.
     pub evicted_for_guarantees: u64,
-    /// Total run time of these tasks before their evictions, in seconds of the workload.
+    /// Total run time of the evicted tasks before their evictions, in seconds of the workload's time.
     pub lost_work_s: f64,
-    /// Share of its tasks' preferences for machines that was satisfied; `None` without preferences.
+    /// Share of the tenant's preferences for machines that were satisfied, by weight; `None` if there were no
+    /// preferences.
     pub preferences_met: Option<f64>,
-    /// Its dominant share at each sample of the series; empty but for the first eight tenants.
+    /// Dominant share at each sample of the series; only the first eight tenants have it, and it is empty for others.
     pub shares: Vec<f64>,
 }
 
 /// Cost of durability.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DurableReport {
-    /// Median and 99th percentile of the time of a commit at its scheduler, in microseconds.
+    /// Median time of a commit, from request to reply at its scheduler, in microseconds.
     pub commit_us_p50: f64,
-    /// See above.
+    /// 99th percentile of the time of a commit, in microseconds.
     pub commit_us_p99: f64,
-    /// Median time for which the same disk needed, before the run, to sync four kibibytes in a
-    /// preallocated file, in microseconds.
+    /// Median time in microseconds that the disk needed before the run to sync four kibibytes in a preallocated file.
     pub fdatasync_us: f64,
     /// Each replica.
     pub replicas: Vec<ReplicaReport>,
@@ -176,83 +175,83 @@ pub struct DurableReport {
 /// Disk usage of one replica.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ReplicaReport {
-    /// Its name.
+    /// Name of the replica.
     pub name: String,
-    /// Whether it leads at the end.
+    /// Whether the replica is the leader at the end.
     pub leads: bool,
-    /// Bytes that its log has written, without the zeros that fill new segments.
+    /// Bytes written to the log, without the zeros that fill new segments.
     pub log_bytes: u64,
     /// Bytes of the log divided by the claims of the run.
     pub log_bytes_per_claim: f64,
-    /// Number of times its log was synced.
+    /// Number of syncs of the log.
     pub syncs: u64,
-    /// Snapshots that it took.
+    /// Number of snapshots that the replica took.
     pub snapshots: u64,
-    /// Bytes of its folder at the end.
+    /// Bytes of the replica's directory at the end.
     pub directory_bytes: u64,
 }
 
-/// Outcome of one resource kind.
+/// Usage of one resource kind.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ResourceReport {
-    /// Its name.
+    /// Name of the kind.
     pub name: String,
     /// Total capacity of all machines, as text.
     pub capacity: String,
-    /// Claimed at the end, as a share of the capacity; above 1 where it is overcommitted.
+    /// Claimed share of the capacity at the end; above 1 if the kind is overcommitted.
     pub used_at_end: f64,
-    /// The largest share that any sample saw.
+    /// Largest claimed share of all samples.
     pub used_at_peak: f64,
-    /// Share of this kind's free amount at the end that a task cannot use: the mean over all tasks of the run that
-    /// request the kind. `None` if nothing is free or no task requests the kind.
+    /// Share of this kind's free amount at the end that a task cannot use, as the mean over all tasks of the run that
+    /// request the kind. `None` if nothing is free, or no task requests the kind.
     pub fragmented: Option<f64>,
 }
 
 /// Tasks that were not placed for one reason.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Unplaced {
-    /// The obstacle on the most machines, in words.
+    /// The reason that excludes most machines, in words.
     pub reason: String,
     /// Number of jobs.
     pub jobs: usize,
-    /// Number of their tasks.
+    /// Number of tasks of these jobs.
     pub tasks: usize,
-    /// One of the jobs.
+    /// Name of one of the jobs.
     pub example: String,
 }
 
-/// The cell at one moment.
+/// State of the cell at one time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sample {
-    /// Seconds of the workload's time.
+    /// The workload's time, in seconds.
     pub workload_s: f64,
-    /// Seconds since the start.
+    /// Wall seconds since the start.
     pub wall_s: f64,
-    /// Tasks that wait.
+    /// Number of pending tasks.
     pub pending: usize,
-    /// Tasks that have a machine.
+    /// Number of tasks that have a machine.
     pub running: usize,
     /// Placements so far.
     pub placements: u64,
-    /// Refused claims so far.
+    /// Number of rejected claims so far.
     pub conflicts: u64,
     /// Claimed share of the capacity, by resource kind.
     pub used: Vec<f64>,
 }
 
-/// One machine at the end.
+/// State of one machine at the end.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MachineHeat {
-    /// Its name.
+    /// Name of the machine.
     pub name: String,
-    /// Its zone, or the value of the first label by which the cell groups machines; empty if none.
+    /// The machine's zone, or its value of the first label by which the cell groups machines; empty if it has neither.
     pub place: String,
-    /// Claimed share of its capacity, by resource kind; none where it has none.
+    /// Claimed share of the machine's capacity by resource kind; `None` for kinds that it does not have.
     pub used: Vec<Option<f64>>,
 }
 
 impl RunReport {
-    /// Totals of all schedulers. Quantiles are zero: those of several do not add up.
+    /// Totals of all schedulers. The quantiles are zero, because those of several schedulers cannot be added up.
     #[must_use]
     pub fn all_schedulers(&self) -> SchedulerReport {
         let mut all = SchedulerReport { name: "all".to_string(), ..Default::default() };
@@ -274,16 +273,16 @@ impl RunReport {
         }
         all.conflict_reasons =
             reasons.into_iter().map(|(reason, claims)| (reason.to_string(), claims)).collect();
-        // The sort is stable: reasons of the same weight stay in the order of their names.
+        // The sort is stable, so reasons with equal counts stay in the order of their names.
         all.conflict_reasons.sort_by_key(|(_, claims)| std::cmp::Reverse(*claims));
         all
     }
 }
 
-/// The report as indented JSON, with a line break at its end. `docs/report.md` describes it.
+/// Converts the report to indented JSON with a final line break. `docs/report.md` describes it.
 ///
 /// # Panics
-/// Never: every key is text, and nothing is written but to memory.
+/// Never, because every key is text, and the text is only written to memory.
 #[must_use]
 pub fn json(report: &RunReport) -> String {
     let mut text = serde_json::to_string_pretty(report)

@@ -1,6 +1,6 @@
-//! Numbers as a person reads them: separators, few digits, a unit that fits.
+//! Numbers for people: with separators, few digits, and a suitable unit.
 //!
-//! Both the table and the page use these, so that one number looks the same in both.
+//! The table and the page both use these, so a number has the same form in both.
 
 /// Text for a number that is missing or not finite.
 pub(super) const NOTHING: &str = "–";
@@ -24,12 +24,12 @@ pub(super) fn plural(number: u64, word: &str) -> String {
     format!("{} {word}{ending}", count(number))
 }
 
-/// A count as `u64`, whatever the width of the machine.
+/// Converts a count to `u64`, on any platform.
 pub(super) fn wide(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// A share of one as a percentage.
+/// Formats a share of one as a percentage.
 pub(super) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if !percent.is_finite() {
@@ -47,12 +47,12 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// The part of a whole, as a percentage; nothing if the whole is nothing.
+/// Formats a part of a whole as a percentage, without a value if the whole is zero.
 pub(super) fn percent_of(part: f64, whole: f64) -> String {
     if whole > 0.0 { percent(part / whole) } else { NOTHING.to_string() }
 }
 
-/// An amount in three digits, or all digits before the point if there are more.
+/// Formats an amount with three digits, or with all digits of its integral part if these are more.
 pub(super) fn amount(number: f64) -> String {
     let size = number.abs();
     if !number.is_finite() {
@@ -65,7 +65,7 @@ pub(super) fn amount(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// A time in seconds, in the units that fit it.
+/// Formats a time in seconds, with suitable units.
 pub(super) fn duration(seconds: f64) -> String {
     if !seconds.is_finite() {
         NOTHING.to_string()
@@ -82,10 +82,10 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// A time of more than a minute: the two largest units, and no zero behind.
+/// Formats a time of more than a minute in its two largest units; the second is left out if it is zero.
 fn long_duration(seconds: f64) -> String {
     const UNITS: [(&str, f64); 4] = [("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0)];
-    // Rounded to the smaller of the two units first; otherwise 59.9 s would become 60 s.
+    // The time is first rounded to the smaller of the two units; otherwise 59.9 s would become 60 s.
     let (large, small) = match seconds {
         s if s >= 86_400.0 - 1_800.0 => (UNITS[0], UNITS[1]),
         s if s >= 3_600.0 - 30.0 => (UNITS[1], UNITS[2]),
@@ -99,7 +99,7 @@ fn long_duration(seconds: f64) -> String {
     format!("{} {} {} {}", rounded(first), large.0, rounded(second), small.0)
 }
 
-/// The tick of an axis: thousands and millions by their letters.
+/// Formats the tick of an axis, with letters for thousands and millions.
 pub(super) fn short(number: f64) -> String {
     match number.abs() {
         n if n >= 1e9 => format!("{}G", amount(number / 1e9)),
@@ -109,10 +109,10 @@ pub(super) fn short(number: f64) -> String {
     }
 }
 
-/// A float without its fraction, with separators.
+/// Formats a float without its fraction, with separators.
 fn rounded(number: f64) -> String {
     let sign = if number < -0.5 { "-" } else { "" };
-    // The cast saturates: no float that is finite does harm here.
+    // The cast saturates, so every finite float is valid.
     format!("{sign}{}", count(number.abs().round() as u64))
 }
 

@@ -7,8 +7,8 @@
 //!     └── lists.rs                             html.rs ──── escapes every name
 //! ```
 //!
-//! Everything is drawn here, in Rust. Without scripts the page only lacks the values at the
-//! pointer. A content policy in its head forbids it to load anything.
+//! All drawings are made here, in Rust. Without scripts the page only lacks the values at the pointer. Its content policy
+//! forbids it to load anything.
 
 use super::html::{escape, script_data};
 use super::number::{NOTHING, amount, count, duration, percent, percent_of, plural, wide};
@@ -26,7 +26,7 @@ struct Readings {
     heat: heat::Readings,
 }
 
-/// The report as a page.
+/// Makes the page of a report.
 #[must_use]
 pub fn render(report: &RunReport) -> String {
     let name = if report.name.is_empty() { "Run".to_string() } else { escape(&report.name) };
@@ -77,7 +77,7 @@ fn heading(report: &RunReport, name: &str) -> String {
     format!("<header>\n<h1>{name}</h1>\n<p>{}</p>\n</header>\n", input.join(" · "))
 }
 
-/// Key figures: name, figure, and explanation.
+/// Key figures, each with a name and an explanation.
 fn key_figures(report: &RunReport) -> String {
     let all = report.all_schedulers();
     let busy = match report.cpu_s {
@@ -90,7 +90,7 @@ fn key_figures(report: &RunReport) -> String {
         0 => format!("{} finished", plural(report.finished, "task")),
         start => format!("{} ran at the start", plural(wide(start), "task")),
     };
-    // The most claimed kind limits the number of further tasks.
+    // The kind with the largest claimed share limits the number of further tasks.
     let fullest = report
         .resources
         .iter()
@@ -127,7 +127,7 @@ fn key_figures(report: &RunReport) -> String {
     format!("<dl class=\"figures\">\n{items}</dl>\n")
 }
 
-/// The share of tasks that wait.
+/// The share of tasks that are pending.
 fn tasks_of(report: &RunReport) -> String {
     let tasks = plural(wide(report.tasks), "task");
     match report.tasks {
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_page_of_a_large_cell_is_small() {
-        // A month of one cell of the 2011 trace: a mail can carry it.
+        // The size of the page for a month of one cell of the 2011 trace must be small enough for a mail.
         let bytes = render(&example(12_500, 4, 700)).len();
         assert!(bytes < 1_500_000, "{bytes} bytes");
         let bytes = render(&example(100_000, 4, 700)).len();

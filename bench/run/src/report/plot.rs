@@ -1,7 +1,7 @@
 //! The run over time: several plots with the same time axis.
 //!
-//! Only the lines are SVG, stretched to the available width. Labels are text outside of it, so that
-//! they keep their size on a narrow screen.
+//! Only the lines are SVG, stretched to the available width. Labels are text outside of the SVG, so that they keep
+//! their size on a narrow screen.
 
 use super::axis::{Axis, Unit};
 use super::html::{label, section};
@@ -10,23 +10,23 @@ use super::text::clip;
 use super::{RunReport, Sample, TenantReport, tenants};
 use serde::Serialize;
 
-/// Points in a line: as many as the widest plot has pixels for, with two pixels for each.
+/// Maximum number of points of a line: the pixels of the widest plot, with two pixels for each point.
 const POINTS_MAX: usize = 600;
-/// Minimum time for a rate. For shorter times, the steps of the clock would show.
+/// Minimum interval for a rate in seconds. In shorter intervals, the resolution of the clock would be visible.
 const RATE_WALL_S_MIN: f64 = 1e-3;
-/// Number of colours `style.css` that has for lines.
+/// Number of line colours in `style.css`.
 const COLOURS: usize = 8;
-/// Maximum characters of a tenant's name at its line.
+/// Maximum number of characters of a tenant's name in a legend.
 const NAME_MAX: usize = 24;
-/// The size of the drawing that is stretched to the size of the plot.
+/// Size of the drawing, which is stretched to the size of the plot.
 const SIZE: (f64, f64) = (1_000.0, 100.0);
 
-/// Values that the script shows at the pointer. Every value is text already.
+/// Values that the script shows at the pointer, already formatted as text.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Readings {
-    /// Where each point is, from 0 to 1000.
+    /// Position of each point, from 0 to 1000.
     at: Vec<u32>,
-    /// Its time.
+    /// Time of each point.
     time: Vec<String>,
     /// The values by plot, line and point.
     plots: Vec<Vec<Vec<String>>>,
@@ -38,12 +38,12 @@ struct Plot {
     /// Unit of the numbers, for the caption.
     measure: &'static str,
     unit: Unit,
-    /// The axis goes this far at least.
+    /// The axis ends at this value or higher.
     least_max: f64,
     lines: Vec<Line>,
 }
 
-/// One line of a plot: a value for each point, or none where there is nothing to tell.
+/// One line of a plot, with a value for each point; `None` if there is no value at a point.
 struct Line {
     name: String,
     values: Vec<Option<f64>>,
@@ -74,7 +74,7 @@ pub(super) fn render(report: &RunReport) -> (String, Readings) {
     (section("Over time", &format!("<div class=\"plots\">\n{figures}</div>\n")), readings)
 }
 
-/// At most [`POINTS_MAX`] of the samples, the first and the last among them.
+/// Returns at most [`POINTS_MAX`] of the samples, including the first and the last.
 fn thin(series: &[Sample]) -> Vec<&Sample> {
     if series.len() <= POINTS_MAX {
         return series.iter().collect();
@@ -83,7 +83,7 @@ fn thin(series: &[Sample]) -> Vec<&Sample> {
     (0..POINTS_MAX).map(|index| &series[index * last / (POINTS_MAX - 1)]).collect()
 }
 
-/// The questions, and the lines that answer them.
+/// The plots, each with its question and the lines that answer it.
 fn plots(report: &RunReport, samples: &[&Sample]) -> Vec<Plot> {
     let line = |name: &str, value: &dyn Fn(&Sample) -> Option<f64>| Line {
         name: name.to_string(),
@@ -127,7 +127,7 @@ fn share_line(tenant: &TenantReport, report: &RunReport, samples: &[&Sample]) ->
     Line { name: clip(&tenant.name, NAME_MAX), values: samples.iter().map(of).collect() }
 }
 
-/// Placements per second up to each sample. Too short intervals are joined to the next.
+/// Placements per second up to each sample. Intervals that are too short are joined with the next.
 fn placement_rates(samples: &[&Sample]) -> Vec<Option<f64>> {
     let mut rates = vec![None; samples.len()];
     let mut from = 0;
@@ -142,8 +142,7 @@ fn placement_rates(samples: &[&Sample]) -> Vec<Option<f64>> {
     rates
 }
 
-/// The rejected share of the claims between each sample and the previous one; `None` without
-/// claims.
+/// The share of claims that were rejected between each sample and the previous one; `None` if there were no claims.
 fn refused_shares(samples: &[&Sample]) -> Vec<Option<f64>> {
     let share = |pair: &[&Sample]| {
         let refused = pair[1].conflicts.saturating_sub(pair[0].conflicts);
@@ -154,7 +153,7 @@ fn refused_shares(samples: &[&Sample]) -> Vec<Option<f64>> {
 }
 
 impl Line {
-    /// Its values in words.
+    /// The values of the line as text.
     fn texts(&self, unit: Unit) -> Vec<String> {
         let text = |value: &Option<f64>| match (value, unit) {
             (None, _) => NOTHING.to_string(),
@@ -165,8 +164,8 @@ impl Line {
         self.values.iter().map(text).collect()
     }
 
-    /// Its path, broken where there is no value, and a path of the points between two breaks: they
-    /// are dots, as a line has no length there.
+    /// The path of the line, interrupted at missing values, and a path of the single points between two interruptions.
+    /// Such a point is drawn as a dot, because its line has no length.
     fn paths(&self, samples: &[&Sample], time: &Axis, axis: &Axis) -> (String, String) {
         let points: Vec<Option<String>> = samples
             .iter()
@@ -188,7 +187,7 @@ impl Line {
         (line, dots)
     }
 
-    /// The area below it, if it is whole: between breaks nothing is known.
+    /// The area below the line; empty if the line is interrupted, because nothing is known between two parts.
     fn area(&self, path: &str) -> String {
         let from = self.values.iter().position(Option::is_some).unwrap_or(0);
         let whole = self.values[from..].iter().all(Option::is_some);
@@ -256,7 +255,7 @@ fn legend_entry(index: usize, line: &Line, plot: &Plot) -> String {
     )
 }
 
-/// The labels of an axis, each at its place from the side that is named.
+/// The labels of an axis, positioned from the given side.
 fn labels(axis: &Axis, side: &str) -> String {
     let tick = |(at, text): &(f64, String)| {
         format!("<span style=\"{side}:{:.2}%\">{text}</span>", at * 100.0)
@@ -264,7 +263,7 @@ fn labels(axis: &Axis, side: &str) -> String {
     axis.ticks.iter().map(tick).collect()
 }
 
-/// A thin line at each tick, a strong one where everything is claimed.
+/// A thin line at each tick, and a thick line at a share of one.
 fn grid_lines(axis: &Axis, plot: &Plot) -> String {
     let line = |at: f64| format!("M0 {:.2}H{}", (1.0 - at) * SIZE.1, SIZE.0);
     let thin: String = axis.ticks.iter().map(|(at, _)| line(*at)).collect();

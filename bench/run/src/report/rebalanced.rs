@@ -1,4 +1,4 @@
-//! Report of a pass: the output of `omega rebalance`, as one value, as text and as JSON.
+//! Report of a rebalancing pass: the output of `omega rebalance`, as one value, as text and as JSON.
 //!
 //! `docs/rebalance.md` describes the fields for readers of the file.
 
@@ -6,40 +6,40 @@ use super::number::{count, plural, wide};
 use super::text::{Align, WIDTH, clean, clip, columns, wrap};
 use serde::Serialize;
 
-/// A pass over a cell.
+/// Report on a rebalancing pass over a cell.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RebalanceReport {
     /// Description of the cell, in a few words.
     pub name: String,
-    /// Machines that take tasks.
+    /// Number of machines that accept tasks.
     pub machines: usize,
-    /// Tasks that run.
+    /// Number of running tasks.
     pub tasks: usize,
     /// Number of tasks on machines that would not accept them now.
     pub misplaced: usize,
     /// The objective, term by term.
     pub terms: Vec<TermLine>,
-    /// The weighted sum before, in millionths of a machine.
+    /// The weighted sum of the terms before the moves, in millionths of a machine.
     pub before: i128,
-    /// The weighted sum once all is done.
+    /// The weighted sum after all moves, in millionths of a machine.
     pub after: i128,
-    /// Facts about the cell without weights.
+    /// Facts about the cell that are not part of the objective.
     pub facts: Vec<FactLine>,
-    /// Number of moves there are for each reason.
+    /// Number of moves for each reason.
     pub reasons: Vec<ReasonLine>,
     /// The moves in order.
     pub moves: Vec<MoveLine>,
-    /// Misplaced tasks that stay.
+    /// Misplaced tasks that are not moved.
     pub stuck: Vec<StuckLine>,
-    /// Number of other tasks whose departure would gain, but which stay, by reason.
+    /// Number of other tasks whose move would improve the objective, but which are not moved, by reason.
     pub hindered: Vec<(String, usize)>,
     /// Number of examined pairs of a task and a machine.
     pub considered: u64,
-    /// Time taken, in seconds.
+    /// Duration of the search in seconds.
     pub seconds: f64,
-    /// Why it looked no further.
+    /// Reason why the search ended.
     pub ended: String,
-    /// Outcome of the moves, if the plan was applied.
+    /// Result of the moves; `None` if the plan was not applied.
     pub applied: Option<Applied>,
     /// Remarks for the reader.
     pub notes: Vec<String>,
@@ -48,13 +48,13 @@ pub struct RebalanceReport {
 /// One term of the objective.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TermLine {
-    /// Its name.
+    /// Name of the term.
     pub term: String,
-    /// Its weight.
+    /// Weight of the term.
     pub weight: u32,
-    /// Cost before, in millionths of a machine.
+    /// Cost before the moves, in millionths of a machine.
     pub before: i128,
-    /// Its cost once all is done.
+    /// Cost after all moves, in millionths of a machine.
     pub after: i128,
     /// Description, in words.
     pub what: String,
@@ -63,95 +63,96 @@ pub struct TermLine {
 /// A fact of the cell.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FactLine {
-    /// Which.
+    /// Name of the fact.
     pub fact: String,
-    /// As it was.
+    /// Value before the moves.
     pub before: u64,
-    /// As it is once all is done.
+    /// Value after all moves.
     pub after: u64,
 }
 
-/// Moves with one reason.
+/// Moves for one reason.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ReasonLine {
-    /// Reason of the step: the term that gains most, or that another task needs the room.
+    /// Reason of the moves: the term that improves most, or that another task needs the room.
     pub reason: String,
     /// Number of moves.
     pub moves: usize,
-    /// Weighted gain of the steps, in millionths of a machine.
+    /// Weighted gain of these moves' steps, in millionths of a machine.
     pub gain: i128,
 }
 
 /// One move.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MoveLine {
-    /// In which wave, from 1.
+    /// Number of the move's wave, from 1.
     pub wave: usize,
-    /// Number of the transaction, from 1: the moves of one step are committed together.
+    /// Number of the move's step, from 1. The moves of one step are committed in one transaction.
     pub step: usize,
-    /// The task's job.
+    /// Name of the task's job.
     pub job: String,
     /// The task's number in the job.
     pub task: u32,
-    /// The machine that it leaves.
+    /// Machine from which the task is moved.
     pub from: String,
-    /// The machine that it goes to.
+    /// Machine to which the task is moved.
     pub to: String,
-    /// Why.
+    /// Reason of the move.
     pub why: String,
     /// Weighted gain of the step, in millionths of a machine.
     pub gain: i128,
 }
 
-/// A misplaced task that stays.
+/// A misplaced task that is not moved.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StuckLine {
-    /// Its job.
+    /// Name of the task's job.
     pub job: String,
-    /// Its number in the job.
+    /// The task's number in the job.
     pub task: u32,
-    /// Where.
+    /// Machine of the task.
     pub machine: String,
-    /// Why.
+    /// Reason why the task is not moved.
     pub why: String,
     /// Reasons that exclude machines, each with its number of machines.
     pub reasons: Vec<(String, usize)>,
 }
 
-/// Outcome of the steps of a plan.
+/// Result of applying the steps of a plan.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Applied {
-    /// Steps that the cell took.
+    /// Number of steps that the cell committed.
     pub committed: usize,
-    /// Steps whose task had left the planned machine.
+    /// Number of steps whose task was no longer on the planned machine.
     pub stale: usize,
-    /// Steps that were refused, by reason.
+    /// Number of steps that were rejected, by reason.
     pub refused: Vec<(String, usize)>,
-    /// Number of new plans after the first, for steps that conflicted. `stale` and `refused` are those of the last
+    /// Number of plans after the first one, made for steps that conflicted. `stale` and `refused` refer to the last
     /// plan.
     pub replans: usize,
-    /// Steps that were not sent, because the cell did not answer.
+    /// Number of steps that were not sent, because the cell did not answer.
     pub untried: usize,
     /// The last error, if the cell no longer answered.
     pub failed: Option<String>,
 }
 
-/// Maximum number of printed items of a list.
+/// How many items of a list are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// The first of many.
+    /// Only the first items of a long list.
     Short,
-    /// All moves and all misplaced tasks.
+    /// All moves, and all misplaced tasks.
     All,
 }
 
-/// Maximum number of moves, and of tasks that stay, that are printed unless all are requested: a screen of each.
+/// Maximum number of moves, and of tasks that are not moved, that are printed unless all are requested. They fill a
+/// screen each.
 const LINES: usize = 20;
 
-/// The report as indented JSON, with a line break at its end.
+/// Converts the report to indented JSON with a final line break.
 ///
 /// # Panics
-/// Never: every key is text, and nothing is written but to memory.
+/// Never, because every key is text, and the text is only written to memory.
 #[must_use]
 pub fn json(report: &RebalanceReport) -> String {
     let mut text = serde_json::to_string_pretty(report)
@@ -160,7 +161,7 @@ pub fn json(report: &RebalanceReport) -> String {
     text
 }
 
-/// The report as text for a terminal.
+/// Formats the report for a terminal.
 #[must_use]
 pub fn render(report: &RebalanceReport, detail: Detail) -> String {
     let mut text = format!("{}\n", clean(&report.name));
@@ -178,7 +179,7 @@ pub fn render(report: &RebalanceReport, detail: Detail) -> String {
     text
 }
 
-/// Millionths of a machine, as machines.
+/// Formats a cost in millionths of a machine as machines.
 fn machines(cost: i128) -> String {
     let value = cost as f64 / 1e6;
     match value.abs() {
@@ -213,7 +214,7 @@ fn objective(report: &RebalanceReport) -> String {
         signed(report.after - report.before),
         percent_less(report.before, report.after),
     ];
-    // Most of many kinds are far below their safety level.
+    // If there are many kinds, most of them are far below their safety level.
     let idle =
         |line: &&TermLine| line.term.starts_with("load ") && (line.before, line.after) == (0, 0);
     let terms = report.terms.iter().filter(|line| !idle(line)).map(row);

@@ -1,17 +1,16 @@
-//! The short table that a run prints at its end: plain text, a hundred columns at most.
+//! The short table that a run prints at its end, as plain text of at most a hundred columns.
 //!
-//! It shows what a user needs first: the placed tasks and their rate, the cost of conflicts, the
-//! use of the cell, and why some tasks have no machine. The rest is on the page and in the JSON
-//! file.
+//! It shows what a user needs first: the placed tasks and their rate, the cost of conflicts, the use of the cell, and
+//! why some tasks have no machine. The rest is on the page and in the JSON file.
 
 use super::number::{NOTHING, amount, count, duration, percent, percent_of, plural, wide};
 use super::text::{Align, WIDTH, clean, clip, columns, wrap};
 use super::{RunReport, SchedulerReport, Unplaced, durable, tenants};
 
-/// The reasons that the table lists. The page lists more.
+/// Maximum number of reasons in the table. The page has more.
 const REASONS_MAX: usize = 5;
 
-/// The report as a table in plain text, with a line break at its end.
+/// Formats the report as plain text with a final line break.
 #[must_use]
 pub fn render(report: &RunReport) -> String {
     let sections = [
@@ -44,7 +43,7 @@ fn heading(report: &RunReport) -> String {
     format!("{name}{seed}\n{input}; {time} of workload{interrupted}\n")
 }
 
-/// Result, one line per figure.
+/// Figures of the run, one per line.
 fn figures(report: &RunReport) -> String {
     let mut lines = vec![
         ("placements", count(report.placements)),
@@ -69,7 +68,7 @@ fn figures(report: &RunReport) -> String {
     columns(&rows, &[Align::Left, Align::Left], 1)
 }
 
-/// Number of evictions, and whether some tasks were evicted repeatedly.
+/// Number of evictions, and how many tasks were evicted repeatedly.
 fn evictions(report: &RunReport) -> String {
     match report.evicted_again {
         0 => count(report.evictions),
@@ -79,7 +78,7 @@ fn evictions(report: &RunReport) -> String {
     }
 }
 
-/// Seconds, and the mean number of busy processors.
+/// Duration of the run in seconds, and the mean number of busy processors.
 fn time_taken(report: &RunReport) -> String {
     let wall = duration(report.wall_s);
     match report.cpu_s {
@@ -114,7 +113,7 @@ fn schedulers(report: &RunReport) -> String {
         scheduler_row(scheduler, [p50, duration(scheduler.decision_us_p99 * 1e-6)])
     }));
     if report.schedulers.len() > 1 {
-        // Quantiles of several schedulers do not add up to one.
+        // Quantiles of several schedulers cannot be added up.
         rows.push(scheduler_row(&report.all_schedulers(), [String::new(), String::new()]));
     }
     let mut aligns = [Align::Right; 9];
@@ -122,7 +121,7 @@ fn schedulers(report: &RunReport) -> String {
     columns(&rows, &aligns, 0)
 }
 
-/// The line of one scheduler. The times for rejected claims follow the total times.
+/// The line of one scheduler. The times that were spent on rejected claims follow the total times.
 fn scheduler_row(scheduler: &SchedulerReport, [p50, p99]: [String; 2]) -> Vec<String> {
     vec![
         clean(&scheduler.name),
@@ -159,7 +158,7 @@ fn resources(report: &RunReport) -> String {
     columns(&rows, &aligns, 1)
 }
 
-/// Why tasks have no machine.
+/// Reasons why tasks have no machine.
 fn unplaced(report: &RunReport) -> String {
     if report.unplaced.is_empty() {
         return String::new();
@@ -188,7 +187,7 @@ fn unplaced(report: &RunReport) -> String {
     text
 }
 
-/// Parts of the input that were left out.
+/// Notes on parts of the input that were not converted.
 fn notes(report: &RunReport) -> String {
     let indent = "  ";
     let lines = report.notes.iter().flat_map(|note| {
@@ -202,7 +201,7 @@ fn notes(report: &RunReport) -> String {
     if text.is_empty() { text } else { format!("notes\n{text}") }
 }
 
-/// Owned cells from fixed ones.
+/// Converts fixed cells to owned ones.
 fn strings<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.iter().map(ToString::to_string).collect()
 }
@@ -213,7 +212,7 @@ mod tests {
     use crate::report::testing::{example, hostile};
     use crate::report::{ResourceReport, RunReport};
 
-    /// A report of fixed numbers. The example's come from sines, which differ between systems.
+    /// A report with fixed numbers. Those of the example come from sines, which differ between systems.
     fn fixed() -> RunReport {
         let batch = SchedulerReport {
             name: "batch".into(),

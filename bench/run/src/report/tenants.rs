@@ -1,14 +1,14 @@
-//! The tenants of a run: shares, waits and evictions of each, and those of each scheduler.
+//! The tenants of a run: shares, waits and evictions of each tenant, and waits and evictions of each scheduler.
 //!
-//! Shown only if there is something to compare: two tenants, an eviction, a wait, or a preference.
+//! These parts are only printed if there is something to compare: two tenants, an eviction, a wait, or a preference.
 
 use super::number::{NOTHING, count, duration, percent, plural, wide};
 use super::text::{Align, WIDTH, clean, clip, columns};
 use super::{RunReport, SchedulerReport, TenantReport};
 
-/// The tenants that the table on the terminal lists.
+/// Maximum number of tenants in the table on the terminal.
 const ROWS_MAX: usize = 10;
-/// The tenants that the page lists: more than a reader reads.
+/// Maximum number of tenants on the page, which is more than a reader reads.
 pub(super) const PAGE_ROWS_MAX: usize = 50;
 
 /// Whether a run has tenants to compare.
@@ -26,17 +26,17 @@ pub(super) fn schedulers_tell(report: &RunReport) -> bool {
     report.schedulers.iter().any(tells)
 }
 
-/// A number of seconds, if there is one.
+/// Formats a number of seconds; without a value, returns [`NOTHING`].
 pub(super) fn seconds(value: Option<f64>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), duration)
 }
 
-/// A share, if there is one.
+/// Formats a share; without a value, returns [`NOTHING`].
 pub(super) fn share(value: Option<f64>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), percent)
 }
 
-/// Number of evictions, and of those for guarantees.
+/// Formats the number of evictions, and how many of them were for guarantees.
 pub(super) fn evictions(all: u64, for_guarantees: u64) -> String {
     match (all, for_guarantees) {
         (0, _) => NOTHING.to_owned(),
@@ -45,7 +45,7 @@ pub(super) fn evictions(all: u64, for_guarantees: u64) -> String {
     }
 }
 
-/// Work that was lost to evictions, if any was.
+/// Formats the work that was lost to evictions.
 pub(super) fn lost(seconds: f64) -> String {
     if seconds > 0.0 { duration(seconds) } else { NOTHING.to_owned() }
 }
@@ -108,7 +108,7 @@ fn tenant_table(report: &RunReport) -> String {
     text
 }
 
-/// Totals of the tenants that are not listed.
+/// Describes the tenants that are not listed, by their totals.
 pub(super) fn rest_of(rest: &[TenantReport]) -> String {
     if rest.is_empty() {
         return String::new();

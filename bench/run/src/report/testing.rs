@@ -1,4 +1,4 @@
-//! A report like that of a real run, for tests of its output.
+//! A report like that of a real run, for tests of the output.
 
 use super::{
     DurableReport, MachineHeat, ReplicaReport, ResourceReport, RunReport, Sample, SchedulerReport,
@@ -9,7 +9,7 @@ use rand_pcg::Pcg64Mcg;
 use std::f64::consts::TAU;
 use std::path::PathBuf;
 
-/// Ten days of a cell that fills, with a quiet time each night. The same every time.
+/// A report on ten days of a cell that fills, with little load each night. Every call returns an equal report.
 pub(super) fn example(machines: usize, zones: usize, samples: usize) -> RunReport {
     let mut dice = Pcg64Mcg::seed_from_u64(7);
     let heat = (0..machines).map(|index| machine(index, machines, zones, &mut dice)).collect();
@@ -76,7 +76,7 @@ fn wide(number: usize) -> u64 {
     number as u64
 }
 
-/// The next sample: busy by day, quiet by night, and a burst on the fourth day.
+/// The next sample: much load by day, little by night, and a burst on the fourth day.
 fn sample(last: &Sample, index: usize, machines: usize, dice: &mut Pcg64Mcg) -> Sample {
     let workload_s = index as f64 * 4_320.0;
     let day = (workload_s / 86_400.0 * TAU - 1.5).sin();
@@ -97,7 +97,7 @@ fn sample(last: &Sample, index: usize, machines: usize, dice: &mut Pcg64Mcg) -> 
     }
 }
 
-/// One machine: most are nearly full, some are empty, and one in eight has accelerators.
+/// One machine. Most machines are nearly full, some are empty, and one in eight has accelerators.
 fn machine(index: usize, machines: usize, zones: usize, dice: &mut Pcg64Mcg) -> MachineHeat {
     let zone = index * zones.max(1) / machines;
     let level = [0.82, 0.7, 0.58, 0.75][zone % 4];
@@ -154,7 +154,7 @@ fn schedulers(last: &Sample) -> Vec<SchedulerReport> {
     schedulers
 }
 
-/// Three tenants, two of them below the third.
+/// Three tenants, of which one is the parent of the others.
 fn tenants(series: &[Sample]) -> Vec<TenantReport> {
     let tenant = |(name, part): (&str, f64)| {
         let shares: Vec<f64> = series.iter().map(|sample| part * sample.used[0]).collect();
@@ -211,7 +211,7 @@ fn unplaced(pending: usize) -> Vec<Unplaced> {
     reasons.map(unplaced).into_iter().filter(|entry| entry.tasks > 0).collect()
 }
 
-/// A small report with a hostile and endless name wherever a name may be.
+/// A small report in which every name is long and contains markup.
 pub(super) fn hostile() -> RunReport {
     let evil =
         "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>\u{1b}[2J";
@@ -242,8 +242,8 @@ pub(super) fn hostile() -> RunReport {
     report
 }
 
-/// Writes every kind of page into the build's own folder, for a person to look at. The path is in
-/// the output of `cargo test -p omega-bench pages_to_look_at -- --nocapture`.
+/// Writes every kind of page into the build folder, for people to look at. The path is in the output of `cargo test -p
+/// omega-bench pages_to_look_at -- --nocapture`.
 #[test]
 fn pages_to_look_at() {
     let folder: PathBuf = std::env::current_exe()

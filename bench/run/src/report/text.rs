@@ -1,23 +1,23 @@
 //! Lines of plain text: clipped, wrapped, and set in columns.
 //!
-//! Names come from untrusted files. A control character could move the cursor or change the title
-//! of the reader's terminal, so all are replaced.
+//! Names come from untrusted files. A control character could move the cursor or change the title of the reader's
+//! terminal, so all of them are replaced.
 
 use std::iter::repeat_n;
 
-/// The characters in a line of the table: every terminal in use has as many.
+/// Number of characters in a line of the table, which every common terminal has.
 pub(super) const WIDTH: usize = 100;
 
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Align {
-    /// At its left: words.
+    /// At the left, for words.
     Left,
-    /// At its right: numbers.
+    /// At the right, for numbers.
     Right,
 }
 
-/// The text without control characters and characters that turn the direction of others.
+/// Replaces control characters, and characters that change the direction of text.
 #[must_use]
 pub fn clean(text: &str) -> String {
     let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -30,7 +30,7 @@ pub fn clean(text: &str) -> String {
         .collect()
 }
 
-/// The text in at most `width` characters, the last one `…` if some are missing.
+/// Cuts the text to at most `width` characters; the last one is `…` if characters are missing.
 pub(super) fn clip(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_string();
@@ -40,7 +40,7 @@ pub(super) fn clip(text: &str, width: usize) -> String {
     short
 }
 
-/// The words in lines of at most `width` characters. A longer word is cut.
+/// Wraps the words into lines of at most `width` characters. A longer word is cut.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -59,8 +59,8 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Rows in columns with two spaces between them. If a row is too long for [`WIDTH`], the column
-/// `elastic` is clipped, though not below eight characters.
+/// Formats rows in columns with two spaces between them. If a row is longer than [`WIDTH`], the column `elastic` is
+/// clipped, but not to fewer than eight characters.
 pub(super) fn columns(rows: &[Vec<String>], aligns: &[Align], elastic: usize) -> String {
     let mut widths: Vec<usize> = (0..aligns.len())
         .map(|column| rows.iter().filter_map(move |row| row.get(column)))
@@ -81,7 +81,7 @@ pub(super) fn columns(rows: &[Vec<String>], aligns: &[Align], elastic: usize) ->
     rows.iter().map(line).collect()
 }
 
-/// The text, filled with spaces.
+/// Pads the text with spaces.
 fn pad(text: &str, width: usize, align: Align) -> String {
     let spaces: String = repeat_n(' ', width.saturating_sub(text.chars().count())).collect();
     match align {

@@ -1,4 +1,4 @@
-//! Why jobs are pending: the output of `omega explain`, as a value, as text and as JSON.
+//! Reasons why jobs are pending: the output of `omega explain`, as a value, as text and as JSON.
 //!
 //! `docs/explain.md` describes the fields for readers of the file.
 
@@ -7,95 +7,94 @@ use super::text::{Align, WIDTH, clean, clip, columns, wrap};
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// Jobs that wait at the end of a run.
+/// Jobs that are pending at the end of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WaitingReport {
     /// Description of the run, in a few words.
     pub name: String,
-    /// Tasks of all jobs that wait.
+    /// Number of pending tasks of all jobs.
     pub pending: usize,
-    /// The jobs that were asked for.
+    /// The explained jobs.
     pub jobs: Vec<WaitingJob>,
 }
 
 /// A job, with the reasons if it is pending.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WaitingJob {
-    /// Its name.
+    /// Name of the job.
     pub job: String,
-    /// The scheduler that could not place it; empty if no task is pending.
+    /// The scheduler that could not place the job; empty if no task is pending.
     pub scheduler: String,
-    /// Number of its tasks; 0 if it has ended and was forgotten.
+    /// Number of tasks of the job; 0 if it has ended and was removed.
     pub tasks: u64,
-    /// Number of pending ones.
+    /// Number of pending tasks of the job.
     pub waiting: usize,
-    /// The last reason for which the cell rejected its claims, except for changes by other
-    /// schedulers.
+    /// The last reason for which the cell rejected the job's claims, except for changes by other schedulers.
     pub refused: Option<String>,
-    /// If its tasks must run together.
+    /// State of the gang; `None` if the job is not a gang.
     pub gang: Option<WaitingGang>,
-    /// Its groups with tasks that wait.
+    /// Groups of the job with pending tasks.
     pub groups: Vec<WaitingGroup>,
-    /// Whether no process owns the scheduler's name, in a served cell.
+    /// Whether no process has the lease of the scheduler's name, in a served cell.
     pub unattended: bool,
 }
 
 /// A job whose tasks must run together.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct WaitingGang {
-    /// Number of tasks at least.
+    /// Minimum number of tasks that must run together.
     pub needs: u32,
     /// Number of placed tasks.
     pub have: usize,
-    /// Number of pending tasks for which there is room at once.
+    /// Number of pending tasks that would fit at the same time.
     pub room: usize,
-    /// Whether the placed tasks keep their machines and do not run yet.
+    /// Whether the placed tasks keep their machines but do not run yet.
     pub holds: bool,
 }
 
-/// Identical tasks that wait.
+/// Pending tasks of one group.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WaitingGroup {
-    /// The group's name.
+    /// Name of the group.
     pub group: String,
-    /// Number of tasks that wait.
+    /// Number of pending tasks.
     pub waiting: usize,
     /// Request of each task, as text.
     pub request: String,
-    /// Number of machines.
+    /// Number of machines of the cell.
     pub machines: usize,
     /// Number of machines on which one of the tasks would fit now.
     pub feasible: usize,
-    /// Number of machines that each filter rejects among those accepted by earlier filters.
+    /// Number of machines that each filter rejects, of those that earlier filters accept.
     pub removed: Vec<(String, usize)>,
-    /// Number of machines that each reason excludes, the highest first. A machine that lacks
-    /// several kinds counts for each.
+    /// Number of machines that each reason excludes, in descending order. A machine that lacks several kinds is counted
+    /// for each of them.
     pub reasons: Vec<(String, usize)>,
-    /// The machines nearest to feasible.
+    /// The machines that lack least.
     pub nearest: Vec<NearMiss>,
-    /// Single changes that would help.
+    /// Changes each of which would help.
     pub remedies: Vec<Help>,
 }
 
-/// Machines that lack the same.
+/// Machines that lack the same things.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NearMiss {
-    /// The number.
+    /// Number of these machines.
     pub machines: usize,
     /// The first such machine.
     pub example: String,
-    /// Everything that each of them lacks.
+    /// What each of these machines lacks.
     pub lacks: Vec<Lack>,
 }
 
 /// One thing that a machine lacks.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Lack {
-    /// Kind, in a word: `docs/explain.md` lists all of them.
+    /// Kind of the lack, as one of the words in `docs/explain.md`.
     pub what: Cow<'static, str>,
-    /// The resource kind, for room.
+    /// The resource kind, if the machine lacks room.
     pub kind: Option<String>,
-    /// Amount, if it is room (in the kind's smallest unit), devices or cores.
+    /// The missing amount of room (in the kind's smallest unit), devices or cores; `None` for other lacks.
     pub missing: Option<u64>,
     /// The reason in words.
     pub text: String,
@@ -104,22 +103,22 @@ pub struct Lack {
 /// A change that would help.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Help {
-    /// Kind: `room` to become free, a `larger_machine`, or a restriction to `lift`.
+    /// Kind of the change: `room` to become free, a `larger_machine`, or a restriction to `lift`.
     pub what: Cow<'static, str>,
-    /// The machine that is short of least, if it is about room.
+    /// If the change is about room, the machine that lacks least.
     pub machine: Option<String>,
-    /// Number of existing machines that it makes feasible.
+    /// Number of existing machines that the change would make feasible.
     pub machines: usize,
-    /// Missing part, or is lifted.
+    /// What is missing, or the restriction to lift.
     pub lacks: Vec<Lack>,
     /// The remedy in words.
     pub text: String,
 }
 
-/// The report as indented JSON, with a line break at its end.
+/// Converts the report to indented JSON with a final line break.
 ///
 /// # Panics
-/// Never: every key is text, and nothing is written but to memory.
+/// Never, because every key is text, and the text is only written to memory.
 #[must_use]
 pub fn json(report: &WaitingReport) -> String {
     let mut text = serde_json::to_string_pretty(report)
@@ -128,7 +127,7 @@ pub fn json(report: &WaitingReport) -> String {
     text
 }
 
-/// The report as text for a terminal.
+/// Formats the report for a terminal.
 #[must_use]
 pub fn render(report: &WaitingReport) -> String {
     let pending = plural(wide(report.pending), "task");
@@ -140,7 +139,7 @@ pub fn render(report: &WaitingReport) -> String {
     text
 }
 
-/// One job as text.
+/// Formats one job as text.
 #[must_use]
 pub fn render_job(job: &WaitingJob) -> String {
     let name = clip(&clean(&job.job), WIDTH / 2);
@@ -196,7 +195,7 @@ fn render_group(group: &WaitingGroup) -> String {
     text
 }
 
-/// A table of the number of machines per obstacle.
+/// A table of obstacles with the number of machines that each excludes.
 fn counts(what: &str, how_many: &str, list: &[(String, usize)]) -> String {
     let some = list.iter().filter(|(_, count)| *count > 0);
     let row = |(name, count): &(String, usize)| {
@@ -233,7 +232,7 @@ fn remedies(group: &WaitingGroup) -> String {
     list("what would help", lines)
 }
 
-/// A heading over lines, each with a bullet.
+/// A heading, followed by lines with bullets.
 fn list(heading: &str, items: Vec<String>) -> String {
     if items.is_empty() {
         return String::new();

@@ -1,12 +1,11 @@
-//! Question: what does it cost to sync a batch of the log, and with which engine is it lowest?
+//! Question: what does it cost to sync a batch of log entries to the disk, and with which engine is it cheapest?
 //!
-//! The bare figure is the disk's time for the same bytes in a preallocated file: one write and one
-//! fdatasync. Processor time is that of the whole process, because some engines have their own
-//! threads. The engines alternate, so that other users of the disk disturb all of them; the figures
-//! are medians.
+//! The bare figure is the disk's time for the same bytes in a preallocated file, with one write and one fdatasync.
+//! Processor time is that of the whole process, because some engines have their own threads. The engines alternate, so
+//! that other users of the disk disturb all of them; the figures are medians.
 //!
-//! The segment engine is measured in two states: *growing*, when each new segment is filled with
-//! zeros, and *compacted*, when old segments are reused, as they are after a snapshot.
+//! The segment engine is measured in two states. In the state *growing*, each new segment is filled with zeros. In the
+//! state *compacted*, old segments are reused, as after a snapshot.
 
 mod raw;
 #[cfg(feature = "engines")]
@@ -27,16 +26,16 @@ use subject::{Engine, OWNER, Subject, measured};
 pub(crate) const WORKLOAD: &str =
     "batches of 256-byte entries, each synced; bare: a preallocated file";
 
-/// Bytes of an entry: a transaction of a dozen claims.
+/// Bytes of an entry, which are those of a transaction with a dozen claims.
 const ENTRY_BYTES: usize = 256;
 
-/// Entries in a batch, and batches in a run: some tens of MB at most.
+/// Entries in a batch, and batches in a run. A run writes some tens of MB at most.
 const SIZES: [(usize, usize); 4] = [(1, 1000), (16, 600), (256, 400), (4096, 40)];
 
-/// Number of repetitions. Disk syncs are so slow that more would take minutes.
+/// Number of runs. A disk sync is so slow that more runs would take minutes.
 const RUNS: usize = 3;
 
-/// Bytes of log after which the compacted engine truncates it, as after snapshots of a small cell.
+/// Bytes of log after which the compacted engine truncates the log, as after snapshots of a small cell.
 const COMPACT_BYTES: usize = 24 << 20;
 
 /// Creates a measured log in an empty folder.
@@ -89,7 +88,7 @@ fn segments(folder: &Path, compact_bytes: usize) -> Engine {
     Engine::new(Box::new(log.expect("the disk works")), compact_bytes)
 }
 
-/// A batch of entries from an index on.
+/// A batch of entries that begins at an index.
 fn batch(first: u64, count: usize) -> Batch {
     let entry = |index: u64| {
         let position = Position { index: LogIndex(index), term: Term(1) };
@@ -101,7 +100,7 @@ fn batch(first: u64, count: usize) -> Batch {
 }
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
-    // A folder of our own, because it is emptied for each run.
+    // The folder is emptied for each run, so it is a separate one.
     let folder = options.folder().join("omega-bench-log");
     let subjects = subjects();
     let mut rows = Vec::new();
@@ -117,12 +116,12 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
             rows.extend(others(&subjects, &figures));
         }
     }
-    // The next run removes what cannot be removed now.
+    // Files that cannot be removed now are removed by the next run.
     drop(std::fs::remove_dir_all(&folder));
     rows
 }
 
-/// Time of one engine.
+/// Costs of one engine.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
     append: Figure,
@@ -132,7 +131,7 @@ struct Costs {
     bytes: f64,
 }
 
-/// Further figures for one size of batches.
+/// Further figures, for one batch size.
 fn others(subjects: &[(&'static str, Make)], figures: &[Costs]) -> Vec<Row> {
     let mut rows = Vec::new();
     for ((name, _), costs) in subjects.iter().zip(figures).skip(2) {
@@ -145,7 +144,7 @@ fn others(subjects: &[(&'static str, Make)], figures: &[Costs]) -> Vec<Row> {
     rows
 }
 
-/// The medians of each subject, over runs in which all alternate.
+/// Medians of each subject, over runs that alternate between the subjects.
 fn by_turns(
     options: &Options,
     folder: &Path,

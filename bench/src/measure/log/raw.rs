@@ -1,15 +1,14 @@
-//! Cost of the bare disk: the data of a batch in one write and one fdatasync.
+//! Cost of the bare disk: the data of a batch with one write and one fdatasync.
 
 use super::subject::Subject;
 use omega_store::log::Batch;
 use omega_store::{Disk, DiskFile, RealDisk};
 use std::path::Path;
 
-/// Bytes of a preallocated file, more than any run writes. Writing restarts at its beginning after
-/// its end.
+/// Size of the preallocated file in bytes, more than any run writes. After its end, writing continues at its beginning.
 const BYTES: u64 = 96 << 20;
 
-/// A file, with its room or without.
+/// A file, preallocated or not.
 pub(super) struct RawFile {
     file: Box<dyn DiskFile>,
     end: u64,

@@ -13,23 +13,23 @@ pub(super) const OWNER: LogOwner = LogOwner { cell: CellId(1), replica: ReplicaI
 /// Bytes read at once: the size of a leader's message.
 const READ_BYTES: usize = 1 << 20;
 
-/// A store of entries from index 1 on, of one term.
+/// A log of entries with one term, from index 1 on.
 pub(super) trait Subject {
-    /// Appends a batch and makes it safe.
+    /// Appends a batch and makes it durable.
     fn append(&mut self, batch: &Batch);
     /// Reads all entries. Returns their number.
     fn read(&mut self) -> u64;
-    /// Truncates the first `count` entries.
+    /// Removes the first `count` entries.
     fn forget(&mut self, count: u64);
     /// Number of entries in the store.
     fn held(&self) -> u64;
     /// The index of the next entry.
     fn next(&self) -> u64;
-    /// Number of bytes it has on the disk.
+    /// Number of bytes of the log on the disk.
     fn bytes_on_disk(&self) -> u64;
 }
 
-/// An engine of the store.
+/// A log engine of `omega-store`.
 pub(super) struct Engine {
     log: Box<dyn LogEngine>,
     /// Bytes of data after which the log is truncated; 0 for never.
@@ -98,7 +98,7 @@ impl Subject for Engine {
     }
 }
 
-/// The processor time that the process has had, on all its threads.
+/// Processor time that all threads of the process have used.
 fn process_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
