@@ -34,7 +34,6 @@ use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
 use crate::judge::{Grant, MachineStatus};
 use crate::load::LoadReport;
 use crate::machines::{Machines, Part};
-use crate::map::FastMap;
 use crate::missed_deadline::DueCounts;
 use crate::policy::{Placement, Policies, PolicySet};
 use crate::rules::{Domain, TrackerId};
@@ -86,6 +85,15 @@ impl Registered {
     }
 }
 
+/// Counts since this process started, for metrics: no part of the state.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    /// Tasks that a transaction moved.
+    pub(crate) moves: u64,
+    /// Met and missed deadlines.
+    pub(crate) due: DueCounts,
+}
+
 /// The cell state. See the module documentation.
 ///
 /// Commits run on several processors, and the cache lines that a commit writes are fetched from the processor that
@@ -103,17 +111,12 @@ pub struct Cell {
     pub(crate) machines: Machines,
     pub(crate) facts: Facts,
     pub(crate) jobs: Jobs,
-    pub(crate) job_names: FastMap<Text, JobId>,
     /// The state of each policy.
     pub(crate) policies: Policies,
-    pub(crate) owners: FastMap<Text, OwnerId>,
     pub(crate) schedulers: Vec<Registered>,
     /// Ended jobs, oldest first, each with the time at which the cell recorded the end.
     pub(crate) ended: VecDeque<(JobId, Option<u64>)>,
-    /// Number of tasks that transactions moved since this process started.
-    pub(crate) moves: u64,
-    /// Counts of met and missed deadlines, for metrics.
-    pub(crate) due_counts: DueCounts,
+    pub(crate) counters: Counters,
     /// The version of the snapshot that the cell was restored from, at which tracker numbering began. Cells with equal
     /// history and lineage have equal tracker numbers.
     pub(crate) lineage: Version,
@@ -142,14 +145,11 @@ impl Cell {
             machines: Machines::new(count),
             facts: Facts::default(),
             jobs: Jobs::default(),
-            job_names: FastMap::default(),
             tenants: Tenants::new(count),
             policies: Policies::default(),
-            owners: FastMap::default(),
             schedulers: Vec::new(),
             ended: VecDeque::new(),
-            moves: 0,
-            due_counts: DueCounts::default(),
+            counters: Counters::default(),
             log: ChangeLog::new(Version(0), changes),
             lineage: Version(0),
             history: None,
@@ -385,7 +385,7 @@ impl Cell {
     /// Number of tasks that transactions moved to another machine since this process started.
     #[must_use]
     pub fn moves(&self) -> u64 {
-        self.moves
+        self.counters.moves
     }
 
     /// The cell's time in milliseconds, as last set by [`Command::Expire`].
@@ -450,7 +450,7 @@ impl Cell {
     /// The job with this name.
     #[must_use]
     pub fn job_by_name(&self, name: &str) -> Option<JobId> {
-        self.job_names.get(name).copied()
+        self.jobs.by_name(name)
     }
 
     /// The job with this id, if it exists.

@@ -436,7 +436,7 @@ impl Cell {
             Interest::Machines => Wanted::None,
             Interest::AllJobs => Wanted::All,
             Interest::JobsOf(name, share) => {
-                self.owners.get(name).map_or(Wanted::None, |owner| Wanted::Of(*owner, *share))
+                self.jobs.owner(name).map_or(Wanted::None, |owner| Wanted::Of(owner, *share))
             }
         }
     }

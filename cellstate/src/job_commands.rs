@@ -6,7 +6,7 @@ use crate::devices::Devices;
 use crate::facts::{Trackers, member};
 use crate::held::Held;
 use crate::history::{Event, EventKind};
-use crate::jobs::{GroupRecord, JobRecord, OwnerId, TaskRecord};
+use crate::jobs::{GroupRecord, JobRecord, TaskRecord};
 use crate::judge::Grant;
 use crate::rules::{GroupRules, Step, TrackerId};
 use crate::validate::{self, GroupCounts};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 impl Cell {
     pub(crate) fn submit_job(&mut self, job: Job) -> Result<Outcome, Rejection> {
         validate::job(&job, GroupCounts::AsSubmitted, &self.kinds)?;
-        if self.job_names.contains_key(&job.name) {
+        if self.jobs.by_name(&job.name).is_some() {
             return Err(Rejection::NameTaken(job.name));
         }
         if self.jobs.next_id().0 >= JOBS_MAX {
@@ -31,7 +31,7 @@ impl Cell {
         self.admit_job(&job)?;
         self.begin();
         let id = self.jobs.next_id();
-        let owner = self.intern_owner(&job.scheduler);
+        let owner = self.jobs.intern_owner(&job.scheduler);
         let tenant = self.tenants.intern(&job.tenant);
         let kinds = self.kinds.count();
         let job = Arc::new(job);
@@ -48,7 +48,6 @@ impl Cell {
         let tasks: SmallVec<[TaskRecord; 2]> = counts
             .flat_map(|(i, group)| (0..group.count).map(move |_| TaskRecord::pending(i)))
             .collect();
-        self.job_names.insert(job.name.clone(), id);
         self.jobs.push(JobRecord {
             spec: job,
             versions: Vec::new(),
@@ -109,11 +108,6 @@ impl Cell {
                 self.facts.rules.add(tracker, machine.row(), one, &self.facts.sets);
             }
         }
-    }
-
-    pub(crate) fn intern_owner(&mut self, name: &Text) -> OwnerId {
-        let next = OwnerId(self.owners.len() as u32);
-        *self.owners.entry(name.clone()).or_insert(next)
     }
 
     pub(crate) fn resize_group(
@@ -248,9 +242,7 @@ impl Cell {
             capture.before_deletion(&self.ended);
         }
         self.ended.retain(|(ended, _)| *ended != id);
-        if let Some(job) = self.jobs.remove(id) {
-            self.job_names.remove(&job.spec.name);
-        }
+        self.jobs.remove(id);
         Ok(Outcome::Done(self.version))
     }
 
@@ -385,7 +377,7 @@ impl Cell {
             return;
         }
         let owner = job.owner;
-        self.due_counts.note(&job.spec, self.now_ms);
+        self.counters.due.note(&job.spec, self.now_ms);
         for group in std::mem::take(&mut job.groups) {
             for (tracker, key) in self.facts.release(&group.need, Trackers::Make) {
                 self.log.push(Change::Tracker(tracker));
@@ -444,9 +436,7 @@ impl Cell {
             capture.before_forgetting(&self.ended, forgotten);
         }
         for (id, _) in self.ended.drain(..forgotten) {
-            if let Some(job) = self.jobs.remove(id) {
-                self.job_names.remove(&job.spec.name);
-            }
+            self.jobs.remove(id);
         }
         Outcome::Done(self.version)
     }

@@ -11,9 +11,10 @@ use crate::cores::TaskCores;
 use crate::facts::Need;
 use crate::held::Held;
 use crate::image::JobImage;
+use crate::map::FastMap;
 use crate::policy::gangs::GangHold;
 use crate::versions::JobVersion;
-use omega_core::{DeviceSet, Job, JobId, TaskId, TaskState};
+use omega_core::{DeviceSet, Job, JobId, TaskId, TaskState, Text};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -109,7 +110,9 @@ impl JobRecord {
 
 type Page = Box<[Option<Box<JobRecord>>; PAGE]>;
 
-/// All jobs, by number.
+/// All jobs, by number and by name.
+///
+/// Invariant: `names` has the name of each job, and no other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jobs {
     /// The pages from number `first` on.
@@ -118,6 +121,9 @@ pub(crate) struct Jobs {
     /// Older pages, by number.
     old: BTreeMap<u64, Page>,
     next: u64,
+    names: FastMap<Text, JobId>,
+    /// The names of schedulers, which are never forgotten.
+    owners: FastMap<Text, OwnerId>,
     saving: Option<Box<Saving>>,
 }
 
@@ -131,10 +137,28 @@ struct Saving {
 }
 
 impl Jobs {
-    /// An empty list, in which the first job gets the id `next`.
-    pub(crate) fn starting_at(next: JobId) -> Jobs {
+    /// An empty list with room for the names of `count` jobs, in which the first job gets the id `next`.
+    pub(crate) fn starting_at(next: JobId, count: usize) -> Jobs {
         let first = (next.0 / PAGE as u64).saturating_sub(LISTED);
-        Jobs { next: next.0, first, ..Jobs::default() }
+        let mut jobs = Jobs { next: next.0, first, ..Jobs::default() };
+        jobs.names.reserve(count);
+        jobs
+    }
+
+    /// The job with this name.
+    pub(crate) fn by_name(&self, name: &str) -> Option<JobId> {
+        self.names.get(name).copied()
+    }
+
+    /// The number of a scheduler's name, which is new if it has none.
+    pub(crate) fn intern_owner(&mut self, name: &Text) -> OwnerId {
+        let next = OwnerId(self.owners.len() as u32);
+        *self.owners.entry(name.clone()).or_insert(next)
+    }
+
+    /// The number of a scheduler's name, if it has one.
+    pub(crate) fn owner(&self, name: &Text) -> Option<OwnerId> {
+        self.owners.get(name).copied()
     }
 
     /// The id that the next job will get.
@@ -153,6 +177,7 @@ impl Jobs {
 
     /// Inserts a restored job with the id that it had.
     pub(crate) fn put(&mut self, id: JobId, record: JobRecord) {
+        self.names.insert(record.spec.name.clone(), id);
         let (number, index) = split(id);
         let page = match number.checked_sub(self.first) {
             None => self.old.entry(number).or_insert_with(new_page),
@@ -213,6 +238,7 @@ impl Jobs {
                 None => _ = self.old.remove(&number),
             }
         }
+        self.names.remove(&record.spec.name);
         Some(*record)
     }
 

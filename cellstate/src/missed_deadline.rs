@@ -29,7 +29,7 @@ impl Cell {
     /// Counts of met and missed deadlines since this process started.
     #[must_use]
     pub fn due_counts(&self) -> DueCounts {
-        self.due_counts
+        self.counters.due
     }
 }
 

@@ -5,7 +5,7 @@ use super::tidy::{assert_none, sources};
 /// The types that hold whole subsystems, with their files and the most fields that each may have. A new field belongs
 /// to one of its parts; a part that none fits is a type of its own.
 const WHOLES: [(&str, &str, usize); 4] = [
-    ("cellstate/src/cell.rs", "Cell", 19),
+    ("cellstate/src/cell.rs", "Cell", 17),
     ("cellstate/src/view/mod.rs", "View", 15),
     ("schedulers/src/scheduler.rs", "Scheduler", 12),
     ("bench/run/src/feeder.rs", "Feeder", 15),

@@ -102,7 +102,7 @@ impl Cell {
         };
         let moved =
             txn.releases.iter().zip(0..).filter(|(task, i)| !stayed(*i) && is_placed(**task));
-        self.moves += moved.count() as u64;
+        self.counters.moves += moved.count() as u64;
     }
 
     pub(crate) fn check_form(&self, txn: &Transaction) -> Result<(), TransactionError> {

@@ -83,8 +83,7 @@ impl Cell {
             cell.tenants.set_tenant(&tenant.name, tenant.tenant_config.clone())?;
         }
         cell.restore_schedulers(image.schedulers)?;
-        cell.jobs = Jobs::starting_at(image.next_job);
-        cell.job_names.reserve(image.jobs.len());
+        cell.jobs = Jobs::starting_at(image.next_job, image.jobs.len());
         let mut before = None;
         for job in image.jobs {
             if job.id >= image.next_job || before.is_some_and(|before| before >= job.id) {
@@ -184,7 +183,7 @@ impl Cell {
         if !tasks_match(&spec, resized, &tasks) {
             return Err(ImageError::Tasks(id));
         }
-        if self.job_names.insert(spec.name.clone(), id).is_some() {
+        if self.jobs.by_name(&spec.name).is_some() {
             return Err(twice("job", &spec.name));
         }
         let tenant = self.tenants.id(&spec.tenant).ok_or(ImageError::NoTenant(id))?;
@@ -197,7 +196,7 @@ impl Cell {
             need: self.facts.compile_shared((id, &spec), index, kinds, Trackers::Make).0,
         });
         let groups = groups.collect();
-        let owner = self.intern_owner(&spec.scheduler);
+        let owner = self.jobs.intern_owner(&spec.scheduler);
         let nothing = Held::default();
         let mut job = JobRecord {
             spec,
