@@ -4,7 +4,8 @@ use clap::Args;
 use serde::Deserialize;
 use std::io;
 use std::str::FromStr;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 /// Level and format of events.
 #[derive(Clone, Debug, Default, Args)]
@@ -32,7 +33,7 @@ impl FromStr for LogLevel {
         let wrong = |what: &dyn std::fmt::Display| {
             format!("{text:?} is not like debug or warn,omega_service=debug: {what}")
         };
-        EnvFilter::try_new(text).map_err(|error| wrong(&error))?;
+        text.parse::<Targets>().map_err(|error| wrong(&error))?;
         // Without this check, a misspelt level would be read as the name of a module.
         let is_level = |word: &str| word.parse::<tracing::Level>().is_ok() || word == "off";
         let mut words = text.split(',').filter(|word| !word.contains(['=', '[']));
@@ -64,15 +65,19 @@ pub(crate) enum LogFormat {
 impl LogArgs {
     /// Starts the logger. Only the first call in a process has an effect.
     pub(crate) fn show(&self) {
-        let filter = match &self.log_level {
-            Some(LogLevel(level)) => EnvFilter::try_new(level),
-            None => EnvFilter::try_from_default_env().or_else(|_| EnvFilter::try_new("warn")),
-        };
-        let filter = filter.expect("a level was checked when it was read");
-        let shown = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+        let given = self.log_level.as_ref().map(|LogLevel(level)| level.clone());
+        let named = given.or_else(|| std::env::var("RUST_LOG").ok());
+        let targets = named.and_then(|level| level.parse().ok());
+        let targets = targets.unwrap_or_else(|| Targets::new().with_default(tracing::Level::WARN));
+        let text = tracing_subscriber::fmt::layer().with_writer(io::stderr);
         let begun = match self.log_format {
-            Some(LogFormat::Json) => shown.json().flatten_event(true).try_init(),
-            Some(LogFormat::Text) | None => shown.try_init(),
+            Some(LogFormat::Json) => {
+                let json = text.json().flatten_event(true);
+                tracing_subscriber::registry().with(json).with(targets).try_init()
+            }
+            Some(LogFormat::Text) | None => {
+                tracing_subscriber::registry().with(text).with(targets).try_init()
+            }
         };
         // An error means that the logger was started before.
         drop(begun);

@@ -14,6 +14,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -156,12 +158,13 @@ fn client(args: &ServerArgs) -> Result<Client, String> {
 }
 
 fn log(format: LogFormat) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("OMEGA_LOG");
-    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let targets = std::env::var("OMEGA_LOG").ok().and_then(|level| level.parse().ok());
+    let targets = targets.unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
+    let text = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let shown = tracing_subscriber::registry().with(targets);
     match format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
+        LogFormat::Text => shown.with(text).init(),
+        LogFormat::Json => shown.with(text.json()).init(),
     }
 }
 

@@ -6,6 +6,8 @@ use super::AskError;
 use omega_client::connect::Connections;
 use omega_client::{Address, ApiError, ErrorCode, before_another_try, convert, proto};
 use omega_core::Kinds;
+use parking_lot::Mutex;
+use std::pin::Pin;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
@@ -41,6 +43,12 @@ pub(super) struct Listed<T> {
     pub(super) version: u64,
 }
 
+/// One attempt of a call, which ends with the fault, or leaves its reply.
+type Attempt<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + 'a>>;
+
+/// Begins an attempt of a call on a channel, with its timeout.
+type Attempts<'a> = dyn Fn(Channel, Duration) -> Attempt<'a> + 'a;
+
 /// A page, the token of the next one, and the version of the cell.
 pub(super) type Page<T> = (Vec<T>, String, u64);
 
@@ -74,7 +82,9 @@ impl Caller {
     where
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        self.runtime.block_on(self.ask(request, send))
+        let reply = Mutex::new(None);
+        self.runtime.block_on(self.until_answered(&attempts(request, &send, &reply)))?;
+        Ok(reply.into_inner().expect("an answered attempt leaves its reply"))
     }
 
     /// Calls within an existing runtime.
@@ -86,16 +96,22 @@ impl Caller {
     where
         F: Future<Output = Result<Response<A>, Status>>,
     {
+        let reply = Mutex::new(None);
+        self.until_answered(&attempts(request, &send, &reply)).await?;
+        Ok(reply.into_inner().expect("an answered attempt leaves its reply"))
+    }
+
+    /// Attempts a call at one replica after the other until one answers. It knows no types of messages, so that the
+    /// program contains it once and not once per call.
+    async fn until_answered(&self, attempt: &Attempts<'_>) -> Result<(), AskError> {
         let until = Instant::now() + self.timeout;
         let (mut may_be_done, mut tries) = (false, 0);
         loop {
             let connection = self.connections.current();
             let patience = self.attempt().min(until.saturating_duration_since(Instant::now()));
-            let mut once = Request::new(request.clone());
-            once.set_timeout(patience);
-            let answer = send(connection.channel.clone(), once);
+            let answer = attempt(connection.channel.clone(), patience);
             let why = match tokio::time::timeout(patience, answer).await {
-                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Ok(())) => return Ok(()),
                 Ok(Err(status)) => ApiError::from(status),
                 Err(_) => ApiError::new(ErrorCode::Late, "no answer came"),
             };
@@ -192,6 +208,26 @@ impl Caller {
     /// As [`Caller::call`], or if the kinds cannot be decoded.
     pub(super) fn kinds(&self) -> Result<Kinds, AskError> {
         Ok(convert::kinds(self.describe()?.kinds)?)
+    }
+}
+
+/// Attempts of one call, which leave its reply in `reply`.
+fn attempts<'a, Q: Clone, A, F>(
+    request: &'a Q,
+    send: &'a impl Fn(Channel, Request<Q>) -> F,
+    reply: &'a Mutex<Option<A>>,
+) -> impl Fn(Channel, Duration) -> Attempt<'a>
+where
+    F: Future<Output = Result<Response<A>, Status>> + 'a,
+{
+    move |channel, timeout| {
+        let mut once = Request::new(request.clone());
+        once.set_timeout(timeout);
+        let answer = send(channel, once);
+        Box::pin(async move {
+            *reply.lock() = Some(answer.await?.into_inner());
+            Ok(())
+        })
     }
 }
 
