@@ -43,11 +43,11 @@ impl Program {
             std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split(' ').collect();
         let ticks = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
-        // utime and stime, in hundredths of a second.
+        // Fields utime and stime, in hundredths of a second.
         Duration::from_millis((ticks(12).unwrap_or(0) + ticks(13).unwrap_or(0)) * 10)
     }
 
-    /// The most memory so far, in MiB.
+    /// The largest memory so far, in MiB.
     fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()));
         let status = status.unwrap_or_default();
@@ -90,18 +90,18 @@ async fn start(double: Double) -> Server {
     Server::start(double, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await
 }
 
-/// Processor time per pod, for pods that come to a program whose mirror is whole.
+/// Processor time per pod, for pods that are created when the program has listed the cluster.
 async fn per_pod(nodes: u32, pods: u32, more: &[&str]) {
     let server = start(cluster(nodes, 16)).await;
     let program = Program::start(&server, 2, more);
-    // The first pod is bound when the mirror is whole.
+    // When the first pod is bound, the program has listed the whole cluster.
     create(&server, 0..1, 100);
     server.until(|double| !double.audit.is_empty()).await;
     let (before, began) = (program.cpu(), Instant::now());
     create(&server, 1..pods + 1, 100);
     server.until(|double| double.audit.len() > pods as usize).await;
     let wall = began.elapsed();
-    // Events follow the bindings.
+    // The program writes Events after the bindings, so wait for them.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let cpu = program.cpu() - before;
     let calls = server.calls().iter().filter(|call| call.method == "POST").count();
@@ -115,7 +115,8 @@ async fn per_pod(nodes: u32, pods: u32, more: &[&str]) {
     );
 }
 
-/// Time from the start of the program to its first binding in a large cluster, beside the time of the bare list of pods.
+/// Time from the start of the program to its first binding in a large cluster, and the time that the list of pods alone
+/// takes.
 async fn first_binding(nodes: u32, pods: u32) {
     let mut double = cluster(nodes, 64);
     for index in 0..pods {
@@ -144,7 +145,7 @@ async fn first_binding(nodes: u32, pods: u32) {
     );
 }
 
-/// Overcommitted nodes where pods exceed the room fivefold.
+/// Number of overcommitted nodes if pods request five times the room that there is.
 async fn overcommit(workers: u32) {
     let server = start(cluster(100, 8)).await;
     create(&server, 0..4000, 1000);

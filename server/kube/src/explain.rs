@@ -1,4 +1,4 @@
-//! The explanation of one pod, from lists of the cluster as it is now. Nothing is written.
+//! The explanation of one pod, from the present lists of the cluster. Nothing is written.
 
 use crate::adapter::{PodName, Settings, State, scheduler_of as scheduler_name};
 use crate::client::Client;
@@ -12,13 +12,13 @@ use omega_workload::kube::api::{Namespace, Node, Pod, PodGroup};
 use std::collections::BTreeSet;
 use tokio::sync::mpsc::channel;
 
-/// Returns the reason for which a pod is pending, in words.
+/// Returns the reason why a pod is pending, in words.
 ///
 /// # Errors
 /// If the cluster cannot be listed, or there is no such pod.
 pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<String, String> {
     let wanted = PodName { namespace: namespace.into(), name: name.into() };
-    // The pod is explained as its own scheduler would see it, whichever that is.
+    // The pod is explained with the profile of the scheduler that it names.
     let scheduler = scheduler_of(client, &wanted).await?;
     let profile = KubeProfile::new(scheduler.clone());
     let first = lists(client).await;

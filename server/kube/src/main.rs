@@ -20,7 +20,8 @@ use tracing_subscriber::prelude::*;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Schedules the pods of a Kubernetes cluster with several workers that cannot overcommit a node between them.
+/// Schedules the pods of a Kubernetes cluster with several workers, which cannot overcommit a node by concurrent
+/// decisions.
 #[derive(Parser)]
 #[command(name = "omega-kube", version)]
 struct Cli {
@@ -32,20 +33,20 @@ struct Cli {
 enum Command {
     /// Schedule pods until SIGTERM or Ctrl-C.
     Run(RunArgs),
-    /// Explain why a pod is pending, from the cluster as it is now. Writes nothing.
+    /// Explain why a pod is pending in the present state of the cluster. Writes nothing.
     Explain(ExplainArgs),
 }
 
 /// The API server.
 #[derive(Args)]
 struct ServerArgs {
-    /// A kubeconfig file. Without it: KUBECONFIG, this pod's service account, ~/.kube/config.
+    /// Kubeconfig file [default: the first that exists of KUBECONFIG, this pod's service account, and ~/.kube/config].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// A context of the kubeconfig other than its current one.
+    /// Context of the kubeconfig to use [default: its current context].
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// An address without credentials, such as that of `kubectl proxy`.
+    /// Address of an API server that needs no credentials, such as that of `kubectl proxy`.
     #[arg(long, value_name = "URL", conflicts_with = "kubeconfig")]
     server: Option<String>,
     /// Time limit of a request, in seconds.
@@ -57,46 +58,46 @@ struct ServerArgs {
 struct RunArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// A spec.schedulerName whose pods are scheduled; may be given several times.
+    /// Value of spec.schedulerName whose pods are scheduled; may be given several times.
     #[arg(long, value_name = "NAME", default_value = "omega", conflicts_with = "config")]
     scheduler_name: Vec<String>,
-    /// A KubeSchedulerConfiguration with the profiles. What cannot be honoured is an error.
+    /// File with a KubeSchedulerConfiguration that has the profiles. A field that is not supported is an error.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Workers that decide in parallel, for each profile.
+    /// Number of workers for each profile, which decide in parallel.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// Bindings in flight.
+    /// Maximum number of bindings in flight.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=64))]
     in_flight: u32,
-    /// Decide, compare with what the present scheduler does, and write nothing.
+    /// Decide, compare the decisions with those of the present scheduler, and write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Deletion of pods of lower priority for those that find no node, as by kube-scheduler.
+    /// Whether pods of lower priority are deleted for pods that fit on no node, as by kube-scheduler.
     #[arg(long, default_value = "on")]
     preemption: Choice,
-    /// Events, as `kubectl describe pod` shows them.
+    /// Whether Events are written, which `kubectl describe pod` shows.
     #[arg(long, default_value = "on")]
     events: Choice,
-    /// PodScheduled=False conditions a second, at most; 0 writes none.
+    /// Maximum number of PodScheduled=False conditions written per second; 0 writes none.
     #[arg(long, value_name = "N", default_value_t = 5)]
     condition_rate: u32,
-    /// Leader election by a Lease.
+    /// Whether a leader is elected by a Lease.
     #[arg(long, default_value = "off")]
     leader_elect: Choice,
-    /// The namespace of the Lease.
+    /// Namespace of the Lease.
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
     lease_namespace: String,
-    /// The name of the Lease.
+    /// Name of the Lease.
     #[arg(long, value_name = "NAME", default_value = "omega-kube")]
     lease_name: String,
     /// Time for which the Lease is valid without a renewal, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=300))]
     lease_duration: u64,
-    /// The name of this process in the Lease and in Events. Default: the host's name and a random suffix.
+    /// Name of this process in the Lease and in Events [default: the host's name and a random suffix].
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     identity: Option<String>,
-    /// The address of /healthz, /readyz and /metrics; `off` for none.
+    /// Address of /healthz, /readyz and /metrics, or `off`.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10259")]
     listen: String,
     /// Log format.
@@ -107,7 +108,7 @@ struct RunArgs {
 /// The format of the log.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
     /// JSON lines.
     Json,
@@ -117,7 +118,7 @@ enum LogFormat {
 struct ExplainArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// The pod, as NAMESPACE/NAME or NAME in the namespace `default`.
+    /// Name of the pod, as NAMESPACE/NAME, or as NAME in the namespace `default`.
     pod: String,
 }
 

@@ -1,7 +1,8 @@
 //! Profiles: the scheduler names whose pods are scheduled, with the scores of each.
 //!
-//! kube-scheduler's configuration file, `KubeSchedulerConfiguration` v1, is read unchanged. A field that is not supported is
-//! an error that names it, because ignoring it would schedule the cluster by other rules than the file has.
+//! kube-scheduler's configuration file, `KubeSchedulerConfiguration` v1, is read unchanged. A field that is not
+//! supported is an error that names the field. If it was ignored, pods would be scheduled by other rules than those of
+//! the file.
 
 use crate::adapter::Shared;
 use omega_core::Kinds;
@@ -29,7 +30,7 @@ const SCORES: [(&str, i32); 7] = [
 /// A profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeProfile {
-    /// The `schedulerName` of its pods.
+    /// The `schedulerName` of the pods to which the profile applies.
     pub name: String,
     /// Scores with their weights, by kube-scheduler's names.
     weights: BTreeMap<&'static str, i32>,
@@ -37,12 +38,12 @@ pub struct KubeProfile {
     fit: FitArgs,
     /// Percentage of the nodes to score; `None` for all.
     percentage: Option<u8>,
-    /// The nodes on which victims are looked for; `None` without preemption.
+    /// The nodes that are examined for victims; `None` if the profile does not preempt.
     preemption: Option<CandidateMachines>,
 }
 
 impl KubeProfile {
-    /// Returns the default profile under a name. It scores all nodes.
+    /// Returns the default profile under this name. It scores all nodes.
     #[must_use]
     pub fn new(name: impl Into<String>) -> KubeProfile {
         let (weights, fit) = (BTreeMap::from(SCORES), FitArgs::default());
@@ -80,7 +81,8 @@ impl KubeProfile {
         profile
     }
 
-    /// Returns the scheduler profile for explanations and preemption: with the filters of volumes, without their reservations.
+    /// Returns the scheduler profile for explanations and preemption. It has the filters for volumes, but makes no
+    /// reservations.
     #[must_use]
     pub fn bind_to_look(&self, shared: &Shared) -> Profile {
         let profile = shared.cell.read(|cell| self.bind(cell.kinds()));
@@ -88,13 +90,13 @@ impl KubeProfile {
         filters.into_iter().fold(profile, Profile::with_filter_replaced)
     }
 
-    /// Returns the nodes on which victims are looked for; `None` without preemption.
+    /// Returns the nodes that are examined for victims; `None` if the profile does not preempt.
     #[must_use]
     pub fn candidates(&self) -> Option<CandidateMachines> {
         self.preemption
     }
 
-    /// Returns these settings with the profile's share of nodes to score.
+    /// Returns the settings with the profile's percentage of nodes to score.
     #[must_use]
     pub fn apply(&self, settings: Settings) -> Settings {
         match self.percentage {
@@ -107,7 +109,7 @@ impl KubeProfile {
 /// Reads a `KubeSchedulerConfiguration`.
 ///
 /// # Errors
-/// If the text is no such configuration, or has a field that is not supported.
+/// If the text is not such a configuration, or has a field that is not supported.
 pub fn parse(text: &str) -> Result<Vec<KubeProfile>, String> {
     let value: Value = serde_saphyr::from_str(text).map_err(|why| format!("is no YAML: {why}"))?;
     let top = object("", &value)?;
@@ -160,7 +162,7 @@ fn profile(at: &str, value: &Value, of_all: Option<u8>) -> Result<KubeProfile, S
     Ok(profile)
 }
 
-/// Reads the enabled and disabled plugins of a point.
+/// Reads the enabled and disabled plugins of an extension point.
 fn plugin_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(), String> {
     let set = object(at, value)?;
     only(set, at, &["enabled", "disabled"])?;
@@ -221,7 +223,7 @@ fn preemption_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<
     Ok(())
 }
 
-/// Reads the nodes on which victims are looked for.
+/// Reads the arguments that limit the nodes that are examined for victims.
 fn preemption_args(
     at: &str,
     args: &Map<String, Value>,
@@ -334,7 +336,7 @@ fn items<'a>(fields: &'a Map<String, Value>, at: &str, field: &str) -> Result<&'
     }
 }
 
-/// Refuses fields other than these.
+/// Rejects fields other than these.
 fn only(fields: &Map<String, Value>, at: &str, known: &[&str]) -> Result<(), String> {
     match fields.keys().find(|field| !known.contains(&field.as_str())) {
         None => Ok(()),

@@ -19,12 +19,12 @@ pub struct Accepted {
     pub machine: MachineId,
 }
 
-/// The observer that collects decisions.
+/// Observer that collects a scheduler's decisions.
 #[derive(Debug, Default)]
 pub struct Collect {
     /// Accepted claims.
     pub accepted: Vec<Accepted>,
-    /// Jobs that found no machine.
+    /// Jobs for which no machine was feasible.
     pub unplaced: Vec<JobId>,
     /// Number of claims that conflicted with those of other workers.
     pub conflicts: usize,
@@ -57,7 +57,7 @@ impl Observer for Collect {
 /// Returns the scheduler of one worker of a profile.
 ///
 /// # Errors
-/// If the cell refuses its name.
+/// If the cell rejects the worker's name.
 pub fn worker(
     shared: &Shared,
     profile: &KubeProfile,
@@ -77,7 +77,7 @@ struct Bell {
     stopped: AtomicBool,
 }
 
-/// The running workers. They stop when this is dropped.
+/// The running workers, which stop when this value is dropped.
 #[derive(Debug)]
 pub struct Workers {
     bell: Arc<Bell>,
@@ -88,7 +88,7 @@ impl Workers {
     /// Starts `count` workers for each profile. They pass their decisions to `decided`.
     ///
     /// # Errors
-    /// If the cell refuses a worker's name, or the operating system a thread.
+    /// If the cell rejects a worker's name, or the operating system cannot start a thread.
     pub fn start(
         shared: &Shared,
         profiles: &[KubeProfile],
@@ -131,7 +131,7 @@ fn work(mut scheduler: Scheduler, cell: &SharedCell, bell: &Bell, decided: &impl
     let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let read = || *bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
     while !bell.stopped.load(Ordering::Relaxed) {
-        // A change after this line ends the wait below at once.
+        // If the cell changes after this line, the wait below ends at once.
         let rung = read();
         let mut collect = Collect::default();
         let step = scheduler.step(cell, now(), &mut collect);

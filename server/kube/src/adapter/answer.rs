@@ -28,11 +28,11 @@ pub enum Answer {
     Bound,
     /// 404 or 409.
     Conflict,
-    /// 429: not before so many milliseconds.
+    /// 429: the request may be sent again after this many milliseconds.
     Throttled(u64),
-    /// Another status, after which the binding may have been carried out.
+    /// Another status, after which the binding may or may not exist.
     Failed,
-    /// No answer: a timeout or a broken connection.
+    /// No answer, because of a timeout or a broken connection.
     Unknown,
 }
 
@@ -43,7 +43,7 @@ pub enum Found {
     Pod(Box<Pod>),
     /// 404.
     Gone,
-    /// Anything else.
+    /// Another status, or no answer.
     Unknown,
 }
 
@@ -54,13 +54,13 @@ pub enum Action {
     Bind(Binding, u64),
     /// Get the pod at this time.
     Get(Binding, u64),
-    /// Have the status of a pod show its nominated node at this time.
+    /// Write the nominated node into the status of a pod at this time.
     Nominate(Nominee, u64),
     /// Delete a victim at this time.
     Evict(Eviction, u64),
     /// Write the volume that was chosen for a claim at this time.
     Claim(ClaimChoice, u64),
-    /// Have the status of a group of pods show a condition at this time.
+    /// Write a condition into the status of a group of pods at this time.
     Group(GroupCondition, u64),
 }
 
@@ -79,7 +79,7 @@ impl Action {
 }
 
 impl Adapter {
-    /// Takes in the answer to a binding.
+    /// Handles the answer to a binding.
     pub fn answered(&mut self, binding: Binding, answer: Answer, now_ms: u64) -> Option<Action> {
         let counter = match answer {
             Answer::Bound => &mut self.counters.bound,
@@ -100,7 +100,7 @@ impl Adapter {
         }
     }
 
-    /// Takes in the pod that was read because the outcome of its binding is unknown.
+    /// Handles the pod that was read because the outcome of its binding is unknown.
     pub fn found(&mut self, binding: Binding, found: Found, now_ms: u64) -> Option<Action> {
         match found {
             Found::Unknown => {
@@ -133,8 +133,8 @@ impl Adapter {
         None
     }
 
-    /// Gives a decision up. The pod waits, and keeps its room in the cell, for as long as a late request could still
-    /// bind it, and longer each time.
+    /// Gives up a decision. The pod waits, and keeps its room in the cell, for as long as a late request could still
+    /// bind it. The wait grows each time.
     pub(super) fn give_up(&mut self, name: &PodName, now_ms: u64) {
         self.counters.given_up += 1;
         self.stop_waiting(name);
@@ -147,7 +147,7 @@ impl Adapter {
         self.settle(name);
     }
 
-    /// Whether a binding is that of the pod's present decision.
+    /// Whether a binding belongs to the pod's current decision.
     fn is_present(&self, binding: &Binding) -> bool {
         let entry = self.pods.get(&binding.pod);
         entry.is_some_and(|entry| match &entry.state {

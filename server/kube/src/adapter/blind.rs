@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Blind {
     /// Bound pods whose requests are unknown, by node.
     pods: BTreeMap<String, BTreeSet<PodName>>,
-    /// Nodes that could not be read.
+    /// Nodes of which a change could not be read.
     nodes: BTreeSet<String>,
 }
 
@@ -27,14 +27,14 @@ impl Adapter {
         self.blind.pods.len() + alone.count()
     }
 
-    /// Returns the number of pods and nodes that could not be read whole.
+    /// Returns the number of pods and nodes that could not be read completely.
     #[must_use]
     pub fn unreadable(&self) -> usize {
         let pods = self.pods.values().filter(|entry| entry.pod.metadata.unreadable.is_some());
         pods.count() + self.blind.nodes.len()
     }
 
-    /// Closes the node of a bound pod whose requests are unknown, or opens it again.
+    /// Closes the node of a bound pod whose requests are unknown, or opens the node if they are known again.
     pub(super) fn note_sight(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name) else { return };
         let State::Bound(node) = &entry.state else { return };
@@ -65,7 +65,7 @@ impl Adapter {
         self.shut(&node);
     }
 
-    /// Notes whether a node could be read.
+    /// Records whether a node could be read.
     pub(super) fn note_node_sight(&mut self, node: &str, unreadable: Option<&String>) {
         match unreadable {
             Some(why) => {
@@ -78,7 +78,7 @@ impl Adapter {
         }
     }
 
-    /// Has the cell drain the machine of a closed node, or stop draining it.
+    /// Makes the cell drain the machine of a closed node, or stop draining the machine.
     pub(super) fn shut(&mut self, node: &str) {
         let Some(id) = self.nodes.get(node).copied() else { return };
         let draining = self.blind.pods.contains_key(node) || self.blind.nodes.contains(node);

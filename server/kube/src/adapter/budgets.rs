@@ -28,7 +28,7 @@ fn key(object: &DisruptionBudget) -> Key {
     (object.metadata.namespace.clone(), object.metadata.name.clone())
 }
 
-/// Converts a budget. One whose selector is not understood allows no disruption.
+/// Converts a budget. A budget whose selector is not understood allows no disruption.
 fn budget(object: &DisruptionBudget) -> Budget {
     let tasks = TaskSet {
         tenant: object.metadata.namespace.as_str().into(),
@@ -43,35 +43,35 @@ impl Budgets {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes in a list of all budgets.
+    /// Handles a list of all budgets.
     pub fn listed(&self, all: &[DisruptionBudget]) {
         let budgets = all.iter().map(|object| (key(object), budget(object))).collect();
         self.with(|known| *known = Known { listed: true, budgets });
     }
 
-    /// Takes in a budget that is new or has changed.
+    /// Handles a budget that is new or has changed.
     pub fn changed(&self, object: &DisruptionBudget) {
         self.with(|known| known.budgets.insert(key(object), budget(object)));
     }
 
-    /// Takes in the deletion of a budget.
+    /// Handles the deletion of a budget.
     pub fn deleted(&self, object: &DisruptionBudget) {
         self.with(|known| known.budgets.remove(&key(object)));
     }
 
-    /// Whether their first list is there.
+    /// Whether the first list of budgets has arrived.
     #[must_use]
     pub fn are_listed(&self) -> bool {
         self.with(|known| known.listed)
     }
 
-    /// Returns the budgets as they are now; `None` before their first list, when nobody may be preempted.
+    /// Returns the current budgets; `None` before their first list, during which no pod may be preempted.
     #[must_use]
     pub fn now(&self) -> Option<Vec<Budget>> {
         self.with(|known| known.listed.then(|| known.budgets.values().cloned().collect()))
     }
 
-    /// Returns how many of these victims, in this order, break a budget.
+    /// Returns how many of these victims, deleted in this order, would violate a budget.
     #[must_use]
     pub fn violations(&self, victims: &[Arc<Job>]) -> usize {
         self.with(|known| {
@@ -91,7 +91,7 @@ impl Budgets {
         })
     }
 
-    /// Lowers the budgets of a victim until their controller has counted it.
+    /// Lowers the budgets that apply to a victim, until the budget controller has counted the disruption.
     pub fn spend(&self, victim: &Job) {
         self.with(|known| {
             let of_victim =

@@ -1,7 +1,7 @@
 //! Claims that are bound together with their pod (`WaitForFirstConsumer`).
 //!
-//! For each unbound claim of a pod, the worker has reserved a free volume, or chosen that a new one is made. The adapter writes
-//! this choice to the API server. Once the controller has bound all claims, it sends the pod's binding:
+//! For each unbound claim of a pod, the worker has reserved a free volume, or chosen that a new one is created. The adapter
+//! writes this choice to the API server. Once the controller has bound all claims, the adapter sends the pod's binding:
 //!
 //! ```text
 //!   decided ─▶ selected-node of the claim, or claimRef of the volume ─┬─▶ the controller binds ─▶ binding of the pod
@@ -25,25 +25,25 @@ use std::collections::BTreeSet;
 /// Time for which a pod waits for its claims, in milliseconds: that of kube-scheduler's `VolumeBinding`.
 pub const CLAIMS_TIMEOUT_MS: u64 = 600_000;
 
-/// A pod whose binding waits for its claims.
+/// A binding that waits until the claims of its pod are bound.
 #[derive(Debug)]
 pub(super) struct Waiting {
     binding: Binding,
     claims: Vec<Text>,
     /// Claims for which the choice was written, or need not be.
     written: BTreeSet<Text>,
-    /// Claims whose annotation was seen to name the node.
+    /// Claims whose annotation was already read back with the node's name.
     seen: BTreeSet<Text>,
-    /// Begin of the wait, from the first tick on.
+    /// Time at which the wait began; `None` before the first tick.
     since_ms: Option<u64>,
-    /// Writes that conflicted.
+    /// Number of writes that conflicted.
     conflicts: u32,
 }
 
 /// A choice to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimChoice {
-    /// The pod's binding that follows.
+    /// The pod's binding, which is sent after the claim is bound.
     pub binding: Binding,
     /// Namespace of the claim.
     pub namespace: String,
@@ -53,12 +53,13 @@ pub struct ClaimChoice {
     pub uid: String,
     /// Version of the claim.
     pub version: String,
-    /// The volume, with its version; `None` if one is to be made.
+    /// The volume and its resource version; `None` if a new volume is to be created.
     pub volume: Option<(String, String)>,
 }
 
 impl Adapter {
-    /// Sends a pod's binding, at once or when its claims are bound. Returns the binding if at once.
+    /// Handles a decided binding of a pod: returns it if it can be sent at once; otherwise it is sent when the pod's
+    /// claims are bound.
     pub(super) fn bind_with_claims(&mut self, binding: Binding) -> Option<Binding> {
         let pod = &self.pods.get(&binding.pod)?.pod;
         let mut claims = Converter::claims(pod);
@@ -79,7 +80,7 @@ impl Adapter {
         None
     }
 
-    /// Takes in a change of a claim, for the pods that wait for it.
+    /// Handles a change of a claim, for the pods that wait for the claim.
     pub(super) fn claim_changed(&mut self, claim: &Text) {
         let pods: Vec<PodName> =
             self.storage.waiting.get(claim).into_iter().flatten().cloned().collect();
@@ -100,7 +101,8 @@ impl Adapter {
         Some(waiting)
     }
 
-    /// Takes the next step for a pod that waits: writes what is not written, binds, or decides anew.
+    /// Takes the next step for a waiting pod: writes choices that are not written yet, sends the binding, or gives up
+    /// the decision.
     fn advance(&mut self, name: &PodName) {
         let Some(waiting) = self.pods.get(name).and_then(|entry| entry.waiting.as_ref()) else {
             return;
@@ -161,7 +163,7 @@ impl Adapter {
         if !here && waiting.seen.contains(claim) {
             return Step::Failed("its provisioner took the annotation away");
         }
-        // Another pod of ours wrote its choice first, and this one follows it.
+        // Another of our pods has already written its choice for this claim, and this pod uses that choice.
         if !waiting.written.contains(claim) && !shared {
             waiting.written.insert(claim.clone());
             if let Some(choice) = choice.filter(|choice| !(here && choice.volume.is_none())) {
@@ -171,7 +173,7 @@ impl Adapter {
         Step::Waits
     }
 
-    /// Returns the choice to write for an unbound claim; `None` if the controller needs none.
+    /// Returns the choice to write for an unbound claim; `None` if the controller needs no choice.
     fn choice(
         &self,
         object: &PersistentVolumeClaim,
@@ -200,17 +202,18 @@ impl Adapter {
         })
     }
 
-    /// Takes in the outcome of a written choice.
+    /// Handles the outcome of a written choice.
     pub fn chosen(&mut self, choice: ClaimChoice, done: Done, now_ms: u64) -> Option<Action> {
         let name = choice.binding.pod.clone();
         let waiting = self.pods.get_mut(&name).and_then(|entry| entry.waiting.as_mut());
         let waiting = waiting.filter(|it| it.binding.decision == choice.binding.decision)?;
         match done {
-            // The watch shows it.
+            // The watch will report the change.
             Done::Done => None,
             Done::Throttled(ms) => Some(Action::Claim(choice, now_ms + ms)),
             Done::Unknown => Some(Action::Claim(choice, now_ms + 1000)),
-            // It has changed in the meantime: written again from its new version, at the next change or tick.
+            // The object has changed in the meantime. The choice is written again from the new version, at the next
+            // change or tick.
             Done::Gone if waiting.conflicts < super::answer::FAILURES_MAX => {
                 waiting.conflicts += 1;
                 let claim = format!("{}/{}", choice.namespace, choice.claim);
@@ -225,7 +228,7 @@ impl Adapter {
         }
     }
 
-    /// Lets time pass for the pods that wait for claims.
+    /// Checks the time limits of pods that wait for claims.
     pub(super) fn tick_claims(&mut self, now_ms: u64) {
         let pods: BTreeSet<PodName> = self.storage.waiting.values().flatten().cloned().collect();
         for name in pods {
@@ -243,13 +246,13 @@ impl Adapter {
         }
     }
 
-    /// Gives a decision up whose claims are not bound. The next tick counts its backoff.
+    /// Gives up a decision whose claims are not bound. The pod's backoff begins at the next tick.
     fn give_up_claims(&mut self, name: &PodName) {
         self.give_up(name, self.now_ms);
     }
 }
 
-/// The state of one claim of a pod that waits.
+/// The next step for one claim of a waiting pod.
 enum Step {
     Bound,
     Waits,

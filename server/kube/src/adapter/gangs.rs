@@ -20,7 +20,7 @@ use omega_core::{Command, Job, JobId, MachineId, Outcome, TaskGroup, TaskId, Tas
 use omega_workload::kube::api::{Pod, PodGroup};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The groups.
+/// The groups, with their pods and gangs.
 #[derive(Default)]
 pub(super) struct Gangs {
     api: GroupApi,
@@ -30,10 +30,10 @@ pub(super) struct Gangs {
     jobs: BTreeMap<JobId, Text>,
 }
 
-/// Whether the server has groups.
+/// Whether the API server has groups, as far as is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupApi {
-    /// The API server was not asked yet, or has not sent its first list of groups.
+    /// The API server has not answered whether it serves groups, or has not sent its first list of groups.
     #[default]
     Unknown,
     /// The API server does not serve groups.
@@ -42,22 +42,22 @@ pub enum GroupApi {
     Listed,
 }
 
-/// A gang that waits for room.
+/// A gang that is pending in the cell.
 struct Pending {
     job: JobId,
     spec: Job,
-    /// Its pods, in the order of its tasks.
+    /// The gang's pods, in the order of its tasks.
     pods: Vec<PodName>,
 }
 
-/// The way in which a group's pending pods are scheduled.
+/// How a group's pending pods are scheduled.
 enum Plan {
     Hold(Hold),
     Gang(u32),
     Single,
 }
 
-/// A condition of a group to be written.
+/// A condition of a group that is to be written to the group's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupCondition {
     /// Namespace of the group.
@@ -66,7 +66,7 @@ pub struct GroupCondition {
     pub name: String,
     /// Uid of the group.
     pub uid: String,
-    /// The reason for which its pods find no room at once; `None` if they are scheduled.
+    /// The reason why the group's pods do not fit at the same time; `None` if they are scheduled.
     pub unschedulable: Option<String>,
 }
 
@@ -85,52 +85,52 @@ fn key(group: &PodGroup) -> Text {
 }
 
 impl Adapter {
-    /// Takes in that the server does not serve groups.
+    /// Records that the API server does not serve groups.
     pub fn groups_absent(&mut self) {
         self.gangs.api = GroupApi::Absent;
         self.settle_groups();
     }
 
-    /// Takes in a list of all groups.
+    /// Handles a list of all groups.
     pub fn groups_listed(&mut self, all: Vec<PodGroup>) {
         self.gangs.api = GroupApi::Listed;
         self.gangs.groups = all.into_iter().map(|group| (key(&group), group)).collect();
         self.settle_groups();
     }
 
-    /// Takes in a group that is new or has changed.
+    /// Handles a group that is new or has changed.
     pub fn group_changed(&mut self, group: PodGroup) {
         let key = key(&group);
         self.gangs.groups.insert(key.clone(), group);
         self.settle_group(&key);
     }
 
-    /// Takes in the deletion of a group.
+    /// Handles the deletion of a group.
     pub fn group_deleted(&mut self, group: &PodGroup) {
         let key = key(group);
         self.gangs.groups.remove(&key);
         self.settle_group(&key);
     }
 
-    /// Returns the pods of a gang that waits for room.
+    /// Returns the pods of a pending gang.
     pub fn pods_of_gang(&self, job: JobId) -> &[PodName] {
         let pending = self.gangs.jobs.get(&job).and_then(|group| self.gangs.pending.get(group));
         pending.map_or(&[], |pending| pending.pods.as_slice())
     }
 
-    /// Returns the gang of a pod that waits for room.
+    /// Returns the pending gang to which a pod belongs.
     #[must_use]
     pub fn gang_of(&self, name: &PodName) -> Option<JobId> {
         let group = group_of(&self.pods.get(name)?.pod)?;
         self.gangs.pending.get(&group).map(|pending| pending.job)
     }
 
-    /// Whether a pod is of a group.
+    /// Whether a pod belongs to a group.
     pub(super) fn is_grouped(pod: &Pod) -> bool {
         pod.spec.scheduling_group.is_some()
     }
 
-    /// Notes that a pod is there, for its group.
+    /// Records a pod among the pods of its group.
     pub(super) fn join_group(&mut self, name: &PodName) {
         let group = self.pods.get(name).and_then(|entry| group_of(&entry.pod));
         if let Some(group) = group {
@@ -138,7 +138,7 @@ impl Adapter {
         }
     }
 
-    /// Notes that a pod is gone, for its group.
+    /// Removes a pod from the pods of its group.
     pub(super) fn leave_group(&mut self, name: &PodName) {
         let Some(group) = self.pods.get(name).and_then(|entry| group_of(&entry.pod)) else {
             return;
@@ -152,7 +152,7 @@ impl Adapter {
         self.settle_group(&group);
     }
 
-    /// Brings the group of a pod in line.
+    /// Updates the gang of a pod's group to the group's present state.
     pub(super) fn settle_group_of(&mut self, name: &PodName) {
         if let Some(group) = self.pods.get(name).and_then(|entry| group_of(&entry.pod)) {
             self.settle_group(&group);
@@ -236,7 +236,7 @@ impl Adapter {
         Plan::Gang(u32::try_from(missing).unwrap_or(u32::MAX))
     }
 
-    /// Makes the pods of a group one pending job, unless they are already.
+    /// Makes the pods of a group one pending job, unless they already are.
     fn submit_gang(&mut self, group: &Text, ready: Vec<PodName>, missing: u32) {
         let Some((job, pods)) = self.gang(&ready, missing) else {
             let rule = format!(
@@ -273,7 +273,8 @@ impl Adapter {
         }
     }
 
-    /// Returns the job of a gang, and its pods in the order of the tasks. `None` if they are of too many kinds.
+    /// Returns the job of a gang, and its pods in the order of the tasks; `None` if the pods have more different
+    /// specifications than a job may have groups.
     fn gang(&self, ready: &[PodName], missing: u32) -> Option<(Job, Vec<PodName>)> {
         let mut kinds: Vec<(TaskGroup, Vec<PodName>)> = Vec::new();
         let mut whole: Option<Job> = None;
@@ -286,7 +287,8 @@ impl Adapter {
                 None => kinds.push((group, vec![name.clone()])),
             }
             match &mut whole {
-                // The least important pod decides, so that no gang jumps the queue.
+                // The gang gets the lowest priority of its pods, so that a group cannot be scheduled earlier by one
+                // important pod.
                 Some(whole) => whole.precedence = whole.precedence.min(job.precedence),
                 None => whole = Some(job),
             }
@@ -305,14 +307,15 @@ impl Adapter {
         Some((job, pods))
     }
 
-    /// Takes a group's gang out of the cell. Its pods have no job then.
+    /// Removes a group's gang from the cell. Its pods then have no job.
     fn dissolve(&mut self, group: &Text) {
         let Some(pending) = self.gangs.pending.remove(group) else { return };
         self.gangs.jobs.remove(&pending.job);
         let _ = self.cell.apply(Command::KillJob { job: pending.job });
     }
 
-    /// Takes in accepted claims of a gang: gives each placed pod a job of its own, and binds it. Returns whether the job is a gang.
+    /// Handles accepted claims of a gang: gives each placed pod its own job, and binds it. Returns whether the job is a
+    /// gang.
     pub(super) fn gang_decided(&mut self, job: JobId) -> bool {
         let Some(group) = self.gangs.jobs.get(&job).cloned() else { return false };
         let Some(pending) = self.gangs.pending.get(&group) else { return false };
@@ -327,7 +330,7 @@ impl Adapter {
         if places.is_empty() {
             return true;
         }
-        // No worker takes jobs of this scheduler name, so they stay pending until they are adopted.
+        // No worker schedules jobs with this scheduler name, so they stay pending until they are adopted.
         let mut submit = Vec::new();
         for (name, _) in &places {
             self.submitted += 1;
@@ -355,7 +358,7 @@ impl Adapter {
             own.push((name, id, node));
         }
         commands.push(Command::KillJob { job });
-        // In one piece: nobody sees the room free in between.
+        // The commands are applied as one batch, so that no worker sees the room free in between.
         self.cell.apply_all(commands);
         self.gangs.pending.remove(&group);
         self.gangs.jobs.remove(&job);
@@ -369,7 +372,7 @@ impl Adapter {
         true
     }
 
-    /// Takes in that a gang finds no room. Returns the reason for its pods, in words.
+    /// Records that a gang does not fit. Returns the reason for its pods, in words.
     pub fn gang_unplaced(&mut self, job: JobId) -> Option<String> {
         let group = self.gangs.jobs.get(&job)?.clone();
         let missing = self.gangs.pending.get(&group)?.spec.gang_min?;
@@ -378,7 +381,7 @@ impl Adapter {
         Some(why)
     }
 
-    /// Has the status of a group show its condition, if that is another.
+    /// Requests that a group's status shows a condition, unless the status already does.
     fn show_group(&mut self, group: &Text, unschedulable: Option<String>) {
         let Some(known) = self.gangs.groups.get(group) else { return };
         let (status, message) = match &unschedulable {
@@ -400,7 +403,7 @@ impl Adapter {
         self.effects.push(Effect::Act(Action::Group(condition, 0)));
     }
 
-    /// Takes in the outcome of a written condition.
+    /// Handles the outcome of a written condition.
     pub fn group_shown(
         &mut self,
         condition: GroupCondition,
@@ -418,7 +421,7 @@ impl Adapter {
     }
 }
 
-/// Whether two gangs differ in their names only.
+/// Whether two gangs differ only in their names.
 fn is_same(a: &Job, b: &Job) -> bool {
     a.groups == b.groups
         && a.gang_min == b.gang_min

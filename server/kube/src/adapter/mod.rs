@@ -1,8 +1,8 @@
 //! The step machine between the API server and the cell. It does no I/O and reads no clock.
 //!
 //! Events of watches become commands of the cell. A claim that the cell accepted becomes a [`Binding`]; its pod is
-//! *assumed* on the node until the watch shows it bound, so its room is never given away twice. [`answer`] has the
-//! rules for answers of the API server.
+//! *assumed* on the node until the watch reports it as bound, so its room is never given to another pod. [`answer`] has
+//! the rules for answers of the API server.
 //!
 //! In reading order: [`types`], `nodes`, `place`, [`answer`], `blind`, `overcommit`, `namespaces`, [`preempt`],
 //! `nominations`, [`budgets`], [`storage`], [`claims`], [`gangs`].
@@ -38,7 +38,7 @@ use omega_workload::kube::live::Converter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The adapter's own name in the cell.
+/// Scheduler name under which the adapter itself commits to the cell.
 const NAME: &str = "omega-kube/adapter";
 
 /// A pod as the adapter knows it.
@@ -48,17 +48,17 @@ struct Entry {
     version: u64,
     state: State,
     job: Option<JobId>,
-    /// Bindings of the present decision that failed.
+    /// Number of failed bindings of the current decision.
     failures: u32,
     /// Number of times the pod was parked, for the backoff.
     parked: u32,
-    /// Room that is kept for it.
+    /// Room that is kept for the pod on a node.
     nomination: Option<Nomination>,
-    /// Whether its owner is told of the reason for which it is held.
+    /// Whether the pod is held for a reason that its owner is told.
     refused: bool,
-    /// Its binding, if that waits for its volume claims.
+    /// The pod's binding, if it waits for volume claims.
     waiting: Option<Waiting>,
-    /// The node of its last nomination, so that one that failed is not tried again.
+    /// The node of the pod's last nomination, so that a node whose nomination failed is not tried again.
     tried: String,
 }
 
@@ -71,25 +71,25 @@ pub struct Adapter {
     jobs: BTreeMap<JobId, PodName>,
     nodes: BTreeMap<String, MachineId>,
     names: BTreeMap<MachineId, String>,
-    /// The pods on each node, also on one that is not there (yet).
+    /// Names of the pods on each node, including nodes that do not exist (yet).
     on_node: BTreeMap<String, BTreeSet<PodName>>,
-    /// The pods of jobs that keep room for them.
+    /// Jobs that keep room for a pod, with the pod's name.
     rooms: BTreeMap<JobId, PodName>,
     budgets: Budgets,
     storage: Storage,
     gangs: Gangs,
-    /// Whether this process leads, and may preempt.
+    /// Whether this process is the leader, and so may preempt.
     leads: bool,
-    /// Whether this process leads, and tells users why pods are held.
+    /// Whether this process is the leader, and so tells users why pods are held.
     tells: bool,
-    /// The adapter's own name in the cell, and the number of its last transaction.
+    /// Id of the adapter in the cell, and the number of its last transaction.
     scheduler: SchedulerId,
     transactions: u64,
-    /// Nodes that take no pods, because what they hold is not known.
+    /// Nodes that accept no pods, because the requests of the pods on them are not known.
     blind: Blind,
     /// Pods whose rules depend on the labels of namespaces.
     selecting: BTreeSet<PodName>,
-    /// Whether the first list is being taken in. Its bound pods are not counted as foreign bindings.
+    /// Whether the first list is being handled. Pods that are bound in this list are not counted as foreign bindings.
     starting: bool,
     submitted: u64,
     decisions: u64,
@@ -104,7 +104,7 @@ impl Adapter {
     #[must_use]
     pub fn new(converter: Converter, settings: Settings) -> Adapter {
         let cell = SharedCell::new(Cell::new(converter.kinds().clone()));
-        // An empty cell refuses no name.
+        // An empty cell accepts every name.
         let (scheduler, transactions) = cell.register(NAME.into()).unwrap_or_default();
         Adapter {
             cell,
@@ -158,7 +158,7 @@ impl Adapter {
         &self.budgets
     }
 
-    /// Returns what followed from events since the last call, for the caller to carry out.
+    /// Returns the effects of events since the last call, which the caller must carry out.
     #[must_use]
     pub fn effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
@@ -170,7 +170,7 @@ impl Adapter {
         self.pods.get(pod).map(|entry| &entry.state)
     }
 
-    /// Returns the last form of a pod that is known.
+    /// Returns the last known form of a pod.
     #[must_use]
     pub fn pod(&self, pod: &PodName) -> Option<&Arc<Pod>> {
         self.pods.get(pod).map(|entry| &entry.pod)
@@ -188,7 +188,7 @@ impl Adapter {
         self.jobs.get(&job)
     }
 
-    /// Returns how many pods are in a state.
+    /// Returns the number of pods in states for which `of` is true.
     pub fn count(&self, of: impl Fn(&State) -> bool) -> usize {
         self.pods.values().filter(|entry| of(&entry.state)).count()
     }
@@ -214,7 +214,7 @@ impl Adapter {
         self.nodes.len()
     }
 
-    /// Takes in a pod of an event, a list or an answer. Older news than what is known is ignored.
+    /// Handles a pod from an event, a list or an answer. A form older than the known one is ignored.
     pub fn pod_changed(&mut self, pod: Pod) {
         let name = PodName::of(&pod);
         let version = version(&pod.metadata.version);
@@ -259,7 +259,7 @@ impl Adapter {
         self.settle(&name);
     }
 
-    /// Takes in the deletion of a pod.
+    /// Handles the deletion of a pod.
     pub fn pod_deleted(&mut self, pod: &Pod) {
         let name = PodName::of(pod);
         let gone = version(&pod.metadata.version);
@@ -268,12 +268,12 @@ impl Adapter {
         }
     }
 
-    /// Takes in a list of all pods at a version. Pods that it lacks are gone; what is assumed stays assumed.
+    /// Handles a list of all pods at a version. Pods that are not in the list are gone; assumed pods stay assumed.
     pub fn pods_listed(&mut self, mut pods: Vec<Pod>, at: &str) {
         let at = version(at);
         self.starting = self.pods.is_empty();
-        // Of pods with one priority the older is the more important, and jobs are numbered in this order. Kubernetes
-        // writes all times in one form, whose order is that of the times.
+        // Among pods with equal priority, the older one is more important, and jobs are numbered in this order.
+        // Kubernetes writes all times in one format, whose alphabetical order is that of the times.
         pods.sort_by(|a, b| {
             let of = |pod: &Pod| (pod.status.started.is_empty(), pod.status.started.clone());
             of(a).cmp(&of(b))
@@ -286,15 +286,15 @@ impl Adapter {
         gone.iter().for_each(|name| self.forget(name));
         pods.into_iter().for_each(|pod| self.pod_changed(pod));
         self.starting = false;
-        // All pods are known now, also those that are leaving their nodes.
+        // All pods are known at this point, including those that are being deleted.
         let nominated =
             self.pods.iter().filter(|(_, entry)| !entry.pod.status.nominated_node.is_empty());
         let nominated: Vec<PodName> = nominated.map(|(name, _)| name.clone()).collect();
         nominated.iter().for_each(|name| self.follow_nomination(name));
     }
 
-    /// Takes in an accepted claim, and returns its binding. `None` if the pod or the node has changed since, or if the
-    /// binding waits for volume claims. The bindings of a gang are among the effects.
+    /// Handles an accepted claim, and returns its binding. Returns `None` if the pod or the node has changed since, or
+    /// if the binding waits for volume claims. The bindings of a gang are among the effects.
     pub fn decided(&mut self, task: TaskId, machine: MachineId) -> Option<Binding> {
         if self.gang_decided(task.job) {
             return None;
@@ -309,12 +309,12 @@ impl Adapter {
             return None;
         }
         let binding = self.assume(&name, node);
-        // A nominated pod that found room on another node gives its kept room back.
+        // A nominated pod that was placed on another node no longer needs the room that was kept for it.
         self.drop_nomination(&name);
         self.bind_with_claims(binding?)
     }
 
-    /// Lets time pass: schedules parked pods again, and has the cell forget ended jobs.
+    /// Advances the time: schedules parked pods whose time has come, and makes the cell remove ended jobs.
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         self.tick_claims(now_ms);
@@ -332,7 +332,7 @@ impl Adapter {
     }
 }
 
-/// Returns a resource version as a number; 0, the oldest, for text that is no number.
+/// Parses a resource version; text that is not a number is version 0, the oldest.
 fn version(text: &str) -> u64 {
     text.parse().unwrap_or(0)
 }

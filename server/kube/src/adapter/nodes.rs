@@ -6,12 +6,13 @@ use omega_workload::kube::api::Node;
 use std::collections::BTreeSet;
 
 impl Adapter {
-    /// Takes in a node that is new or has changed.
+    /// Handles a node that is new or has changed.
     pub fn node_changed(&mut self, node: &Node) {
         let name = &node.metadata.name;
         self.note_node_sight(name, node.metadata.unreadable.as_ref());
         if node.metadata.unreadable.is_some() {
-            // The machine keeps its last form. A node that was never read whole has no machine, so it takes no pods.
+            // The machine keeps its last known form. A node that was never read completely has no machine, so it gets
+            // no pods.
             self.shut(name);
             return;
         }
@@ -19,7 +20,8 @@ impl Adapter {
         if let Some(id) = self.nodes.get(name).copied() {
             let same =
                 self.cell.read(|cell| cell.machine(id).is_some_and(|m| **m.machine == machine));
-            // Kubelets write the node's status every few minutes, mostly without a change.
+            // Kubelets write a node's status every few minutes, mostly without a change, so an equal machine is not
+            // updated.
             if !same && let Err(why) = self.cell.apply(Command::UpdateMachine { id, machine }) {
                 tracing::warn!(node = %name, %why, "the cell rejects the node's change");
             }
@@ -46,18 +48,19 @@ impl Adapter {
         self.shut(name);
     }
 
-    /// Takes in the deletion of a node. Its pods stay bound to it, as in the API server, and take no room.
+    /// Handles the deletion of a node. Its pods stay bound to it, as in the API server, but are no longer placed in the
+    /// cell.
     pub fn node_deleted(&mut self, name: &str) {
         self.note_node_sight(name, None);
         let Some(id) = self.nodes.remove(name) else { return };
         self.forget_nominations_to(name);
-        // Otherwise the cell would make these tasks pending again.
+        // If the machine was removed first, the cell would make its tasks pending again.
         self.pods_on(name).iter().for_each(|pod| self.replace(pod, None));
         self.names.remove(&id);
         let _ = self.cell.apply(Command::RemoveMachine { id });
     }
 
-    /// Takes in a list of all nodes.
+    /// Handles a list of all nodes.
     pub fn nodes_listed(&mut self, nodes: &[Node]) {
         let listed: BTreeSet<&str> = nodes.iter().map(|node| node.metadata.name.as_str()).collect();
         let gone = self.nodes.keys().filter(|name| !listed.contains(name.as_str()));

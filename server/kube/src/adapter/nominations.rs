@@ -1,9 +1,9 @@
 //! Nominations: room that is kept on a node for a pod until the victims of its preemption are gone.
 //!
-//! The room is a job of its own, placed on the node beside the victims. So the node looks fuller than it is, and nobody
-//! takes what the victims leave. The pod itself stays pending: if room comes free elsewhere it goes there, as with
-//! kube-scheduler. Once the victims are gone the room is exchanged for the pod by a transaction that checks everything
-//! again.
+//! The room is a separate job, placed on the node in addition to the victims. So the machine has more allocated than the
+//! node, and no worker takes the room that the victims leave. The pod itself stays pending. If other nodes get room for
+//! it, it goes there, as with kube-scheduler. When the victims are gone, a transaction that checks everything again
+//! replaces the room by the pod.
 //!
 //! | nomination | room | victims |
 //! |---|---|---|
@@ -22,7 +22,7 @@ use omega_core::{
 use omega_workload::kube::live::Converter;
 use std::collections::BTreeMap;
 
-/// The origin of a nomination.
+/// Where a nomination comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The adapter made it.
@@ -33,11 +33,11 @@ pub(super) enum Origin {
     Foreign,
 }
 
-/// A nomination.
+/// Victims that must be gone before the pod is bound, with their uids.
 #[derive(Debug)]
 pub(super) struct Nomination {
     pub(super) node: String,
-    /// The pods that leave first, with their uids.
+    /// The job that keeps the room on the node.
     pub(super) victims: BTreeMap<PodName, String>,
     /// The job that keeps the room.
     pub(super) room: JobId,
@@ -45,7 +45,7 @@ pub(super) struct Nomination {
 }
 
 impl Adapter {
-    /// Takes in that this process leads from now on, so that its decisions are carried out.
+    /// Records that this process is now the leader, so that its decisions are carried out.
     pub fn lead(&mut self) {
         self.leads = self.settings.preempts;
         self.tell_all();
@@ -60,18 +60,19 @@ impl Adapter {
         Some(&nomination.node)
     }
 
-    /// Returns the pods that leave before a nominated pod is bound.
+    /// Returns the victims that must be gone before a nominated pod is bound.
     pub fn victims_of(&self, name: &PodName) -> impl Iterator<Item = &PodName> {
         let nomination = self.pods.get(name).and_then(|entry| entry.nomination.as_ref());
         nomination.into_iter().flat_map(|nomination| nomination.victims.keys())
     }
 
-    /// Brings the room that is kept for an unbound pod in line with the pod's status.
+    /// Updates the room that is kept for an unbound pod to the nomination in the pod's status.
     pub(super) fn follow_nomination(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name).filter(|_| !self.starting) else { return };
         let node = entry.pod.status.nominated_node.clone();
         let origin = match &entry.state {
-            // Volumes are reserved and gangs are placed by workers only, so such pods are not nominated here.
+            // Only workers reserve volumes and place gangs, so pods with claims and pods of gangs are not nominated
+            // here.
             State::Pending
                 if !Converter::claims(&entry.pod).is_empty() || Adapter::is_grouped(&entry.pod) =>
             {
@@ -81,7 +82,7 @@ impl Adapter {
             State::Held(_) if !self.is_ours(entry) && entry.pod.metadata.deleted.is_none() => {
                 Origin::Foreign
             }
-            // Room that was made here stays until the pod is bound or gone.
+            // Room for a nomination that was made here is kept until the pod is bound or gone.
             State::Pending | State::Parked { .. } | State::Assumed { .. } => return,
             State::Held(_) | State::Bound(_) => {
                 self.drop_nomination(name);
@@ -110,7 +111,7 @@ impl Adapter {
         }
     }
 
-    /// Returns the pods of lower priority that are leaving a node.
+    /// Returns the pods of lower priority on a node that are being deleted.
     fn leaving(&self, name: &PodName, node: &str) -> BTreeMap<PodName, String> {
         let Some(entry) = self.pods.get(name) else { return BTreeMap::new() };
         let pods = self.on_node.get(node).into_iter().flatten();
@@ -130,7 +131,7 @@ impl Adapter {
         Some(self.converter.job(&entry.pod, called.into(), PLACED.into()))
     }
 
-    /// Notes a nomination.
+    /// Records a nomination.
     pub(super) fn keep(&mut self, name: &PodName, nomination: Nomination) {
         let Some(entry) = self.pods.get_mut(name) else { return };
         entry.tried.clone_from(&nomination.node);
@@ -138,7 +139,7 @@ impl Adapter {
         entry.nomination = Some(nomination);
     }
 
-    /// Gives the room of a nomination back.
+    /// Removes a nomination, and the job that keeps its room.
     pub(super) fn drop_nomination(&mut self, name: &PodName) -> Option<Nomination> {
         let nomination = self.pods.get_mut(name)?.nomination.take()?;
         self.rooms.remove(&nomination.room);
@@ -146,7 +147,7 @@ impl Adapter {
         Some(nomination)
     }
 
-    /// Drops a nomination, and removes one that was made here from the pod's status.
+    /// Removes a nomination; if it was made here, also requests its removal from the pod's status.
     pub(super) fn give_nomination_up(&mut self, name: &PodName) {
         let dropped = self.drop_nomination(name);
         if dropped.is_some_and(|nomination| nomination.origin == Origin::Ours) {
@@ -154,7 +155,7 @@ impl Adapter {
         }
     }
 
-    /// Requests that the pod's status names the node, or none.
+    /// Requests that the pod's status names this node, or no node.
     pub(super) fn show_nomination(&mut self, name: &PodName, node: Option<String>) {
         let Some(entry) = self.pods.get(name) else { return };
         let uid = entry.pod.metadata.uid.clone();
@@ -162,14 +163,14 @@ impl Adapter {
         self.effects.push(Effect::Act(Action::Nominate(nominee, 0)));
     }
 
-    /// Gives up all nominations to a node that is gone.
+    /// Gives up all nominations to a node that was deleted.
     pub(super) fn forget_nominations_to(&mut self, node: &str) {
         let to = |name: &&PodName| self.nominated_node(name) == Some(node);
         let names: Vec<PodName> = self.rooms.values().filter(to).cloned().collect();
         names.iter().for_each(|name| self.give_nomination_up(name));
     }
 
-    /// Notes that a pod is gone, and binds those that waited for it.
+    /// Records that a pod is gone, and binds the nominated pods that waited for this.
     pub(super) fn victim_left(&mut self, victim: &PodName) {
         let mut freed = Vec::new();
         for name in self.rooms.values() {
@@ -183,7 +184,8 @@ impl Adapter {
         freed.iter().for_each(|name| self.bind_if_free(name));
     }
 
-    /// Binds a nominated pod to its kept room, if all victims are gone. If the pod does not fit any more, it is decided anew.
+    /// Binds a nominated pod to the room that is kept for it, if all victims are gone. If the pod does not fit any
+    /// more, it is scheduled anew.
     pub(super) fn bind_if_free(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name).filter(|_| self.leads) else { return };
         let (Some(job), Some(nomination)) = (entry.job, &entry.nomination) else { return };
@@ -196,7 +198,7 @@ impl Adapter {
             (nomination.room, nomination.node.clone(), TaskId { job, index: 0 });
         let claim = self
             .transaction(vec![Claim::new(task, machine, SequenceNumber::default())], Vec::new());
-        // The room's job has ended, so dropping the nomination only removes its records.
+        // The job of the room has ended, so removing the nomination only removes its records.
         self.cell.apply_all([Command::KillJob { job: room }, Command::Commit(claim)]);
         let placed = self.cell.read(|cell| cell.task(task));
         if placed == Some(TaskState::Placed(machine)) {
@@ -221,7 +223,7 @@ impl Adapter {
         Some(Binding { decision, pod: name.clone(), uid, node })
     }
 
-    /// Returns an all-or-nothing transaction of the adapter.
+    /// Returns an all-or-nothing transaction that the adapter itself commits.
     pub(super) fn transaction(
         &mut self,
         claims: Vec<Claim>,

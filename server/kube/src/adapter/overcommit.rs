@@ -1,11 +1,11 @@
-//! Overcommit by other schedulers, since the API server accepts a binding to a full node.
+//! Overcommit by other schedulers, which is possible because the API server accepts a binding to a full node.
 
 use super::{Adapter, Effect, PodName, Remark, State};
 use omega_cellstate::{Cell, MachineState};
 use omega_core::{JobId, KindId, MachineId};
 
 impl Adapter {
-    /// Counts and reports a foreign binding after which the pods of the node request more than it has.
+    /// Counts and reports a foreign binding, if the pods of the node now request more than the node has.
     pub(super) fn note_overcommit(&mut self, name: &PodName) {
         let Some(State::Bound(node)) = self.state(name) else { return };
         let Some(id) = self.nodes.get(node).copied() else { return };
@@ -20,7 +20,7 @@ impl Adapter {
         self.effects.push(Effect::Tell(name.clone(), remark));
     }
 
-    /// Returns the nodes whose pods request more than they have, whoever bound them.
+    /// Returns the nodes whose pods request more than the node has, whichever scheduler bound the pods.
     #[must_use]
     pub fn overcommitted_nodes(&self) -> Vec<&String> {
         let suspects: Vec<MachineId> = self.cell.read(|cell| {
@@ -38,7 +38,7 @@ impl Adapter {
 }
 
 /// Returns the resources of which a machine's pods request more than it has, as `cpu 4500 of 4000`. `rooms` are jobs on
-/// it that are no pods.
+/// the machine that are not pods.
 fn excess(cell: &Cell, machine: &MachineState<'_>, rooms: &[JobId]) -> String {
     if machine.free.iter().all(|free| *free >= 0) {
         return String::new();

@@ -6,7 +6,7 @@ use omega_core::{Command, Job, JobId, MachineId, Outcome, PlacementRules, TaskGr
 use omega_workload::kube::api::Pod;
 use std::sync::Arc;
 
-/// The scheduler name of jobs that are bound already; no worker takes it.
+/// The scheduler name of jobs that are already bound; no worker schedules such jobs.
 pub(super) const PLACED: &str = "omega-kube/bound";
 
 impl Adapter {
@@ -23,7 +23,7 @@ impl Adapter {
             State::Parked { .. } => (false, true),
             _ => (false, false),
         };
-        // A pod whose binding is under way is settled by the answer, or by the watch.
+        // If the binding of the pod is in flight, its answer or the watch updates the job.
         if assumed {
             return;
         }
@@ -39,7 +39,7 @@ impl Adapter {
         self.settle_group_of(name);
     }
 
-    /// Returns the reason for which a pod is not scheduled by us, if there is one.
+    /// Returns the reason why a pod is not scheduled by this program, if there is one.
     pub(super) fn held(&self, pod: &Pod) -> Option<Hold> {
         let scheduler = scheduler_of(pod);
         if !self.settings.scheduler_names.contains(scheduler) {
@@ -58,7 +58,7 @@ impl Adapter {
         obstacle.or_else(|| self.storage_obstacle(pod).map(Hold::Quiet))
     }
 
-    /// Holds a pod, and has its owner told of a reason that is new.
+    /// Holds a pod, and reports the reason to the pod's owner if it is new.
     pub(super) fn hold(&mut self, name: &PodName, why: Hold) {
         let Some(entry) = self.pods.get_mut(name) else { return };
         let (why, refused) = match why {
@@ -73,7 +73,7 @@ impl Adapter {
         entry.state = state;
     }
 
-    /// Begins to tell the owners of pods for which reason they are held.
+    /// Begins to report to the owners of held pods the reasons why they are held.
     pub(super) fn tell_all(&mut self) {
         self.tells = true;
         let held = self.pods.iter().filter_map(|(name, entry)| match &entry.state {
@@ -83,7 +83,7 @@ impl Adapter {
         self.effects.extend(held);
     }
 
-    /// Makes a pod a pending task, unless it is one of this form already.
+    /// Makes a pod a pending task, unless it already is one in this form.
     pub(super) fn submit(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name) else { return };
         let scheduler = scheduler_of(&entry.pod);
@@ -97,7 +97,7 @@ impl Adapter {
         self.set(name, if submitted { State::Pending } else { rejected() });
     }
 
-    /// Notes that a pod is bound to a node, whoever did it.
+    /// Records that a pod is bound to a node, whichever scheduler bound it.
     fn bound(&mut self, name: &PodName, node: &str) {
         let Some(entry) = self.pods.get(name) else { return };
         let job = self.converter.job(&entry.pod, "".into(), PLACED.into());
@@ -113,7 +113,7 @@ impl Adapter {
         self.set(name, State::Bound(node.to_owned()));
         self.on_node.entry(node.to_owned()).or_default().insert(name.clone());
         self.place(name, job);
-        // The room is given back only now, so that no worker sees the node without both.
+        // The kept room is removed only after the pod is placed, so that no worker sees the node without both.
         self.drop_nomination(name);
         self.settle_group_of(name);
         self.note_sight(name);
@@ -123,7 +123,7 @@ impl Adapter {
         }
     }
 
-    /// Puts a pod that is bound or assumed onto its node, if the node is there.
+    /// Places the task of a bound or assumed pod on its node, if the node exists.
     pub(super) fn place(&mut self, name: &PodName, job: Job) {
         let Some(entry) = self.pods.get(name) else { return };
         let Some(node) = node_of(&entry.state) else { return };
@@ -138,13 +138,13 @@ impl Adapter {
         if self.pods.get(name).is_some_and(|entry| entry.job.is_some()) {
             return;
         }
-        // If the cell rejects the pod's rules, the pod still takes room.
+        // If the cell rejects the pod's rules, the pod is placed without rules, because it still uses resources.
         let Some(group) = job.groups.first() else { return };
         let bare = TaskGroup { rules: PlacementRules::default(), ..group.clone() };
         self.replace(name, Some((Job { groups: vec![bare], ..job }, Some(machine))));
     }
 
-    /// Returns the job of a pod that is placed already.
+    /// Returns the job of a pod that is already placed.
     pub(super) fn placed_job(&self, name: &PodName) -> Option<Job> {
         let entry = self.pods.get(name)?;
         Some(self.converter.job(&entry.pod, "".into(), PLACED.into()))
@@ -175,7 +175,7 @@ impl Adapter {
         let old = entry.job.take();
         let mut commands = Vec::new();
         let new = job.is_some();
-        // Only the adapter submits jobs, so this is the id of the next one.
+        // Only the adapter submits jobs, so this is the id that the next job will get.
         let task = TaskId { job: self.cell.read(|cell| cell.next_job()), index: 0 };
         if let Some((mut job, machine)) = job {
             self.submitted += 1;
@@ -230,7 +230,7 @@ impl Adapter {
         }
     }
 
-    /// Forgets a pod that is gone or has ended.
+    /// Removes a pod that is gone or has ended.
     pub(super) fn forget(&mut self, name: &PodName) {
         self.leave_node(name);
         self.stop_waiting(name);
@@ -251,7 +251,7 @@ pub(crate) fn scheduler_of(pod: &Pod) -> &str {
     }
 }
 
-/// Returns the node that a pod is on or is to go to.
+/// Returns the node on which a pod is or will be.
 pub(super) fn node_of(state: &State) -> Option<&str> {
     match state {
         State::Bound(node) | State::Assumed { node, .. } => Some(node),

@@ -1,4 +1,4 @@
-//! Preemption: a proposal becomes a nomination and the deletion of the victims.
+//! Preemption: a proposal becomes a nomination, and the victims are deleted.
 //!
 //! ```text
 //!  proposal ──check──▶ room beside the victims ──▶ PATCH nominatedNodeName (pod)
@@ -16,21 +16,21 @@ use omega_core::{Claim, Command, Job, JobId, MachineId, Outcome, SequenceNumber,
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Delay before the next attempt of a pod whose victims may not be deleted, in milliseconds.
+/// Delay in milliseconds before a pod is tried again whose victims may not be deleted.
 const REFUSED_MS: u64 = 30_000;
 
 /// Victims whose deletion would let a pod fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// The pod.
+    /// The pod that would fit.
     pub pod: PodName,
-    /// Its job.
+    /// Job of the pod.
     pub job: JobId,
-    /// The machine.
+    /// Machine of the victims.
     pub machine: MachineId,
-    /// The jobs to leave it, the most important first.
+    /// Jobs of the victims, the most important first.
     pub victims: Vec<JobId>,
-    /// Number of victims whose deletion breaks a budget.
+    /// Number of victims whose deletion violates a disruption budget.
     pub violations: usize,
 }
 
@@ -39,20 +39,20 @@ pub struct Proposal {
 pub enum Verdict {
     /// The pod is nominated.
     Nominated,
-    /// The cluster has changed since the proposal: make another one.
+    /// The cluster has changed since the proposal. The caller makes another one.
     Again,
-    /// The pod is no longer to be scheduled.
+    /// The pod does not need to be scheduled any more.
     Obsolete,
 }
 
 /// A change of the node that a pod's status nominates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nominee {
-    /// The pod.
+    /// The pod whose status is changed.
     pub pod: PodName,
-    /// Its uid.
+    /// Uid of the pod.
     pub uid: String,
-    /// The node; `None` takes the nomination away.
+    /// The nominated node; `None` removes the nomination.
     pub node: Option<String>,
 }
 
@@ -61,15 +61,15 @@ pub struct Nominee {
 pub struct Eviction {
     /// The victim.
     pub pod: PodName,
-    /// Its uid, the precondition of the deletion.
+    /// Uid of the victim, which is a precondition of the deletion.
     pub uid: String,
-    /// The pod that takes its place.
+    /// The pod for which the victim is deleted.
     pub by: PodName,
     /// Uid of that pod.
     pub by_uid: String,
     /// Scheduler of that pod, for the condition.
     pub scheduler: String,
-    /// The node.
+    /// Node of the victim.
     pub node: String,
 }
 
@@ -78,26 +78,26 @@ pub struct Eviction {
 pub enum Done {
     /// The request was carried out.
     Done,
-    /// The pod is gone, or is another one.
+    /// The pod is gone, or another pod has its name.
     Gone,
-    /// The request was put off for so many milliseconds.
+    /// The API server rejected the request for now; it may be sent again after this many milliseconds.
     Throttled(u64),
-    /// The request was refused for good.
+    /// The API server rejected the request permanently.
     Refused,
-    /// No answer, or an answer after which the request may have been carried out.
+    /// No answer, or an answer after which the request may or may not have had its effect.
     Unknown,
 }
 
-/// A job that a proposal wants to leave its machine.
+/// A job that a proposal would remove from its machine.
 enum Victim {
     /// A pod that is bound.
     Pod(PodName, Arc<Job>),
-    /// Room that is kept for a less important pod. It is given up, and no pod is deleted.
+    /// Room that is kept for a less important pod. The room is given up, and no pod is deleted.
     Room(PodName),
 }
 
 impl Adapter {
-    /// Whether a pod may preempt at present.
+    /// Whether a pod may preempt others at present.
     #[must_use]
     pub fn may_preempt(&self, name: &PodName) -> bool {
         let able = |entry: &super::Entry| {
@@ -107,7 +107,7 @@ impl Adapter {
         self.leads && self.budgets.are_listed() && self.pods.get(name).is_some_and(able)
     }
 
-    /// Takes in a proposal.
+    /// Handles a proposal.
     pub fn preempt(&mut self, proposal: &Proposal) -> Verdict {
         let Proposal { pod: name, job, machine, .. } = proposal;
         let current = self.pods.get(name).is_some_and(|entry| entry.job == Some(*job));
@@ -149,7 +149,7 @@ impl Adapter {
         Verdict::Nominated
     }
 
-    /// Returns the victims of a proposal; `None` if one of them is not there any more, or not yet bound.
+    /// Returns the victims of a proposal; `None` if one of them is gone, or not bound yet.
     fn victims(&self, proposal: &Proposal, node: &str) -> Option<Vec<Victim>> {
         let victim = |job: &JobId| {
             if let Some(nominee) = self.rooms.get(job) {
@@ -163,8 +163,8 @@ impl Adapter {
         proposal.victims.iter().map(victim).collect()
     }
 
-    /// Keeps room for the pod on the machine of its victims, if it fits without them. All commands are applied as one batch,
-    /// so no worker sees the room free.
+    /// Keeps room for the pod on the machine of its victims, if the pod fits without them. All commands are applied as
+    /// one batch, so no worker sees the room free.
     fn make_room(&mut self, proposal: &Proposal) -> Option<JobId> {
         let machine = proposal.machine;
         let task = |job| TaskId { job, index: 0 };
@@ -174,7 +174,7 @@ impl Adapter {
         let claim = Claim::new(task(room), machine, SequenceNumber::default());
         let transaction = self.transaction(vec![claim], evictions);
         let mut commands = vec![Command::SubmitJob(job), Command::Commit(transaction)];
-        // After a conflict the victims are still in place, and adopting them changes nothing.
+        // After a conflict the victims are still placed, and then adopting them changes nothing.
         let stay = proposal.victims.iter().filter(|job| !self.rooms.contains_key(job));
         commands.extend(stay.map(|job| Command::AdoptTask { task: task(*job), machine }));
         let outcomes = self.cell.apply_all(commands);
@@ -190,7 +190,7 @@ impl Adapter {
         }
     }
 
-    /// Has a victim deleted, unless that is under way.
+    /// Requests the deletion of a victim, unless it was already requested.
     fn evict(&mut self, victim: &PodName, by: &PodName) {
         let (Some(entry), Some(preemptor)) = (self.pods.get(victim), self.pods.get(by)) else {
             return;
@@ -215,7 +215,7 @@ impl Adapter {
         self.effects.push(Effect::Act(Action::Evict(eviction, 0)));
     }
 
-    /// Takes in the outcome of a victim's deletion.
+    /// Handles the outcome of a victim's deletion.
     pub fn evicted(&mut self, eviction: Eviction, done: Done, now_ms: u64) -> Option<Action> {
         let waits = |entry: &super::Entry| {
             let kept = entry.nomination.as_ref();
@@ -228,7 +228,7 @@ impl Adapter {
                 self.effects.push(Effect::Tell(pod, Remark::Preempted { by_uid, node }));
                 None
             }
-            // The watch shows it.
+            // The watch reports that the victim is gone.
             Done::Gone => None,
             Done::Throttled(ms) if wanted => Some(Action::Evict(eviction, now_ms + ms)),
             Done::Unknown if wanted => Some(Action::Evict(eviction, now_ms + 1000)),
@@ -240,7 +240,7 @@ impl Adapter {
         }
     }
 
-    /// Gives up the nominations that wait for a victim which may not be deleted.
+    /// Gives up the nominations that wait for a victim that may not be deleted.
     fn put_off(&mut self, eviction: &Eviction, now_ms: u64) {
         let waits = |name: &&PodName| {
             let kept = self.pods.get(*name).and_then(|entry| entry.nomination.as_ref());
@@ -256,7 +256,7 @@ impl Adapter {
         }
     }
 
-    /// Takes in the outcome of a change of a nominated node.
+    /// Handles the outcome of a change of a nominated node.
     pub fn nominated(&mut self, nominee: Nominee, done: Done, now_ms: u64) -> Option<Action> {
         let delay = match done {
             Done::Throttled(ms) => ms,

@@ -1,7 +1,7 @@
-//! Mirror of the storage objects: the list of volumes in which workers reserve.
+//! Mirror of the storage objects, which is the list of volumes in which workers make reservations.
 //!
-//! Pods with claims are held until all kinds of objects are listed, because a decision without the limits of nodes could be
-//! wrong. Other pods do not wait.
+//! Pods with claims are held until all kinds of objects are listed, because a decision that does not know the limits of
+//! nodes could be wrong. Other pods do not wait.
 
 use super::place::PLACED;
 use super::{Adapter, PodName, State};
@@ -29,7 +29,7 @@ pub enum StoredKind {
     CsiNode,
     /// `CSIDriver`.
     Driver,
-    /// `CSIStorageCapacity`: room of a driver.
+    /// `CSIStorageCapacity`: free capacity of a driver.
     Capacity,
     /// `VolumeAttachment`.
     Attachment,
@@ -61,14 +61,14 @@ pub enum Stored {
     CsiNode(Box<CsiNode>),
     /// A driver.
     Driver(Box<CsiDriverObject>),
-    /// Room of a driver.
+    /// Free capacity of a driver.
     Capacity(Box<CsiStorageCapacity>),
     /// An attachment.
     Attachment(Box<VolumeAttachment>),
 }
 
 impl Stored {
-    /// Returns its kind.
+    /// Returns the kind of the object.
     #[must_use]
     pub fn kind(&self) -> StoredKind {
         match self {
@@ -94,7 +94,7 @@ impl Stored {
         }
     }
 
-    /// Returns its name, after its namespace if it has one.
+    /// Returns the name of the object, preceded by its namespace if it has one.
     fn key(&self) -> Text {
         let Metadata { namespace, name, .. } = self.metadata();
         if namespace.is_empty() {
@@ -114,7 +114,7 @@ pub(super) struct Storage {
     pub(super) volumes: BTreeMap<Text, PersistentVolume>,
     pub(super) classes: BTreeMap<Text, StorageClass>,
     nodes: BTreeMap<Text, CsiNode>,
-    /// Pods that wait until a claim is bound, by the claim.
+    /// Pods that wait until a claim is bound, by the name of the claim.
     pub(super) waiting: BTreeMap<Text, BTreeSet<PodName>>,
 }
 
@@ -174,7 +174,7 @@ impl Storage {
         }
     }
 
-    /// Takes in the limits of a node's drivers, and the topology of theirs for the classes.
+    /// Records the limits of the drivers on a node, and the drivers' topology for their storage classes.
     fn put_node(&mut self, name: Text, node: CsiNode) {
         self.drop_limits(&name);
         for (driver, limit) in storage::limits(&node) {
@@ -222,13 +222,13 @@ impl Storage {
 }
 
 impl Adapter {
-    /// Returns the list of volumes that workers read and reserve in.
+    /// Returns the list of volumes that workers read, and in which they make reservations.
     #[must_use]
     pub fn volumes(&self) -> &Volumes {
         &self.storage.list
     }
 
-    /// Takes in a list of all storage objects of a kind.
+    /// Handles a list of all storage objects of a kind.
     pub fn storage_listed(&mut self, kind: StoredKind, all: Vec<Stored>) {
         let listed: BTreeSet<Text> = all.iter().map(Stored::key).collect();
         let of_kind = self.storage.known.iter().filter(|(known, _)| *known == kind);
@@ -245,7 +245,7 @@ impl Adapter {
         waiting.iter().for_each(|claim| self.claim_changed(claim));
     }
 
-    /// Takes in a storage object that is new or has changed.
+    /// Handles a storage object that is new or has changed.
     pub fn storage_changed(&mut self, object: Stored) {
         let (kind, key) = (object.kind(), object.key());
         self.storage.put(object);
@@ -254,7 +254,7 @@ impl Adapter {
         }
     }
 
-    /// Takes in the deletion of a storage object.
+    /// Handles the deletion of a storage object.
     pub fn storage_deleted(&mut self, object: &Stored) {
         let (kind, key) = (object.kind(), object.key());
         self.storage.remove(kind, &key);
@@ -263,13 +263,13 @@ impl Adapter {
         }
     }
 
-    /// Whether the storage objects are listed, on which pods with claims depend.
+    /// Whether all kinds of storage objects are listed; pods with claims are held until then.
     #[must_use]
     pub fn has_storage(&self) -> bool {
         self.storage.is_listed()
     }
 
-    /// Queues the unbound pods with claims, which waited for the lists of storage objects.
+    /// Queues the unbound pods with claims, which were held until the storage objects were listed.
     fn settle_claiming(&mut self) {
         let held = self.pods.iter().filter(|(_, entry)| {
             matches!(entry.state, State::Held(_)) && !Converter::claims(&entry.pod).is_empty()
@@ -278,7 +278,7 @@ impl Adapter {
         held.iter().for_each(|name| self.settle(name));
     }
 
-    /// Returns the reason for which a pod with claims is not scheduled, if there is one.
+    /// Returns the reason why a pod with claims is not scheduled, if there is one.
     pub(super) fn storage_obstacle(&self, pod: &Pod) -> Option<String> {
         let waits = !self.storage.is_listed() && !Converter::claims(pod).is_empty();
         waits.then(|| {
@@ -286,7 +286,7 @@ impl Adapter {
         })
     }
 
-    /// Notes that a job is on a node, for those that use the same claims. Workers note their own.
+    /// Records that a job is on a node, for other pods with the same claims. Workers record their own placements.
     pub(super) fn note_use(&self, task: TaskId, job: &Job, node: &str) {
         let claims = job.groups.first().map(|group| group.volumes.as_slice()).unwrap_or_default();
         if !claims.is_empty() && *job.scheduler == *PLACED {

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 /// The name of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodName {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name in the namespace.
+    /// Name of the pod in the namespace.
     pub name: String,
 }
 
@@ -30,7 +30,7 @@ impl std::fmt::Display for PodName {
     }
 }
 
-/// The state that schedulers share with the adapter. Clones share it too.
+/// State that schedulers share with the adapter. Clones refer to the same state.
 #[derive(Clone, Debug)]
 pub struct Shared {
     /// The cell.
@@ -39,38 +39,39 @@ pub struct Shared {
     pub volumes: Volumes,
 }
 
-/// A binding to be sent.
+/// A binding to send to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// The number of the decision, so that an answer to an older one is ignored.
+    /// Number of the decision, by which the answer to an older decision is recognised and ignored.
     pub decision: u64,
     /// The pod.
     pub pod: PodName,
-    /// Its uid, the precondition of the binding.
+    /// Uid of the pod, which is a precondition of the binding.
     pub uid: String,
-    /// The node.
+    /// Node to which the pod is bound.
     pub node: String,
 }
 
 /// The state of a pod in the adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Not scheduled here, for this reason.
+    /// The pod is not scheduled here, for this reason.
     Held(String),
-    /// A pending task of the cell.
+    /// The pod is a pending task of the cell.
     Pending,
-    /// The cell placed it; its binding is under way, or acknowledged but not yet seen by the watch.
+    /// The cell placed the pod. Its binding is in flight, or it was acknowledged but not yet reported by the watch.
     Assumed {
         /// The number of the decision.
         decision: u64,
-        /// The node.
+        /// Node on which the pod is placed.
         node: String,
     },
-    /// The API server shows it on this node.
+    /// The API server reports the pod as bound to this node.
     Bound(String),
-    /// It could not be bound, or no victim could be deleted for it. It is scheduled again later, so that it does not delay others.
+    /// The pod could not be bound, or no victim could be deleted for it. It is scheduled again later, so that it does
+    /// not delay others.
     Parked {
-        /// The time, in milliseconds of the caller's clock.
+        /// Time at which the pod is scheduled again, in milliseconds of the caller's clock.
         until_ms: u64,
     },
 }
@@ -83,7 +84,7 @@ pub struct Settings {
     /// Timeout of a request in milliseconds. A pod whose decision is given up keeps its room at least as long, because a late
     /// request could still bind it.
     pub request_timeout_ms: u64,
-    /// Whether pods of lower priority are deleted for those that find no node.
+    /// Whether pods of lower priority are deleted for pods that fit on no node.
     pub preempts: bool,
 }
 
@@ -96,13 +97,13 @@ pub struct Counters {
     pub conflicts: u64,
     /// Bindings whose outcome was unknown.
     pub unknown: u64,
-    /// Bindings put off by the API server's flow control.
+    /// Bindings that the API server rejected for now by its flow control.
     pub throttled: u64,
-    /// Decisions given up after repeated failures.
+    /// Decisions that were given up after repeated failures.
     pub given_up: u64,
     /// Pods that were found bound by another scheduler, or by their owner.
     pub foreign: u64,
-    /// Foreign bindings after which the pods of the node request more than it has.
+    /// Foreign bindings after which the pods of the node request more than the node has.
     pub overcommits: u64,
     /// Pods for which others were preempted.
     pub preemptions: u64,
@@ -110,48 +111,48 @@ pub struct Counters {
     pub victims: u64,
 }
 
-/// A consequence of an event that the caller carries out.
+/// An effect of an event, which the caller carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// A request to the API server.
     Act(Action),
     /// An Event about a pod.
     Tell(PodName, Remark),
-    /// The reason for which a pod is not scheduled, which its owner can remove.
+    /// The reason why a pod is not scheduled, which the pod's owner can remove.
     Refuse(PodName, String),
 }
 
-/// The reason for which a pod is held.
+/// The reason why a pod is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// The reason ends by itself, or the pod's owner chose it: no condition.
+    /// The reason ends by itself, or the pod's owner chose it, so no condition is written.
     Quiet(String),
-    /// The pod's owner has to change the pod: a condition has the reason.
+    /// The pod's owner has to change the pod, so the reason is written into a condition.
     Told(String),
 }
 
-/// The content of an Event about a pod that is not about its own scheduling.
+/// Content of an Event about a pod, other than an Event about the scheduling of that pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {
-    /// The pod could not be read, so its node takes no further pods.
+    /// The pod could not be read, so its node accepts no further pods.
     Unreadable {
-        /// The node.
+        /// Node of the pod.
         node: String,
         /// The error.
         why: String,
     },
-    /// Another scheduler bound the pod to a node without room for it.
+    /// Another scheduler bound the pod to a node that had no room for the pod.
     Overcommitted {
-        /// The node.
+        /// Node to which the pod is bound.
         node: String,
-        /// The resources, as `cpu 4500 of 4000`.
+        /// The overcommitted resources, as `cpu 4500 of 4000`.
         resources: String,
     },
-    /// The pod was deleted so that another one fits.
+    /// The pod was deleted so that another pod fits.
     Preempted {
-        /// The uid of that pod.
+        /// Uid of the other pod.
         by_uid: String,
-        /// The node.
+        /// Node of the deleted pod.
         node: String,
     },
 }

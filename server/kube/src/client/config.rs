@@ -1,4 +1,4 @@
-//! Configurations of the client: a kubeconfig file, or the files that a pod finds in itself.
+//! Configurations of the client: a kubeconfig file, or the files of a service account that a pod has.
 //!
 //! Relative paths in a kubeconfig are relative to its folder, as for `kubectl`.
 
@@ -8,35 +8,35 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// A configuration that cannot be used.
+/// Error of a configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file cannot be read.
+    /// A file cannot be read. Correct its path or permissions.
     #[error("{}: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The reason.
         source: std::io::Error,
     },
-    /// A field is missing or wrong.
+    /// A field is missing or wrong. Correct the field.
     #[error("{}: {message}", path.display())]
     Field {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The field, its value, the rule and the remedy.
         message: String,
     },
-    /// There is neither a kubeconfig nor a service account.
+    /// There is neither a kubeconfig nor a service account. Give one of them.
     #[error(
         "no cluster: give --kubeconfig FILE or set KUBECONFIG; in a pod, KUBERNETES_SERVICE_HOST and the service \
          account's token are used"
     )]
     NoCluster,
-    /// TLS cannot be set up.
+    /// TLS cannot be set up. The message has the reason.
     #[error("TLS: {0}; give PEM certificates and a matching key")]
     Tls(String),
-    /// A credential plugin failed.
+    /// A credential plugin failed. Run the program by hand to see why.
     #[error("credential plugin {command:?}: {message}")]
     Exec {
         /// The program.
@@ -49,11 +49,11 @@ pub enum ConfigError {
 /// The credentials of a client, as configured.
 #[derive(Clone, Debug)]
 pub enum Auth {
-    /// None; a client certificate may still name the user.
+    /// No credentials; a client certificate may still name the user.
     None,
     /// A bearer token.
     Token(String),
-    /// A file with a bearer token, which is replaced from time to time.
+    /// A file with a bearer token, whose content is replaced from time to time.
     TokenFile(PathBuf),
     /// A user name and a password.
     Basic(String),
@@ -75,7 +75,7 @@ pub struct Identity {
 pub struct Config {
     /// The server's address, such as `https://10.0.0.1:6443`.
     pub server: String,
-    /// The certificates of authorities, in PEM; without them, those of the system count.
+    /// Certificates of authorities, in PEM; `None` means those of the system.
     pub authorities: Option<Vec<u8>>,
     /// The name in the server's certificate, if it is not the host of the address.
     pub server_name: Option<String>,
@@ -83,7 +83,7 @@ pub struct Config {
     pub insecure: bool,
     /// The client's certificate.
     pub identity: Option<Identity>,
-    /// Other credentials.
+    /// Credentials other than a client certificate.
     pub auth: Auth,
 }
 
@@ -155,11 +155,11 @@ struct User {
 }
 
 impl Config {
-    /// Finds the configuration as `kubectl` does: the given file, `KUBECONFIG`, the service account of this pod, the
-    /// file in the home folder.
+    /// Finds the configuration as `kubectl` does. The first that exists is used: the given file, `KUBECONFIG`, the service
+    /// account of this pod, the file in the home folder.
     ///
     /// # Errors
-    /// If there is none, or it cannot be used.
+    /// If there is no configuration, or it cannot be used.
     pub fn find(file: Option<&Path>, context: Option<&str>) -> Result<Config, ConfigError> {
         let named = std::env::var_os("KUBECONFIG").filter(|path| !path.is_empty());
         if let Some(path) = file.map(Path::to_owned).or(named.map(PathBuf::from)) {
@@ -211,7 +211,7 @@ impl Config {
     /// Reads a kubeconfig file.
     ///
     /// # Errors
-    /// If it cannot be read, or names what is not in it.
+    /// If the file cannot be read, or refers to an entry that it does not have.
     pub fn of_file(path: &Path, context: Option<&str>) -> Result<Config, ConfigError> {
         let text = read(path)?;
         let text = String::from_utf8_lossy(&text);
@@ -250,7 +250,7 @@ fn fault(path: &Path, message: String) -> ConfigError {
     ConfigError::Field { path: path.to_owned(), message }
 }
 
-/// The reader of what a kubeconfig file refers to.
+/// Reads the entries and files to which a kubeconfig file refers.
 struct Reader<'a> {
     path: &'a Path,
 }
@@ -317,7 +317,7 @@ impl Reader<'_> {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    /// Returns PEM that stands in the file, or in another one.
+    /// Returns PEM data from the kubeconfig itself, or from the file that it names.
     fn pem(
         &self,
         field: &str,

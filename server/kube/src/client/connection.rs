@@ -15,12 +15,12 @@ use tokio_rustls::TlsConnector;
 /// The sending side of a connection.
 pub(super) type Sender = SendRequest<Full<Bytes>>;
 
-/// The server's address, taken apart.
+/// The server's address, split into its parts.
 pub(super) struct Endpoint {
     host: String,
     port: u16,
     name: ServerName<'static>,
-    /// The path in front of all paths.
+    /// The path that precedes all paths of calls.
     pub(super) prefix: String,
     /// The value of the header `Host`.
     pub(super) authority: HeaderValue,
@@ -68,7 +68,7 @@ where
 {
     let shaken = handshake(TokioIo::new(socket)).await;
     let (sender, connection) = shaken.map_err(|why| CallError::Broken(why.to_string()))?;
-    // It ends when its sender is dropped.
+    // The task ends when the connection's sender is dropped.
     tokio::spawn(connection);
     Ok(sender)
 }

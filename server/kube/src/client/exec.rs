@@ -32,7 +32,7 @@ pub struct Credential {
     pub token: Option<String>,
     /// The client's certificate.
     pub identity: Option<Identity>,
-    /// The time at which they expire.
+    /// Time at which the credentials expire.
     pub until: Option<SystemTime>,
 }
 
@@ -62,7 +62,7 @@ impl Exec {
     /// Runs the plugin.
     ///
     /// # Errors
-    /// If it cannot be run, fails, or prints no credentials.
+    /// If the plugin cannot be run, fails, or prints no credentials.
     pub async fn run(&self) -> Result<Credential, ConfigError> {
         let request = serde_json::json!({"apiVersion": self.api_version, "kind": "ExecCredential",
             "spec": {"interactive": false}});
@@ -80,7 +80,7 @@ impl Exec {
     }
 }
 
-/// Reads what a plugin printed.
+/// Parses the output of a plugin.
 fn parse(printed: &[u8]) -> Result<Credential, String> {
     let printed: Printed = serde_json::from_slice(printed)
         .map_err(|why| format!("prints no ExecCredential: {why}"))?;

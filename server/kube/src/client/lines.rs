@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::time::Duration;
 
-/// The longest line: etcd takes objects of 1.5 MiB, and JSON escapes them.
+/// Maximum length of a line in bytes. Etcd accepts objects of 1.5 MiB, and JSON escapes make them longer.
 const LINE_MAX: usize = 16 << 20;
 
 /// A stream of lines. Dropping it closes its connection.
@@ -16,7 +16,7 @@ pub struct Lines {
     body: Incoming,
     _connection: Sender,
     buffer: BytesMut,
-    /// The part of the buffer in which no line ends.
+    /// Length of the beginning of the buffer that was already searched for the end of a line.
     searched: usize,
     silence: Duration,
 }
@@ -26,10 +26,10 @@ impl Lines {
         Lines { body, _connection: connection, buffer: BytesMut::new(), searched: 0, silence }
     }
 
-    /// Returns the next line, without its end. `None` at the end of the stream.
+    /// Returns the next line, without its end; `None` at the end of the stream.
     ///
     /// # Errors
-    /// If the connection breaks, or is silent for too long.
+    /// If the connection breaks, or nothing arrives for too long.
     pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
         loop {
             let fresh = &self.buffer[self.searched..];

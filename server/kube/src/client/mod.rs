@@ -1,6 +1,8 @@
-//! The HTTP client of the API server: few kinds of calls, kept connections, streams of lines.
+//! The HTTP client of the API server: few kinds of calls, connections that are kept for further calls, and streams of
+//! lines.
 //!
-//! HTTP/1.1 with one request a connection at a time: the outbox bounds the calls in flight, and so the connections.
+//! The client uses HTTP/1.1 with one request per connection at a time. The outbox limits the calls in flight, and so
+//! the number of connections.
 
 pub mod config;
 mod connection;
@@ -23,25 +25,25 @@ use hyper::body::Incoming;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Connections that are kept for the next calls.
+/// Maximum number of idle connections that are kept for further calls.
 const IDLE_MAX: usize = 128;
 
-/// A call that got no whole answer. The server may have done what it asked for.
+/// A call without a complete answer. The server may have carried out the request.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The credentials or the configuration cannot be used; nothing was sent.
+    /// The credentials or the configuration cannot be used, so nothing was sent. Correct them.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// No connection; nothing was sent.
+    /// The server cannot be reached, so nothing was sent. Correct the address, or try again.
     #[error("cannot connect to {0}: {1}")]
     Connect(String, std::io::Error),
-    /// The connection broke.
+    /// The connection broke. The call may have had its effect.
     #[error("the connection broke: {0}")]
     Broken(String),
-    /// No answer within the time limit.
+    /// There was no answer within the time limit. The call may have had its effect.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
-    /// A stream's line is longer than any object can be.
+    /// A line of a stream is longer than any object can be. The answer does not come from an API server.
     #[error("a line of a watch is longer than {0} bytes")]
     Line(usize),
 }
@@ -51,16 +53,16 @@ pub enum CallError {
 pub struct Call {
     /// The method.
     pub method: Method,
-    /// Path and query.
+    /// Path and query of the call.
     pub path: String,
-    /// The content type of the body.
+    /// Content type of the body.
     pub content: &'static str,
     /// The body.
     pub body: Bytes,
 }
 
 impl Call {
-    /// Returns a GET.
+    /// Returns a call with the method GET.
     #[must_use]
     pub fn get(path: impl Into<String>) -> Call {
         Call { method: Method::GET, path: path.into(), content: "", body: Bytes::new() }
@@ -90,7 +92,8 @@ pub struct Response {
 }
 
 impl Response {
-    /// Returns the message of a `Status`, or the text itself: the limit of requests in flight answers in plain text.
+    /// Returns the message of a `Status`. If the body is not a `Status`, returns its text, because requests that the
+    /// server's limit rejects have plain text.
     #[must_use]
     pub fn message(&self) -> String {
         #[derive(serde::Deserialize)]
@@ -104,7 +107,7 @@ impl Response {
     }
 }
 
-/// The client. Clones share connections.
+/// The client. Clones share its connections.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
@@ -123,10 +126,10 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Creates a client whose calls take at most this long.
+    /// Creates a client with this time limit for calls.
     ///
     /// # Errors
-    /// If the server's address is none.
+    /// If the server's address is invalid.
     pub fn new(config: Config, timeout: Duration) -> Result<Client, ConfigError> {
         let endpoint = Endpoint::new(&config)?;
         let (session, idle) = (tokio::sync::Mutex::new(None), Mutex::new(Vec::new()));
@@ -139,10 +142,10 @@ impl Client {
         self.0.timeout
     }
 
-    /// Makes a call, and once more with renewed credentials if the server does not know these.
+    /// Makes a call. If the server rejects the credentials, they are renewed, and the call is made once more.
     ///
     /// # Errors
-    /// If there is no whole answer; then the call may have had its effect.
+    /// If there is no complete answer. The call may then have had its effect.
     pub async fn call(&self, call: &Call) -> Result<Response, CallError> {
         let limit = self.0.timeout;
         let both = async {
@@ -166,10 +169,10 @@ impl Client {
         Ok(Response { status: head.status.as_u16(), retry_after, body: body.to_bytes() })
     }
 
-    /// Opens a stream of lines. The time limit holds for its head only; `silence` is the longest time between lines.
+    /// Opens a stream of lines. The time limit applies only until the head of the answer; `silence` is the longest time between lines.
     ///
     /// # Errors
-    /// If there is no answer. A refusal is an answer: its status is beside the lines.
+    /// If there is no answer. A rejection is an answer: its status is returned with the lines.
     pub async fn stream(&self, call: &Call, silence: Duration) -> Result<(u16, Lines), CallError> {
         let limit = self.0.timeout;
         let sent = tokio::time::timeout(limit, self.send(call)).await;
@@ -178,7 +181,7 @@ impl Client {
         if status == 401 {
             *self.0.session.lock().await = None;
         }
-        // The connection ends with the stream, so that a watch that is given up does not run on.
+        // The connection ends with the stream, so that a watch that is dropped does not continue on the server.
         Ok((status, Lines::new(response.into_body(), sender, silence)))
     }
 
@@ -198,7 +201,7 @@ impl Client {
             match sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, sender)),
                 Err(mut failed) => match failed.take_message() {
-                    // The server closed a kept connection before the request was on it.
+                    // The server had closed the kept connection before the request was sent.
                     Some(unsent) if !fresh => request = unsent,
                     _ => return Err(CallError::Broken(failed.into_error().to_string())),
                 },
@@ -214,7 +217,7 @@ impl Client {
                 let renews = old.is_some();
                 let new = Arc::new(Session::new(&self.0.config).await?);
                 if renews {
-                    // Connections may carry the certificate of old.
+                    // Idle connections may use the old certificate.
                     self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 }
                 *session = Some(Arc::clone(&new));

@@ -1,4 +1,4 @@
-//! Sessions: credentials in the form in which requests carry them, renewed when they expire.
+//! Sessions: credentials in the form in which requests have them, renewed when they expire.
 
 use super::config::{Auth, Config, ConfigError};
 use super::tls;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio_rustls::TlsConnector;
 
-/// Interval at which a token's file is read again. Kubelets replace it long before the token expires.
+/// Interval at which a file with a token is read again. Kubelets replace the token long before it expires.
 const TOKEN_FILE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Credentials, ready for use.
 pub(super) struct Session {
-    /// The TLS of new connections; `None` for plain HTTP.
+    /// TLS configuration of new connections; `None` for plain HTTP.
     pub(super) tls: Option<TlsConnector>,
     /// The value of the header `Authorization`.
     pub(super) authorization: Option<HeaderValue>,
-    /// The time at which they are to be renewed.
+    /// Time at which the credentials must be renewed.
     until: Option<Instant>,
 }
 
@@ -40,7 +40,7 @@ impl Session {
                 bearer = credential.token.map(|token| format!("Bearer {token}"));
                 identity = credential.identity.or(identity);
                 let left = credential.until.map(|at| at.duration_since(SystemTime::now()));
-                // A little earlier, for requests under way.
+                // The credentials are renewed slightly before they expire, because requests may be in flight then.
                 let left = left.map(|left| left.unwrap_or_default().mul_f64(0.9));
                 until = left.map(|left| Instant::now() + left.max(Duration::from_secs(1)));
             }
@@ -57,7 +57,7 @@ impl Session {
         Ok(Session { tls: tls.map(|tls| TlsConnector::from(Arc::new(tls))), authorization, until })
     }
 
-    /// Whether it is time for another.
+    /// Whether the credentials must be renewed.
     pub(super) fn is_over(&self) -> bool {
         self.until.is_some_and(|until| until <= Instant::now())
     }

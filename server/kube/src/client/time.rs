@@ -48,7 +48,7 @@ pub fn micros(at: SystemTime) -> String {
     format!("{text}.{micros:06}Z")
 }
 
-/// Parses a time in UTC; `None` if it is not one.
+/// Parses a time in UTC; `None` if the text is not such a time.
 #[must_use]
 pub fn parse(text: &str) -> Option<SystemTime> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;

@@ -1,4 +1,4 @@
-//! TLS towards the API server: its authorities, the client's certificate.
+//! TLS for connections to the API server: the authorities that are trusted, and the client's certificate.
 
 use super::config::{Config, ConfigError, Identity};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -8,14 +8,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use std::sync::Arc;
 
-/// Files in which systems keep the certificates of authorities.
+/// Files in which operating systems have the certificates of authorities.
 const SYSTEM: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// Returns the TLS configuration of a client.
 ///
 /// # Errors
-/// If a certificate or the key is no PEM, or they do not belong together.
+/// If a certificate or the key is not PEM, or they do not belong together.
 pub(super) fn config(
     config: &Config,
     identity: Option<&Identity>,
@@ -49,7 +49,7 @@ fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, ConfigError> {
     Ok(roots)
 }
 
-/// The verifier that accepts any certificate, for `insecure-skip-tls-verify`.
+/// A verifier that accepts any certificate, for `insecure-skip-tls-verify`.
 #[derive(Debug)]
 struct Unchecked(Arc<CryptoProvider>);
 

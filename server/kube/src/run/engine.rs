@@ -1,4 +1,4 @@
-//! The engine: the thread that owns the adapter. Everything that happens comes to it through one queue.
+//! The engine: the thread that owns the adapter. All inputs come to it through one queue.
 
 use super::first::First;
 use super::input::Input;
@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::sync::mpsc::{Receiver, Sender};
 
-/// The largest number of inputs between two wake-ups of the workers.
+/// Maximum number of inputs that are handled before the workers are woken.
 const BATCH_MAX: usize = 512;
 
-/// The effect of decisions.
+/// What happens with decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Pods are bound.
@@ -30,18 +30,18 @@ pub enum Mode {
     DryRun,
 }
 
-/// A failure after which nothing can go on.
+/// Error after which the engine cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The cluster does not fit into a cell.
+    /// The cluster does not fit into a cell. The message names the limit.
     #[error("the cluster cannot be mirrored: {0}")]
     Cluster(String),
-    /// A thread or a name is refused.
+    /// A worker's thread cannot be started, or the cell rejects its name. The error has the reason.
     #[error("workers cannot start: {0}")]
     Workers(std::io::Error),
 }
 
-/// The stages of the engine, for probes.
+/// The stages of the engine that probes report.
 #[derive(Clone, Debug, Default)]
 pub struct Stage(Arc<Mutex<Stages>>);
 
@@ -51,7 +51,7 @@ struct Stages {
 }
 
 impl Stage {
-    /// Whether the mirror is whole.
+    /// Whether the lists of the cluster are complete.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).mirrored
@@ -62,27 +62,27 @@ impl Stage {
     }
 }
 
-/// The parts that an engine is made of.
+/// The parts from which an engine is made.
 pub struct Parts {
     /// Settings of the adapter.
     pub settings: Settings,
     /// The profiles.
     pub profiles: Vec<KubeProfile>,
-    /// Number of workers of each.
+    /// Number of workers of each profile.
     pub workers: u32,
-    /// The effect of decisions.
+    /// What happens with decisions.
     pub mode: Mode,
-    /// The way to the API server.
+    /// The queue of requests to the API server.
     pub outbox: Outbox,
-    /// Events and conditions.
+    /// The writer of Events and conditions.
     pub notices: Notices,
     /// The thread that proposes victims.
     pub preempting: Preempting,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// The stage that probes see.
+    /// The stage that probes report.
     pub stage: Stage,
-    /// The engine's own queue, for workers.
+    /// The sending side of the engine's own queue, for workers.
     pub queue: Sender<Input>,
 }
 
@@ -96,15 +96,15 @@ pub struct Engine {
     pub(super) started: Instant,
     /// The time at which each unbound pod was first seen, by uid.
     pub(super) seen: HashMap<String, Instant>,
-    /// The decisions of a dry run.
+    /// The decision about each pod in a dry run.
     pub(super) would: BTreeMap<PodName, String>,
-    /// Pods for which victims are being looked for.
+    /// Pods for which the preempter is looking for victims.
     pub(super) asking: BTreeSet<PodName>,
-    /// Pods whose owners are to be told why they are not scheduled.
+    /// Pods whose owners must still be told why the pods are not scheduled.
     pub(super) untold: BTreeMap<PodName, String>,
-    /// Pods for which they are to be looked for again.
+    /// Pods for which the preempter must look for victims once more.
     pub(super) again: BTreeSet<PodName>,
-    /// The counters that the metrics have.
+    /// The counters as last added to the metrics.
     pub(super) counted: Counters,
     pub(super) ticks: u64,
 }
@@ -130,10 +130,10 @@ impl Engine {
         }
     }
 
-    /// Takes inputs until [`Input::Stop`] or the end of the queue.
+    /// Handles inputs until [`Input::Stop`] or the end of the queue.
     ///
     /// # Errors
-    /// If the cluster cannot be mirrored or workers cannot start.
+    /// If the cluster does not fit into a cell, or workers cannot start.
     pub fn run(mut self, mut inputs: Receiver<Input>) -> Result<(), EngineError> {
         while let Some(input) = inputs.blocking_recv() {
             let mut next = Some(input);
@@ -283,7 +283,7 @@ impl Engine {
         self.follow_up(now_ms);
     }
 
-    /// Carries out what followed from an event.
+    /// Carries out the effects of an event.
     fn follow_up(&mut self, now_ms: u64) {
         let Some(adapter) = &mut self.adapter else { return };
         for effect in adapter.effects() {
@@ -300,7 +300,7 @@ impl Engine {
                 Effect::Tell(name, remark) => {
                     let pod = self.adapter.as_ref().and_then(|adapter| adapter.pod(&name));
                     let notice = pod.map(|pod| Notice::remark(pod, remark));
-                    // Every process comes to this remark; only the leader writes it.
+                    // Every process would send this remark, so only the leader writes it.
                     notice
                         .filter(|_| self.leads)
                         .into_iter()
@@ -345,7 +345,7 @@ impl Engine {
         }
     }
 
-    /// Notes the time of a pod's first sight, or takes its scheduling time.
+    /// Records when an unbound pod was first seen; for a bound pod, measures its scheduling time.
     fn note_time(&mut self, pod: &Pod) {
         let uid = &pod.metadata.uid;
         if pod.spec.node_name.is_empty() {
@@ -357,7 +357,7 @@ impl Engine {
         }
     }
 
-    /// Compares a dry run's decision with where the pod is now.
+    /// Compares a decision of the dry run with the node to which the pod is bound.
     fn compare(&mut self, pod: &Pod) {
         if self.parts.mode != Mode::DryRun || pod.spec.node_name.is_empty() {
             return;
@@ -427,7 +427,7 @@ impl Engine {
         self.parts.outbox.act(action, delay);
     }
 
-    /// Has owners of pods told why they are not scheduled, as many as the explainer takes.
+    /// Passes reasons why pods are not scheduled to the explainer, for as many pods as it accepts.
     fn tell_why(&mut self) {
         while let Some((pod, why)) = self.untold.pop_first() {
             if !self.parts.notices.say(pod.clone(), why.clone()) {
@@ -437,7 +437,7 @@ impl Engine {
         }
     }
 
-    /// Reports a pod that still finds no node.
+    /// Reports a pod that still fits on no node.
     fn explained(&self, name: &PodName, message: String) {
         let Some(adapter) = &self.adapter else { return };
         if matches!(adapter.state(name), Some(State::Pending | State::Held(_)))

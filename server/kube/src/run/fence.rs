@@ -1,6 +1,7 @@
-//! The fence in front of writes: a process writes only while it knows that no other may lead.
+//! The fence for writes: a process writes only while it knows that no other process may be the leader.
 //!
-//! A process that was paused finds its time over before it sends the next request, whatever it had decided.
+//! The fence is checked right before each request is sent. So a process that was paused sends nothing after its time is
+//! over, whatever it decided before.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -8,15 +9,15 @@ use std::time::Instant;
 /// The time until which this process may write.
 #[derive(Clone, Copy, Debug)]
 enum Until {
-    /// This process may never write again: another one leads.
+    /// This process may not write, because it is not the leader.
     Never,
-    /// Until then, unless the lease is renewed.
+    /// This process may write until this time, unless the lease is renewed.
     Then(Instant),
-    /// Always: there is no leader election.
+    /// This process may always write, because there is no leader election.
     Always,
 }
 
-/// The fence. Clones share it.
+/// The fence. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct Fence(Arc<Mutex<Until>>);
 
@@ -27,18 +28,18 @@ impl Fence {
         Fence(Arc::new(Mutex::new(Until::Always)))
     }
 
-    /// Returns the fence of a process that does not lead yet.
+    /// Returns the fence of a process that is not the leader yet.
     #[must_use]
     pub fn closed() -> Fence {
         Fence(Arc::new(Mutex::new(Until::Never)))
     }
 
-    /// Opens it until then.
+    /// Opens the fence until this time.
     pub fn open_until(&self, then: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Until::Then(then);
     }
 
-    /// Closes it.
+    /// Closes the fence.
     pub fn close(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Until::Never;
     }

@@ -20,7 +20,7 @@ impl Engine {
         let set = |gauge: &Gauge, count| gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         set(&metrics.blind, adapter.blind_nodes());
         set(&metrics.unreadable, adapter.unreadable());
-        // It looks at every node with the cell's lock held.
+        // The next figure examines every node under the cell's lock, so it is not updated with every tick.
         self.ticks += 1;
         if self.ticks % 10 == 1 {
             set(&metrics.overcommitted, adapter.overcommitted_nodes().len());

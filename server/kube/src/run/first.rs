@@ -1,4 +1,4 @@
-//! The first lists, from which the cell gets its kinds. Events before the last of them wait.
+//! The first lists, from which the cell gets its resource kinds. Events that arrive before the last of the lists wait.
 
 use super::input::Input;
 use crate::adapter::{Adapter, Settings};
@@ -6,18 +6,18 @@ use crate::watch::Event;
 use omega_workload::kube::api::{Namespace, Node, Pod};
 use omega_workload::kube::live::Converter;
 
-/// The first lists, as far as they are there.
+/// The first lists that have arrived.
 #[derive(Default)]
 pub struct First {
     nodes: Option<Vec<Node>>,
     pods: Option<(Vec<Pod>, String)>,
     namespaces: Option<Vec<Namespace>>,
-    /// Events that came after their own list and before the others.
+    /// Events that arrived after the list of their own kind, but before the other lists.
     later: Vec<Input>,
 }
 
 impl First {
-    /// Takes in an event of a watch.
+    /// Handles a list or an event of a watch.
     pub fn take(&mut self, input: Input) {
         match input {
             Input::Nodes(event) => match *event {
@@ -35,16 +35,16 @@ impl First {
         }
     }
 
-    /// Whether all lists are there.
+    /// Whether all lists have arrived.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.nodes.is_some() && self.pods.is_some() && self.namespaces.is_some()
     }
 
-    /// Returns the adapter of the lists, and the events after them.
+    /// Returns an adapter made from the lists, and the events that arrived after them.
     ///
     /// # Errors
-    /// If the cluster has more resources than a cell has kinds.
+    /// If the cluster has more resources than a cell can have kinds.
     pub fn adapter(self, settings: Settings) -> Result<(Adapter, Vec<Input>), String> {
         let (nodes, namespaces) =
             (self.nodes.unwrap_or_default(), self.namespaces.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Groups of pods, of servers that serve them.
+//! Groups of pods, for API servers that serve them.
 
 use super::input::{Input, Into};
 use crate::client::{Call, Client};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
-/// The API of groups. It is alpha, and off unless a cluster's owner turns it on.
+/// The API of groups. It is alpha, and disabled by default.
 pub(super) const GROUPS: &str = "/apis/scheduling.k8s.io/v1alpha2";
 
 /// All groups.
@@ -26,7 +26,7 @@ struct Named {
     name: String,
 }
 
-/// Keeps the groups up to date, or says that the server does not serve them.
+/// Watches the groups, or reports that the server does not serve them.
 pub(super) async fn keep(client: Client, settings: watch::Settings, queue: Sender<Input>) {
     if are_served(&client).await {
         let sink = Into { queue, wrap: Input::Groups };
@@ -36,7 +36,7 @@ pub(super) async fn keep(client: Client, settings: watch::Settings, queue: Sende
     }
 }
 
-/// Asks the server until it answers.
+/// Asks the server whether it serves groups, until it answers.
 async fn are_served(client: &Client) -> bool {
     loop {
         match client.call(&Call::get(GROUPS.to_owned())).await {

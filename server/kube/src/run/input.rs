@@ -1,4 +1,4 @@
-//! Inputs of the engine: everything that happens, in one queue.
+//! Inputs of the engine, which all come through one queue.
 
 use crate::adapter::answer::{Answer, Found};
 use crate::adapter::claims::ClaimChoice;
@@ -14,23 +14,23 @@ use tokio::sync::mpsc::Sender;
 /// An input.
 #[derive(Debug)]
 pub enum Input {
-    /// From the watch of pods.
+    /// An event from the watch of pods.
     Pods(Box<Event<Pod>>),
-    /// From the watch of nodes.
+    /// An event from the watch of nodes.
     Nodes(Box<Event<Node>>),
-    /// From the watch of namespaces.
+    /// An event from the watch of namespaces.
     Namespaces(Event<Namespace>),
-    /// From a worker.
+    /// Decisions of a worker.
     Decided(Collect),
     /// The answer to a binding.
     Answered(Binding, Answer),
     /// The answer to the GET of a pod.
     Found(Binding, Found),
-    /// From the watch of disruption budgets.
+    /// An event from the watch of disruption budgets.
     Budgets(Event<DisruptionBudget>),
-    /// From the watch of storage objects of a kind.
+    /// An event from the watch of storage objects of a kind.
     Storage(StoredKind, Event<Stored>),
-    /// From the watch of groups of pods.
+    /// An event from the watch of groups of pods.
     Groups(Event<PodGroup>),
     /// The server does not serve groups of pods.
     GroupsAbsent,
@@ -44,21 +44,21 @@ pub enum Input {
     Nominated(Nominee, Done),
     /// The outcome of a victim's deletion.
     Evicted(Eviction, Done),
-    /// A pod's state in words was computed.
+    /// The reason why a pod is pending was computed, in words.
     Explained(PodName, String),
     /// Time has passed.
     Tick,
     /// This process is the leader from now on.
     Lead,
-    /// The end.
+    /// The engine must stop.
     Stop,
 }
 
-/// A sink of watched objects in the engine's queue.
+/// A sink that puts watched objects into the engine's queue.
 pub struct Into<T> {
-    /// The queue.
+    /// The engine's queue.
     pub queue: Sender<Input>,
-    /// The input that an event is.
+    /// Converts an event to an input.
     pub wrap: fn(Event<T>) -> Input,
 }
 

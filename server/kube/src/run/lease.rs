@@ -1,8 +1,8 @@
 //! Leader election by a Lease, as Kubernetes' own controllers do it.
 //!
-//! A holder renews often, and writes for two thirds of the lease's duration after the last renewal that succeeded.
-//! Another process takes over when it has seen no renewal for the whole duration, and then waits for as long as a
-//! request of the old holder may still be under way. So never do two of them write at once.
+//! A leader renews its lease often. It writes for two thirds of the lease's duration after the last successful renewal.
+//! Another process takes over when it has seen no renewal for the whole duration, and then waits as long as a request
+//! of the old leader may still be in flight. So two processes never write at the same time.
 
 use super::fence::Fence;
 use crate::client::{Call, CallError, Client, time};
@@ -10,12 +10,12 @@ use http::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A lease and the process that wants it.
+/// A lease, and the process that tries to acquire it.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The namespace of the lease.
     pub namespace: String,
-    /// Its name.
+    /// Name of the lease.
     pub name: String,
     /// The identity of this process.
     pub identity: String,
@@ -24,18 +24,18 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Returns the time after a renewal for which its holder writes.
+    /// Returns the time after a renewal during which the leader may write.
     fn deadline(&self) -> Duration {
         self.duration * 2 / 3
     }
 
-    /// Returns the interval of renewals and attempts.
+    /// Returns the interval of renewals and of attempts to acquire the lease.
     fn interval(&self) -> Duration {
         self.duration * 2 / 15
     }
 }
 
-/// The lease as last seen.
+/// The lease as last read.
 struct Seen {
     record: Value,
     at: Instant,
@@ -43,11 +43,11 @@ struct Seen {
 
 /// The result of an attempt.
 enum Attempt {
-    /// The lease is ours; it was another's before, and not given back.
+    /// This process acquired the lease from another one that had not given it back.
     TakenOver,
-    /// The lease is ours.
+    /// This process has the lease.
     Held,
-    /// The lease is another process's, or the attempt failed.
+    /// Another process has the lease, or the attempt failed.
     Not,
 }
 
@@ -64,7 +64,7 @@ fn text<'a>(lease: &'a Value, field: &str) -> &'a str {
 }
 
 impl Election {
-    /// Creates the election of a candidate, which opens and closes the fence.
+    /// Creates the election of a candidate. It opens and closes the fence.
     #[must_use]
     pub fn new(client: Client, candidate: Candidate, fence: Fence) -> Election {
         Election { client, candidate, fence, seen: None }
@@ -75,7 +75,7 @@ impl Election {
         format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
     }
 
-    /// Waits until this process leads.
+    /// Waits until this process is the leader.
     pub async fn win(&mut self) {
         loop {
             let sent = Instant::now();
@@ -85,7 +85,7 @@ impl Election {
                     return;
                 }
                 Ok(Attempt::TakenOver) => {
-                    // A request that the old holder sent at its last moment may still arrive.
+                    // A request that the old leader sent shortly before its time was over may still arrive.
                     let wait_until = Instant::now() + self.client.timeout();
                     if self.renew_until(wait_until).await {
                         return;
@@ -98,7 +98,7 @@ impl Election {
         }
     }
 
-    /// Renews for so long; `false` if the lease is lost meanwhile.
+    /// Renews the lease until `end`; returns `false` if the lease is lost before.
     async fn renew_until(&mut self, end: Instant) -> bool {
         let mut renewed = Instant::now();
         while Instant::now() < end {
@@ -144,7 +144,7 @@ impl Election {
         self.fence.close();
     }
 
-    /// Gives the lease back, so that the next process need not wait. Nothing may be under way any more.
+    /// Gives the lease back, so that the next process need not wait. No request may be in flight any more.
     pub async fn give_back(&mut self) {
         self.fence.close();
         let Some(seen) = self.seen.take() else { return };
@@ -222,7 +222,7 @@ impl Election {
             time::micros(SystemTime::now())
         };
         lease["spec"] = self.spec(&acquired, transitions + u64::from(!ours));
-        // The version in it makes this fail if another was faster.
+        // The object has its resource version, so the write fails if another process was faster.
         let answer = self.client.call(&Call::json(Method::PUT, path, &lease)).await?;
         if answer.status != 200 {
             return Ok(Attempt::Not);

@@ -1,4 +1,4 @@
-//! Metrics under the names of kube-scheduler where it has one, else under `omega_kube_`.
+//! Metrics. Those that kube-scheduler has, too, have its names; the others begin with `omega_kube_`.
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -18,7 +18,8 @@ pub struct Metrics {
     pub pending: Family<Labels, Gauge>,
     /// `scheduler_pod_scheduling_sli_duration_seconds`.
     pub sli_seconds: Histogram,
-    /// `scheduler_framework_extension_point_duration_seconds` has the binding in it; here it stands alone.
+    /// `omega_kube_binding_duration_seconds`: time of a binding. In kube-scheduler it is a part of
+    /// `scheduler_framework_extension_point_duration_seconds`.
     pub bindings_seconds: Histogram,
     /// `omega_kube_bindings_total`, by answer.
     pub bindings: Family<Labels, Counter>,
@@ -42,7 +43,7 @@ pub struct Metrics {
     pub nodes: Gauge,
     /// `omega_kube_events_total`: Events and conditions, by outcome.
     pub notices: Family<Labels, Counter>,
-    /// `omega_kube_dry_run_total`: decisions that agree with the present scheduler, or differ.
+    /// `omega_kube_dry_run_total`: decisions of a dry run, by whether they agree with those of the present scheduler.
     pub dry_run: Family<Labels, Counter>,
     /// `leader_election_master_status`.
     pub leads: Gauge,
@@ -120,7 +121,7 @@ impl Metrics {
         all.register("leader_election_master_status", help, self.leads.clone());
     }
 
-    /// Creates all series, so that rates begin at zero.
+    /// Creates all series, so that their rates begin at zero.
     fn begin(&self) {
         let zero = |family: &Family<Labels, Counter>, label, values: &[&'static str]| {
             for value in values {

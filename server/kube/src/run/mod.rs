@@ -1,7 +1,7 @@
 //! The program: watches, engine, workers and outbox together.
 //!
-//! In reading order: [`input`], [`first`], [`engine`], `victims`, `figures`, `groups`, [`outbox`], [`fence`], [`lease`], [`notices`], [`reasons`],
-//! [`preempter`], [`metrics`], [`serve`].
+//! In reading order: [`input`], [`first`], [`engine`], `victims`, `figures`, `groups`, [`outbox`], [`fence`],
+//! [`lease`], [`notices`], [`reasons`], [`preempter`], [`metrics`], [`serve`].
 
 pub mod engine;
 pub mod fence;
@@ -38,10 +38,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{Sender, channel};
 
-/// Inputs that wait; then watches wait too.
+/// Maximum number of queued inputs. If the queue is full, the watches wait.
 const QUEUE_MAX: usize = 8192;
 
-/// Pods that have ended take no room.
+/// All pods except those that have ended, which use no resources.
 pub const PODS: Resource =
     Resource { path: "/api/v1/pods", fields: "status.phase!=Succeeded,status.phase!=Failed" };
 
@@ -54,7 +54,7 @@ pub const BUDGETS: Resource = Resource { path: "/apis/policy/v1/poddisruptionbud
 /// All namespaces.
 pub const NAMESPACES: Resource = Resource { path: "/api/v1/namespaces", fields: "" };
 
-/// Starts to keep the storage objects up to date.
+/// Starts the watches of the storage objects.
 pub(crate) fn watch_storage(
     client: &Client,
     settings: watch::Settings,
@@ -83,52 +83,52 @@ pub(crate) fn watch_storage(
     ]
 }
 
-/// The way in which the program works.
+/// Options of the program.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The profiles, by the `schedulerName`s of the pods to schedule.
     pub profiles: Vec<KubeProfile>,
     /// Number of workers of each profile.
     pub workers: u32,
-    /// Number of bindings in flight.
+    /// Maximum number of bindings in flight.
     pub in_flight: u32,
-    /// The effect of decisions.
+    /// What happens with decisions.
     pub mode: Mode,
-    /// Whether pods of lower priority are deleted for those that find no node.
+    /// Whether pods of lower priority are deleted for pods that fit on no node.
     pub preemption: Choice,
-    /// Notices to users.
+    /// Which notices to users are written.
     pub written: Written,
-    /// The lease to hold while scheduling; `None` without leader election.
+    /// The lease that the process must have to schedule; `None` without leader election.
     pub candidate: Option<Candidate>,
     /// The address for probes and metrics.
     pub listen: Option<SocketAddr>,
     /// The name of this process in Events.
     pub instance: String,
-    /// The way in which lists are kept up to date.
+    /// Settings of the watches.
     pub watch: watch::Settings,
 }
 
-/// A failure that ends the program.
+/// Error that ends the program.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The engine cannot go on.
+    /// The engine cannot continue. The underlying error has the remedy.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The address for probes cannot be used.
+    /// The address for probes and metrics cannot be used. Give another address.
     #[error("--listen {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
-    /// The system refuses a thread.
+    /// The system cannot start a thread. Raise its limits.
     #[error("a thread cannot start: {0}")]
     Thread(std::io::Error),
-    /// Another process holds the lease.
+    /// Another process has the lease. Start this process again, so that it waits for the lease.
     #[error("the lease was lost; another process may lead now")]
     LeaseLost,
 }
 
-/// Runs until the end is signalled, or something ends it.
+/// Runs until the end is signalled, or an error ends the program.
 ///
 /// # Errors
-/// If it cannot start or go on.
+/// If the program cannot start or continue.
 pub async fn run(
     client: Client,
     options: Options,
@@ -184,7 +184,7 @@ pub async fn run(
         ended.map_err(|why| RunError::Thread(std::io::Error::other(why)))??;
         return Ok(());
     }
-    // No more decisions; then what is under way ends; then another may lead.
+    // The order matters: first the decisions stop, then the requests in flight end, and then the lease is given back.
     let _ = queue.send(Input::Stop).await;
     let _ = thread.await;
     outbox.close().await;
@@ -206,7 +206,7 @@ async fn listen(options: &Options, stage: &Stage, metrics: &Arc<Metrics>) -> Res
     Ok(())
 }
 
-/// Starts the watches, and the clock.
+/// Starts the watches, and the sender of ticks.
 fn watches(
     client: &Client,
     options: &Options,
@@ -243,7 +243,7 @@ fn watches(
     others.into_iter().chain(storage).chain([groups]).collect()
 }
 
-/// Leads from the time at which this process may, until it may no more.
+/// Waits until this process is the leader, and renews the lease until it is lost.
 async fn lead(election: &mut Option<Election>, queue: &Sender<Input>, metrics: &Metrics) {
     if let Some(election) = election {
         tracing::info!("waiting for the lease");

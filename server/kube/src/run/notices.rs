@@ -1,7 +1,8 @@
-//! Events and conditions: words for users about pods, sent beside the bindings and never instead of them.
+//! Events and conditions: text for users about pods. A binding never waits for these notices.
 //!
-//! They are bounded: a status PATCH is the dearest call of the API server. A pod's condition is written again only
-//! if its message has changed, a few a second, and Events that find the queue full are dropped and counted.
+//! Their rate is limited, because a status PATCH is the most expensive call of the API server. A pod's condition is
+//! written again only if its message has changed, at a few per second. Events that do not fit into the queue are
+//! dropped and counted.
 
 use super::fence::Fence;
 use super::input::Input;
@@ -19,30 +20,30 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Notices that wait.
+/// Maximum number of queued notices.
 const QUEUE_MAX: usize = 20_000;
 
-/// Notices under way at once.
+/// Maximum number of notices that are being sent at the same time.
 const IN_FLIGHT: usize = 8;
 
-/// The time for which an unchanged message is not sent as an Event again.
+/// Time during which an unchanged message is not sent as an Event again.
 const REPEAT: Duration = Duration::from_secs(300);
 
 /// The kinds of notices that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Whether Events are.
+    /// Whether Events are written.
     pub events: Choice,
-    /// Conditions a second.
+    /// Maximum number of conditions written per second.
     pub conditions_per_second: u32,
 }
 
-/// Whether something is done.
+/// Whether a function is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Choice {
-    /// It is.
+    /// It is switched on.
     On,
-    /// It is not.
+    /// It is switched off.
     Off,
 }
 
@@ -80,7 +81,7 @@ impl Notice {
         Notice::of(pod, Kind::Scheduled(node.to_owned()))
     }
 
-    /// Returns the notice of a pod that finds no node.
+    /// Returns the notice of a pod that fits on no node.
     #[must_use]
     pub fn unschedulable(pod: &Pod, message: String) -> Notice {
         Notice::of(pod, Kind::Unschedulable(message))
@@ -102,7 +103,7 @@ impl Notice {
             Kind::Remark(remark) => words(remark),
         };
         let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        // The number keeps the names of one moment apart.
+        // The number makes names unique if two Events have the same time.
         let unique = format!("{}.{:x}", name.name, nanos.as_nanos() + u128::from(number));
         json!({"apiVersion": "events.k8s.io/v1", "kind": "Event",
             "metadata": {"name": unique, "namespace": name.namespace},
@@ -156,7 +157,7 @@ fn words(remark: &Remark) -> String {
     }
 }
 
-/// The way of notices to the API server. Clones share it.
+/// The queue of notices to the API server. Clones share it.
 #[derive(Clone)]
 pub struct Notices {
     queue: Sender<Notice>,
@@ -186,14 +187,14 @@ pub struct Parts {
 }
 
 impl Notices {
-    /// Starts the writer on the runtime that the caller is on, and the explainer in a thread of its own; explanations
-    /// go to the queue.
+    /// Starts the writer of notices on the current runtime, and the explainer in its own thread. Explanations go to the
+    /// queue.
     ///
     /// # Errors
-    /// If the system refuses the thread.
+    /// If the system cannot start the thread.
     pub fn start(parts: Parts, back: Sender<Input>) -> std::io::Result<Notices> {
         let (queue, notices) = channel(QUEUE_MAX);
-        // The explainer forgets what does not fit: workers ask again with the next attempt.
+        // Requests that do not fit into the queue are dropped; workers send them again with their next attempt.
         let (asks, asked) = std::sync::mpsc::sync_channel(1000);
         let metrics = Arc::clone(&parts.metrics);
         let per_second = parts.written.conditions_per_second;
@@ -203,22 +204,23 @@ impl Notices {
         Ok(Notices { queue, metrics, asks })
     }
 
-    /// Gives the explainer its cell and volumes.
+    /// Passes the cell and the volumes to the explainer.
     pub fn mirror(&self, shared: &Shared, profiles: &[KubeProfile]) {
         let _ = self.asks.try_send(Ask::Mirror(shared.clone(), profiles.to_vec()));
     }
 
-    /// Asks for the reason that a pod finds no node.
+    /// Requests the reason why a pod fits on no node.
     pub fn ask(&self, pod: PodName, job: JobId) {
         let _ = self.asks.try_send(Ask::Explain(pod, job));
     }
 
-    /// Has a pod's reason pass at the rate of explanations. Returns whether there was room for it.
+    /// Passes a known reason for a pod through the explainer, so that it is subject to the same rate. Returns whether
+    /// there was room for it.
     pub fn say(&self, pod: PodName, why: String) -> bool {
         self.asks.try_send(Ask::Say(pod, why)).is_ok()
     }
 
-    /// Takes a notice, unless too many wait.
+    /// Queues a notice; drops it if the queue is full.
     pub fn tell(&self, notice: Notice) {
         if self.queue.try_send(notice).is_err() {
             self.metrics.notices.get_or_create(&[("outcome", "dropped")]).inc();
@@ -263,7 +265,7 @@ fn explain(asked: &std::sync::mpsc::Receiver<Ask>, back: &Sender<Input>, per_sec
     }
 }
 
-/// Writes notices until none can come any more.
+/// Writes notices until all senders are gone.
 async fn write(parts: Parts, mut notices: Receiver<Notice>) {
     let parts = Arc::new(parts);
     let places = Arc::new(tokio::sync::Semaphore::new(IN_FLIGHT));
@@ -302,7 +304,7 @@ async fn write(parts: Parts, mut notices: Receiver<Notice>) {
     }
 }
 
-/// Sends a notice, once: a user loses nothing that the next attempt would not say again.
+/// Sends a notice once, without a retry: if it is lost, the next attempt to place the pod sends another.
 async fn send(parts: &Parts, call: &Call) {
     if !parts.fence.is_open() {
         return;

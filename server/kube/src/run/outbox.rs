@@ -20,10 +20,10 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Sender;
 
-/// The wait after a 429 without `Retry-After`, in seconds.
+/// Wait in seconds after a 429 without `Retry-After`.
 const RETRY_AFTER: u64 = 1;
 
-/// The outbox. Clones share its places.
+/// The outbox. Clones share the limit of requests in flight.
 #[derive(Clone)]
 pub struct Outbox {
     client: Client,
@@ -36,7 +36,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Creates an outbox on the runtime that the caller is on; answers go to the queue.
+    /// Creates an outbox on the current runtime; answers go to the queue.
     #[must_use]
     pub fn new(
         client: Client,
@@ -50,7 +50,7 @@ impl Outbox {
         Outbox { client, places, in_flight, back, fence, metrics, runtime }
     }
 
-    /// Takes an action in `delay_ms`.
+    /// Carries out an action after `delay_ms`.
     pub fn act(&self, action: Action, delay_ms: u64) {
         let outbox = self.clone();
         self.runtime.spawn(async move {
@@ -58,7 +58,7 @@ impl Outbox {
                 tokio::time::sleep(Duration::from_millis(delay_ms)).await;
             }
             let Ok(place) = outbox.places.acquire().await else { return };
-            // Another process leads; this one is about to end.
+            // Another process is the leader; this one is about to end.
             if !outbox.fence.is_open() {
                 return;
             }
@@ -89,12 +89,12 @@ impl Outbox {
                 }
             };
             drop(place);
-            // The engine may have stopped; the answer is then of no use.
+            // The engine may have stopped, and then needs no answer.
             let _ = outbox.back.send(input).await;
         });
     }
 
-    /// Waits until nothing is under way, and lets nothing else begin.
+    /// Waits until no request is in flight, and prevents further ones.
     pub async fn close(&self) {
         let all = self.places.acquire_many(self.in_flight);
         let _ = tokio::time::timeout(self.client.timeout(), all).await;
@@ -130,7 +130,7 @@ impl Outbox {
     }
 }
 
-/// The requests about volumes and groups.
+/// Requests about volumes and groups.
 impl Outbox {
     async fn show_group(&self, condition: &GroupCondition) -> Done {
         let GroupCondition { namespace, name, uid, unschedulable } = condition;
@@ -145,7 +145,8 @@ impl Outbox {
         done_of(self.client.call(&Call::json(Method::PATCH, path, &body)).await)
     }
 
-    /// Writes the chosen volume into itself, or the node for which one is to be made into the claim.
+    /// Writes a choice: either the claim into the chosen volume, or the node for which a volume is to be created into
+    /// the claim.
     async fn choose(&self, choice: &ClaimChoice) -> Done {
         let ClaimChoice { binding, namespace, claim, uid, version, volume } = choice;
         let call = match volume {
@@ -167,7 +168,7 @@ impl Outbox {
     }
 }
 
-/// The requests of a preemption.
+/// Requests of a preemption.
 impl Outbox {
     async fn nominate(&self, nominee: &Nominee) -> Done {
         let Nominee { pod, uid, node } = nominee;
@@ -176,7 +177,7 @@ impl Outbox {
         done_of(self.client.call(&Call::json(Method::PATCH, path, &body)).await)
     }
 
-    /// Sets the victim's condition with the reason, then deletes the victim.
+    /// Writes the reason into a condition of the victim, then deletes the victim.
     async fn evict(&self, eviction: &Eviction) -> Done {
         let Eviction { pod, uid, scheduler, .. } = eviction;
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
@@ -203,12 +204,12 @@ impl Outbox {
     }
 }
 
-/// Returns the meaning of an answer to a request about a nomination or a victim.
+/// Classifies an answer to a request about a nomination or a victim.
 fn done_of(answer: Result<Response, CallError>) -> Done {
     let Ok(response) = answer else { return Done::Unknown };
     match response.status {
         200..=299 => Done::Done,
-        // 409 and 422: the uid is that of another pod.
+        // 409 and 422 mean that another pod has the name: the uid differs.
         404 | 409 | 422 => Done::Gone,
         429 => Done::Throttled(response.retry_after.unwrap_or(RETRY_AFTER) * 1000),
         400..=499 => Done::Refused,
@@ -216,7 +217,7 @@ fn done_of(answer: Result<Response, CallError>) -> Done {
     }
 }
 
-/// Returns the meaning of an answer to a binding.
+/// Classifies an answer to a binding.
 fn answer_of(answer: Result<Response, CallError>) -> Answer {
     match answer {
         Ok(response) => match response.status {

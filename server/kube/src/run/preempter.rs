@@ -1,7 +1,8 @@
-//! The preempter: proposes victims for pods that find no node, as kube-scheduler's `DefaultPreemption` does.
+//! The preempter: proposes victims for pods that fit on no node, as kube-scheduler's `DefaultPreemption` does.
 //!
-//! It has a thread and a view of its own, so workers neither keep what runs where nor wait for it, and two proposals never
-//! race. The adapter checks each against the cell before anybody is deleted ([`crate::adapter::preempt`]).
+//! It has its own thread and its own view, so workers need not know which task runs where, and do not wait for it. As
+//! it makes one proposal at a time, two proposals never race. The adapter checks each proposal against the cell before
+//! any pod is deleted ([`crate::adapter::preempt`]).
 
 use super::input::Input;
 use crate::adapter::budgets::Budgets;
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Chooses victims. It needs no thread.
+/// Chooses victims. It does not need its own thread, so tests can call it.
 pub struct Preempter {
     shared: Shared,
     profiles: Vec<KubeProfile>,
@@ -43,7 +44,7 @@ impl Preempter {
         Preempter { shared, profiles, budgets, views: BTreeMap::new(), random }
     }
 
-    /// Returns the best proposal for a pod; `None` if none helps, or none is needed.
+    /// Returns the best proposal for a pod; `None` if no victims help, or if none are needed.
     pub fn propose(&mut self, pod: PodName, job: JobId) -> Option<Proposal> {
         let budgets = self.budgets.now()?;
         let task = TaskId { job, index: 0 };
@@ -77,7 +78,7 @@ impl Preempter {
         proposal
     }
 
-    /// Begins to look at the cell with the profile of a scheduler name.
+    /// Prepares a view with the profile of a scheduler name.
     fn look(&self, scheduler: &Text) -> Option<Looking> {
         let profile = self.profiles.iter().find(|profile| *profile.name == **scheduler)?;
         let candidates = profile.candidates()?;
@@ -90,7 +91,7 @@ impl Preempter {
     }
 }
 
-/// Returns the candidate that does the least harm; `None` if the task fits somewhere as it is.
+/// Returns the candidate that does the least harm; `None` if the task fits on a machine without victims.
 fn choose(
     preemptor: &Preemptor<'_>,
     view: &mut View,
@@ -109,7 +110,7 @@ fn choose(
     best(&candidates).cloned()
 }
 
-/// Whether the filters allow any machine as it is.
+/// Whether the filters accept any machine without victims.
 fn fits(preemptor: &Preemptor<'_>, view: &View, group: GroupRef) -> bool {
     let tasks = tasks(view, group);
     let active = preemptor.profile.active(&tasks);
@@ -125,14 +126,14 @@ enum Ask {
     Propose(PodName, JobId),
 }
 
-/// The preempter in its thread. It ends when this is dropped.
+/// The preempter in its thread, which ends when this value is dropped.
 pub struct Preempting(Sender<Ask>);
 
 impl Preempting {
-    /// Starts the thread; proposals go to the queue, one for each request.
+    /// Starts the thread. For each request, a proposal goes to the queue.
     ///
     /// # Errors
-    /// If the system refuses the thread.
+    /// If the system cannot start the thread.
     pub fn start(back: tokio::sync::mpsc::Sender<Input>) -> std::io::Result<Preempting> {
         let (asks, asked) = channel();
         let work = move || work(&asked, &back);
@@ -140,12 +141,12 @@ impl Preempting {
         Ok(Preempting(asks))
     }
 
-    /// Gives it a preempter.
+    /// Passes a preempter to the thread.
     pub fn mirror(&self, preempter: Preempter) {
         let _ = self.0.send(Ask::Mirror(preempter));
     }
 
-    /// Asks for a proposal. The caller asks for each pod once at a time.
+    /// Requests a proposal. The caller requests no second one for a pod before the first has arrived.
     pub fn ask(&self, pod: PodName, job: JobId) {
         let _ = self.0.send(Ask::Propose(pod, job));
     }

@@ -1,4 +1,4 @@
-//! The reasons for which a pod finds no node, in kube-scheduler's words.
+//! The reasons why a pod fits on no node, in kube-scheduler's words.
 
 use crate::adapter::Shared;
 use crate::profiles::KubeProfile;
@@ -7,7 +7,7 @@ use omega_schedulers::volumes::{VolumeObstacle, VolumeReason};
 use omega_schedulers::{Explanation, Scheduler, Settings};
 use std::collections::BTreeMap;
 
-/// Schedulers that decide nothing and explain, one for each profile.
+/// Schedulers that place no pods and only explain, one for each profile.
 pub struct Explainer {
     shared: Shared,
     profiles: Vec<KubeProfile>,
@@ -21,7 +21,7 @@ impl Explainer {
         Explainer { shared, profiles, schedulers: BTreeMap::new() }
     }
 
-    /// Returns the reason for which a job's pod finds no node; `None` if it would find one, or is gone.
+    /// Returns the reason why a job's pod fits on no node; `None` if the pod is gone, or would fit.
     pub fn message(&mut self, job: JobId) -> Option<String> {
         let cell = &self.shared.cell;
         let spec = cell.read(|cell| cell.job(job).cloned())?;
@@ -68,7 +68,8 @@ pub fn message(explanation: &Explanation, kinds: &Kinds) -> String {
     format!("0/{nodes} nodes are available: {}.", parts.join(", "))
 }
 
-/// Returns the words for a reason; `None` for a kind of our own, beside which the real one stands.
+/// Returns the words for a reason; `None` for a nominal kind that Kubernetes does not have, because the real kind has a
+/// reason, too.
 fn words(reason: Reason, kinds: &Kinds) -> Option<String> {
     let text = match reason {
         Reason::NoRoom(kind) => {
@@ -97,7 +98,7 @@ fn words(reason: Reason, kinds: &Kinds) -> Option<String> {
     Some(text.into())
 }
 
-/// Returns the words for a claim with which a pod fits on no node.
+/// Returns the words for a claim that prevents a pod from fitting on any node.
 fn of_claim(nodes: usize, obstacle: &VolumeObstacle) -> String {
     let claim = obstacle.claim.rsplit('/').next().unwrap_or_default();
     let why = match obstacle.reason {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// The state that probes and metrics show.
+/// The data that probes and metrics report.
 #[derive(Clone)]
 pub struct Shown {
     /// The stage of the engine.

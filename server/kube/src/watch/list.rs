@@ -6,7 +6,8 @@ use crate::client::{Call, Response, escape};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Number of times that a list in pages starts anew because its token has expired. After that it is read in one piece.
+/// Maximum number of times that a list in pages starts again because its token has expired. After that, the list is
+/// read in one piece.
 const RESTARTS_MAX: u32 = 3;
 
 #[derive(Deserialize)]
@@ -38,7 +39,8 @@ impl<S> Keeper<'_, S> {
             let call = Call::get(self.page_path(limit, &next));
             let response = self.client.call(&call).await?;
             if response.status == 410 {
-                // The answer's token would continue at a newer version, so the watch would miss changes to earlier pages.
+                // This page's token would continue at a newer version, and the watch would then miss changes to earlier
+                // pages.
                 (items, next) = (Vec::new(), String::new());
                 restarts += 1;
                 continue;

@@ -1,4 +1,4 @@
-//! A list that is kept up to date: list, then watch from its version, for ever.
+//! Mirror of a list of objects: it is listed, and then watched from its version, without end.
 //!
 //! | event | step |
 //! |---|---|
@@ -16,19 +16,19 @@ use crate::client::{CallError, Client};
 use std::future::Future;
 use std::time::Duration;
 
-/// An event of a list that is kept up to date.
+/// An event of a watched list.
 #[derive(Debug)]
 pub enum Event<T> {
-    /// All objects, at a version. Objects that are not among them are gone.
+    /// All objects, with the version of the list. Objects that are not in it are gone.
     Listed(Vec<T>, String),
     /// An object that is new or has changed.
     Changed(T),
-    /// An object that is gone, in its last form.
+    /// An object that was deleted, in its last form.
     Deleted(T),
 }
 
 impl<T> Event<T> {
-    /// Converts the objects.
+    /// Converts the objects of the event.
     pub fn map<U>(self, convert: impl Fn(T) -> U) -> Event<U> {
         match self {
             Event::Listed(all, at) => Event::Listed(all.into_iter().map(convert).collect(), at),
@@ -43,16 +43,16 @@ impl<T> Event<T> {
 pub struct Resource {
     /// The path of its list in all namespaces.
     pub path: &'static str,
-    /// The selector of its objects by fields, or nothing.
+    /// Field selector of the objects; empty for all objects.
     pub fields: &'static str,
 }
 
 /// Settings of watches.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The time after which the server is asked to end a watch.
+    /// Time after which the server is requested to end a watch.
     pub timeout: Duration,
-    /// The largest number of objects in a page.
+    /// Maximum number of objects in a page.
     pub page: usize,
 }
 
@@ -62,36 +62,36 @@ impl Default for Settings {
     }
 }
 
-/// A reason to list again or to wait.
+/// A reason to list again, or to wait.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// The version is gone: list again.
+    /// The version is no longer available. List again.
     #[error("the version has expired")]
     Expired,
-    /// The server does not know WatchList.
+    /// The server does not support WatchList. List in pages.
     #[error("the server does not offer WatchList")]
     NoWatchList,
-    /// Another status, with the time to wait that it gave.
+    /// Another error status, with the delay that the server requested. Try again after the delay.
     #[error("status {0}: {2}")]
     Status(u16, Option<u64>, String),
-    /// No answer.
+    /// There was no answer. Try again.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// An answer that is not understood.
+    /// The answer cannot be parsed. Try again.
     #[error("the answer is not understood: {0}")]
     Json(String),
-    /// Nobody takes events any more.
+    /// The receiver of events is gone. Stop.
     #[error("events are no longer taken")]
     Closed,
 }
 
-/// A taker of events.
+/// A receiver of events.
 pub trait Sink<T>: Send {
-    /// Takes an event; `false` if no more are taken.
+    /// Handles an event. Returns `false` if the receiver accepts no more events.
     fn take(&mut self, event: Event<T>) -> impl Future<Output = bool> + Send;
 }
 
-/// The keeper of one list.
+/// Keeps one list up to date.
 pub(crate) struct Keeper<'a, S> {
     client: &'a Client,
     resource: Resource,
@@ -101,7 +101,7 @@ pub(crate) struct Keeper<'a, S> {
     watch_list: bool,
 }
 
-/// Keeps a list up to date until its events are no longer taken.
+/// Keeps a list up to date until the receiver accepts no more events.
 pub async fn keep<T, S>(client: &Client, resource: Resource, settings: Settings, sink: S)
 where
     T: Object,

@@ -1,7 +1,7 @@
-//! Partial reading of objects that are not understood.
+//! Partial reading of objects that cannot be parsed.
 //!
-//! A newer server may send a value that this program does not know. Such an object must not vanish: a bound pod takes
-//! room, whatever else it is. So its head is read alone, and [`Metadata::unreadable`] has the error.
+//! A newer server may send a value that this program does not know. Such an object must not be dropped, because a bound
+//! pod uses resources, whatever else it has. So only its head is read, and [`Metadata::unreadable`] has the error.
 
 use omega_workload::kube::api::{
     CsiDriverObject, CsiNode, CsiStorageCapacity, DisruptionBudget, Metadata, Namespace, Node,
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// A kind of objects that are watched.
 pub trait Object: DeserializeOwned + Send {
-    /// JSON pointers of the fields that are kept of an object that is not understood.
+    /// JSON pointers of the fields that are read from an object that cannot be parsed.
     const KEPT: &'static [&'static str];
 
     /// Returns the metadata.
@@ -55,7 +55,8 @@ const HEAD: [&str; 5] = [
     "/metadata/deletionTimestamp",
 ];
 
-/// Reads an object. Of one that is not understood, reads the head and the kept fields; `None` if the head cannot be read.
+/// Reads an object. If the object cannot be parsed, reads its head and the fields in `KEPT`; `None` if the head cannot
+/// be read.
 pub fn read<T: Object>(text: &str) -> Option<T> {
     let why = match serde_json::from_str(text) {
         Ok(object) => return Some(object),
@@ -78,7 +79,7 @@ pub fn read<T: Object>(text: &str) -> Option<T> {
     (!object.metadata().name.is_empty()).then_some(object)
 }
 
-/// Sets the value at a pointer of two fields or more.
+/// Sets the value at a JSON pointer of at least two fields.
 fn set(into: &mut Value, path: &str, value: Value) {
     let mut place = into;
     for field in path.trim_start_matches('/').split('/') {

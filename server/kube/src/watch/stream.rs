@@ -47,7 +47,7 @@ struct Status {
     message: String,
 }
 
-/// The objects before the bookmark that ends the initial list.
+/// The objects of the initial list, which are collected until the bookmark that ends the list.
 struct Initial<T>(Option<BTreeMap<(String, String), T>>);
 
 impl<S> Keeper<'_, S> {
@@ -66,7 +66,7 @@ impl<S> Keeper<'_, S> {
             let message = String::from_utf8_lossy(&text).into_owned();
             return Err(match status {
                 410 => Failure::Expired,
-                // 400 and 422: the parameter is not known, or the feature is off.
+                // 400 and 422 mean that the server does not know the parameter, or that the feature is disabled.
                 400 | 422 if from_start => Failure::NoWatchList,
                 _ => Failure::Status(status, None, message),
             });

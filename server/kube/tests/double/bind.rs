@@ -66,14 +66,14 @@ impl Double {
         Response { status: 201, body: success }
     }
 
-    /// Binds as another scheduler would.
+    /// Binds a pod as another scheduler would.
     pub(crate) fn bind_elsewhere(&mut self, namespace: &str, name: &str, node: &str) {
         let body = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
         self.bind(namespace, name, &body, &Query::default());
     }
 }
 
-/// The conflict of a binding with the pod, if there is one.
+/// Returns the conflict between a binding and the present pod, if there is one.
 fn refusal(pod: &Value, body: &Value) -> Option<Response> {
     let name = text(pod, "/metadata/name");
     let namespace = text(pod, "/metadata/namespace");

@@ -1,10 +1,10 @@
-//! Discovery, as far as `kubectl` and client libraries need it.
+//! Discovery requests, to the extent that `kubectl` and client libraries need them.
 
 use super::Response;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The resources: path of the group and version, plural, kind, whether they are in namespaces.
+/// The resources: path of group and version, plural, kind, and whether the objects are in namespaces.
 const RESOURCES: [(&str, &str, &str, bool); 24] = [
     ("/api/v1", "pods", "Pod", true),
     ("/api/v1", "nodes", "Node", false),
@@ -52,7 +52,7 @@ fn groups() -> Vec<Value> {
     groups.collect()
 }
 
-/// Answers a call about the server itself; `None` if it is about objects.
+/// Answers a call about the server itself; `None` if the call is about objects.
 pub(super) fn answer(method: &str, path: &str) -> Option<Response> {
     if method != "GET" {
         return None;

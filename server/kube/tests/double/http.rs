@@ -1,4 +1,4 @@
-//! The double over HTTP, with faults that a test turns on and off.
+//! The double over HTTP, with faults that a test switches on and off.
 
 use super::query::Query;
 use super::{Double, Response, Target};
@@ -19,26 +19,26 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
-/// Faults. Counts fall with each call that they strike.
+/// Faults of the server. A count is the number of calls that the fault still affects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
-    /// Bindings that are answered with 429 and plain text.
+    /// Bindings that get the answer 429 with plain text.
     pub(crate) throttled: u32,
-    /// Bindings that are done, and whose answer is lost.
+    /// Bindings that are carried out, but whose answer is lost.
     pub(crate) lost_answers: u32,
-    /// Bindings that are lost before they are done.
+    /// Bindings that are lost before they are carried out.
     pub(crate) lost_requests: u32,
-    /// Bindings that are answered with 500, undone.
+    /// Bindings that get the answer 500, and are not carried out.
     pub(crate) failing: u32,
-    /// Bindings that meet a conflict which is not there any more when the pod is got.
+    /// Bindings that get a conflict, although a later GET shows the pod without one.
     pub(crate) conflicting: u32,
     /// Delay of the events of watches.
     pub(crate) watch_delay: Duration,
-    /// Whether WatchList is refused, as by an old server.
+    /// Whether WatchList is rejected, as by an old server.
     pub(crate) no_watch_list: bool,
 }
 
-/// A call, for the audit.
+/// A call that was received, for checks at the end of a test.
 #[derive(Clone, Debug)]
 pub(crate) struct Called {
     pub(crate) method: String,
@@ -53,18 +53,18 @@ struct Shared {
     calls: Mutex<Vec<Called>>,
     /// Counts changes, so that watches wake.
     changed: watch::Sender<u64>,
-    /// Counts orders to close all watches.
+    /// Number of requests to close all watches.
     closed: watch::Sender<u64>,
 }
 
-/// A double that listens. Clones share it.
+/// A double that listens on a port. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
 }
 
-/// A body that is sent piece by piece.
+/// A response body that is sent in pieces.
 struct Stream(mpsc::Receiver<Bytes>);
 
 impl Body for Stream {
@@ -80,7 +80,7 @@ impl Body for Stream {
 }
 
 impl Server {
-    /// Starts a server on the runtime that the caller is on.
+    /// Starts a server on the current runtime.
     pub(crate) async fn start(double: Double, address: SocketAddr) -> Server {
         let listener = TcpListener::bind(address).await.expect("a free port");
         let address = listener.local_addr().expect("an address");
@@ -109,17 +109,17 @@ impl Server {
         server
     }
 
-    /// The address with the scheme.
+    /// The server's address with the scheme.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The state. Changes made here wake watches when the guard is given to [`Server::changed`].
+    /// Locks the state. To report changes to the watches, the guard is passed to [`Server::changed`].
     pub(crate) fn lock(&self) -> MutexGuard<'_, Double> {
         self.shared.double.lock().expect("no panic with it")
     }
 
-    /// Changes the state and wakes watches.
+    /// Changes the state, and reports the change to the watches.
     pub(crate) fn with<T>(&self, change: impl FnOnce(&mut Double) -> T) -> T {
         let done = change(&mut self.lock());
         self.shared.changed.send_modify(|count| *count += 1);
@@ -136,12 +136,12 @@ impl Server {
         self.shared.closed.send_modify(|count| *count += 1);
     }
 
-    /// The calls so far.
+    /// The calls received so far.
     pub(crate) fn calls(&self) -> Vec<Called> {
         self.shared.calls.lock().expect("no panic with it").clone()
     }
 
-    /// Waits until the state is as wanted.
+    /// Waits until the state fulfils a condition.
     pub(crate) async fn until(&self, wanted: impl Fn(&Double) -> bool) {
         let mut changed = self.shared.changed.subscribe();
         loop {
@@ -195,7 +195,7 @@ impl Server {
         whole(&self.with(|double| double.call_as(method, path, content, body)))
     }
 
-    /// Answers a binding, with its faults.
+    /// Answers a binding, subject to the faults.
     fn binding(&self, path: &str, body: &Value) -> Option<http::Response<Stream>> {
         let struck = |pick: fn(&mut Faults) -> &mut u32| {
             let mut faults = self.shared.faults.lock().expect("no panic with it");

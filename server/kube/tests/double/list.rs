@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A token to go on with a list.
+/// Token of a page, from which a list continues.
 struct Token {
     version: u64,
     start: String,
@@ -91,7 +91,7 @@ impl Double {
         }
     }
 
-    /// Returns the version of a list and the place from which it goes on.
+    /// Returns the version of a list, and the position from which the list continues.
     fn from(&self, query: &Query) -> Result<(u64, String), Response> {
         if let Some(text) = query.get("continue") {
             let Some(token) = Token::parse(text) else {
@@ -136,9 +136,9 @@ impl Double {
     }
 }
 
-/// The place of an object in the order of a list.
+/// Position of an object in the order of a list.
 fn place(target: &Target, key: &Key) -> String {
-    // As in the tokens of the real server.
+    // The position has the same form as in the tokens of the real server.
     match (target.namespace.is_empty(), key.namespace.is_empty()) {
         (true, true) => key.name.clone(),
         (true, false) => format!("{}/{}", key.namespace, key.name),

@@ -1,7 +1,7 @@
-//! A double of the API server: resource versions, lists, watches, bindings, patches, conditions of requests.
+//! A double of the API server: resource versions, lists, watches, bindings, patches, preconditions of requests.
 //!
-//! Its answers are those of a real kube-apiserver v1.36.2, as `replay.rs` checks with the transcripts of one. It is
-//! called in the process, or over HTTP ([`http`]).
+//! Its answers are those of a real kube-apiserver v1.36.2, which `replay.rs` checks with recorded transcripts. Tests
+//! call it in the process, or over HTTP ([`http`]).
 
 mod bind;
 mod discovery;
@@ -22,7 +22,7 @@ pub(crate) struct Response {
     pub(crate) body: Value,
 }
 
-/// An object's place: the path of its collection without the namespace, its namespace and its name.
+/// Key of an object: the path of its collection without the namespace, its namespace and its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) resource: String,
@@ -36,12 +36,12 @@ pub(crate) struct Change {
     pub(crate) version: u64,
     pub(crate) key: Key,
     pub(crate) old: Option<Arc<Value>>,
-    /// The new form; for a deletion the last one, with the version of the deletion.
+    /// The new form; for a deletion, the last form with the version of the deletion.
     pub(crate) new: Arc<Value>,
     pub(crate) gone: bool,
 }
 
-/// A binding, for the audit.
+/// A binding that was carried out, for checks at the end of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) uid: String,
@@ -53,13 +53,13 @@ pub(crate) struct Bound {
 #[derive(Default)]
 pub(crate) struct Double {
     pub(crate) version: u64,
-    /// The uids of the next objects; after these they are numbers.
+    /// The uids of the next objects. When there are no more, uids are numbers.
     pub(crate) uids: VecDeque<String>,
     pub(crate) objects: BTreeMap<Key, Arc<Value>>,
     pub(crate) changes: Vec<Change>,
-    /// Changes up to this version are compacted away.
+    /// Changes up to this version were removed by compaction.
     pub(crate) compacted: u64,
-    /// All bindings in their order.
+    /// All bindings that were carried out, in order.
     pub(crate) audit: Vec<Bound>,
     /// Number of watches opened so far.
     pub(crate) watches: u32,
@@ -93,7 +93,7 @@ fn conflict(what: &str, name: &str, why: &str) -> Response {
     failure(409, Some("Conflict"), message)
 }
 
-/// Texts of an object, or nothing.
+/// Returns a text of an object by its path; empty if there is none.
 pub(crate) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
     value.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
@@ -102,11 +102,11 @@ fn has_items(value: &Value, path: &str) -> bool {
     value.pointer(path).and_then(Value::as_array).is_some_and(|items| !items.is_empty())
 }
 
-/// A path, taken apart.
+/// A path of the API, split into its parts.
 pub(crate) struct Target {
     /// The path of the collection without the namespace.
     pub(crate) resource: String,
-    /// The name of the collection with its group, as messages have it.
+    /// The name of the collection with its group, as error messages have it.
     pub(crate) called: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -114,7 +114,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Takes a path apart; `None` if it is that of no object.
+    /// Splits a path into its parts; `None` if the path is not that of an object or collection.
     pub(crate) fn of(path: &str) -> Option<Target> {
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         let (prefix, group, rest) = match parts.as_slice() {
@@ -153,12 +153,12 @@ impl Target {
 }
 
 impl Double {
-    /// Answers a call that is no watch; a PATCH is a strategic merge patch.
+    /// Answers a call that is not a watch; a PATCH is a strategic merge patch.
     pub(crate) fn call(&mut self, method: &str, path: &str, body: &Value) -> Response {
         self.call_as(method, path, "application/strategic-merge-patch+json", body)
     }
 
-    /// Answers a call that is no watch, with a body of this type.
+    /// Answers a call that is not a watch, whose body has this type.
     pub(crate) fn call_as(
         &mut self,
         method: &str,
@@ -228,7 +228,7 @@ impl Double {
         Some(last)
     }
 
-    /// Forgets changes up to now, so that older watches and lists expire.
+    /// Removes changes up to now, so that older watches and lists expire.
     pub(crate) fn compact(&mut self) {
         self.compacted = self.version;
         self.changes.clear();
@@ -242,20 +242,20 @@ impl Double {
             .map(|(_, object)| object)
     }
 
-    /// Deletes a node; its pods stay.
+    /// Deletes a node. Its pods stay.
     pub(crate) fn delete_node(&mut self, name: &str) {
         let key = Key { resource: NODES.into(), namespace: String::new(), name: name.into() };
         self.remove(&key);
     }
 
-    /// Number of times each uid was bound.
+    /// Number of bindings of each uid.
     pub(crate) fn bound(&self) -> BTreeMap<&str, u32> {
         let mut bound = BTreeMap::new();
         self.audit.iter().for_each(|binding| *bound.entry(binding.uid.as_str()).or_default() += 1);
         bound
     }
 
-    /// Returns the nodes whose pods request more cpu, in thousandths, than there is.
+    /// Returns the nodes whose pods request more thousandths of a core than the node has.
     pub(crate) fn overcommitted(&self) -> Vec<String> {
         let mut used: BTreeMap<&str, u64> = BTreeMap::new();
         for pod in self.all(PODS) {

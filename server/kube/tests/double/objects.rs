@@ -5,14 +5,14 @@ use omega_kube::client::time;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
-/// Lists of objects that are merged by a key, by their field.
+/// Lists whose elements are merged by a key, with the field that is the key.
 const MERGED: [(&str, &str); 4] =
     [("conditions", "type"), ("containers", "name"), ("taints", "key"), ("tolerations", "key")];
 
-/// The way in which a patch treats lists.
+/// How a patch treats lists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {
-    /// Lists are merged by a key, where their elements have one.
+    /// Lists are merged by a key, if their elements have one.
     Merged,
     /// Lists are replaced.
     Replaced,
@@ -113,7 +113,7 @@ impl Double {
         Response { status: 201, body }
     }
 
-    /// Refuses objects that validation or admission refuse.
+    /// Rejects objects that validation or admission would reject.
     fn admission(&self, target: &Target, object: &Value) -> Option<Response> {
         let name = text(object, "/metadata/name");
         let class = text(object, "/spec/priorityClassName");
@@ -233,7 +233,7 @@ impl Double {
         Response { status: 200, body: self.remove(&target.key()).unwrap_or_default() }
     }
 
-    /// Gives a pod that is bound its condition.
+    /// Adds the condition `PodScheduled` to a pod that is bound.
     pub(super) fn note_scheduled(&self, pod: &mut Value) {
         let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null,
             "lastTransitionTime": self.now()});
@@ -244,7 +244,7 @@ impl Double {
         merge_items(conditions, &[condition], "type");
     }
 
-    /// Returns the time that a pod has to end, in seconds: none if it is on no node, or has ended.
+    /// Returns the grace period of a deleted pod in seconds; 0 if the pod is not on a node, or has ended.
     fn grace(target: &Target, pod: &Value, body: &Value) -> u64 {
         let ended = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
         if target.resource != PODS || text(pod, "/spec/nodeName").is_empty() || ended {
@@ -254,7 +254,7 @@ impl Double {
         asked.or(pod["spec"]["terminationGracePeriodSeconds"].as_u64()).unwrap_or(30)
     }
 
-    /// Ends a pod that is being deleted, as its kubelet does.
+    /// Ends a pod that is being deleted, as its kubelet would.
     pub(crate) fn end(&mut self, namespace: &str, name: &str) {
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
         self.call("DELETE", &path, &json!({"gracePeriodSeconds": 0}));
@@ -269,7 +269,7 @@ impl Double {
                 wanted.iter().all(|(key, value)| labels.is_some_and(|labels| labels[key] == *value))
             })
         };
-        // The controller of budgets is not here, so no disruption is ever allowed.
+        // The double has no controller for budgets, so an eviction that a budget covers is never allowed.
         if self.all(BUDGETS).any(|budget| guards(budget)) {
             let message = "Cannot evict pod as it would violate the pod's disruption budget.";
             return failure(429, Some("TooManyRequests"), message.into());

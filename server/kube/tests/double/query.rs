@@ -4,7 +4,7 @@ use super::text;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The parameters of a call.
+/// The query parameters of a call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(BTreeMap<String, String>);
 
@@ -32,7 +32,7 @@ impl Query {
         Query(pairs.map(|(key, value)| (unescape(key), unescape(value))).collect())
     }
 
-    /// Returns a parameter that is there and not empty.
+    /// Returns a parameter if it is present and not empty.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -45,7 +45,7 @@ impl Query {
         self.get(key).and_then(|value| value.parse().ok())
     }
 
-    /// Returns the selectors of fields and labels, or the name of a field that cannot be selected by.
+    /// Returns the field and label selectors. The error is the name of a field by which objects cannot be selected.
     pub(crate) fn selector(&self) -> Result<Selector, String> {
         let mut terms = Vec::new();
         for term in split(self.get("fieldSelector")) {

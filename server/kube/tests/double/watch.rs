@@ -12,9 +12,9 @@ pub(crate) struct Watch {
     /// The version up to which events were sent.
     pub(crate) version: u64,
     bookmarks: bool,
-    /// Objects that are sent first.
+    /// Objects of the initial list, which are sent first.
     initial: Vec<Arc<Value>>,
-    /// Whether a bookmark ends them.
+    /// Whether a bookmark is sent after the initial list.
     ends_initial: bool,
 }
 
@@ -23,7 +23,7 @@ fn event(kind: &str, object: &Value) -> Value {
 }
 
 impl Double {
-    /// Opens a watch, or refuses it.
+    /// Opens a watch, or rejects it.
     pub(crate) fn watch(&self, target: Target, query: &Query) -> Result<Watch, Response> {
         let selector = query.selector().map_err(|field| {
             failure(400, Some("BadRequest"), format!("field label not supported: {field}"))
@@ -50,7 +50,7 @@ impl Double {
         Ok(Watch { target, selector, version, bookmarks, initial, ends_initial: sends })
     }
 
-    /// Returns the next events of a watch; an ERROR event is the last.
+    /// Returns the next events of a watch. After an ERROR event there are no others.
     pub(crate) fn events(&self, watch: &mut Watch) -> Vec<Value> {
         let mut events: Vec<Value> =
             watch.initial.drain(..).map(|object| event("ADDED", &object)).collect();
@@ -85,12 +85,12 @@ impl Double {
 }
 
 impl Watch {
-    /// Whether bookmarks were asked for.
+    /// Whether the call requested bookmarks.
     pub(crate) fn wants_bookmarks(&self) -> bool {
         self.bookmarks
     }
 
-    /// Returns the event that a change is for this watch.
+    /// Returns the event that this watch gets for a change.
     fn see(&self, change: &Change) -> Option<Value> {
         let (key, target) = (&change.key, &self.target);
         let watched = key.resource == target.resource
@@ -107,7 +107,8 @@ impl Watch {
             (true, true) => Some(event("MODIFIED", &change.new)),
             (true, false) if change.gone => Some(event("DELETED", &change.new)),
             (true, false) => {
-                // The last form that was selected, with the version of the change.
+                // The object is no longer selected, so the event has the last selected form, with the version of the
+                // change.
                 let mut last = Value::clone(change.old.as_ref()?);
                 last["metadata"]["resourceVersion"] = change.version.to_string().into();
                 Some(event("DELETED", &last))

@@ -1,4 +1,4 @@
-//! Clients that nobody here wrote: `kubectl` and Python's `kubernetes` drive the double, and the program schedules.
+//! Clients of third parties: `kubectl` and Python's `kubernetes` use the double while the program schedules.
 
 use crate::double::http::Server;
 use crate::process::{Program, block_on, bound, check, create, pod, server, start};
@@ -16,7 +16,7 @@ spec:
   containers: [{name: c, image: registry.k8s.io/pause:3.10.1, resources: {requests: {cpu: 500m}}}]
 ";
 
-/// Runs a client to its end; `None` if it is not on this machine.
+/// Runs a client to its end; `None` if it is not installed.
 async fn client(mut command: Command) -> Option<Output> {
     tokio::task::spawn_blocking(move || command.output().ok()).await.expect("a thread")
 }
@@ -146,7 +146,7 @@ fn a_dry_run_compares_and_writes_nothing() {
     });
 }
 
-/// Gets a page of the program itself.
+/// Gets a page from the program's own HTTP server.
 fn page(address: &str, path: &str) -> String {
     let mut socket = TcpStream::connect(address).expect("it listens");
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Faults of the server, of the network and of the program itself, each with a check of the double's audit log.
+//! Faults of the server, of the network and of the program, each with a check of the double's audit log.
 
 use crate::double::http::Server;
 use crate::double::{Double, PODS};
@@ -6,7 +6,7 @@ use crate::process::{block_on, bound, check, create, pod, server, start};
 use std::process::Command;
 use std::time::Duration;
 
-/// Pods that fill a quarter of the nodes each, more than there is room for.
+/// Creates pods of a quarter of a node each, more than fit.
 fn fill(server: &Server, pods: u32) {
     (0..pods).for_each(|index| create(server, &pod(&format!("p{index}"), 1000)));
 }
@@ -88,7 +88,7 @@ fn foreign_bindings_deleted_nodes_and_recreated_pods_are_followed() {
         for round in 0..5 {
             (0..3).for_each(|index| create(&server, &pod(&format!("r{round}-{index}"), 1000)));
             server.with(|double| {
-                // Another scheduler takes one of ours, wherever it likes.
+                // Another scheduler binds one of our pods, whether it fits or not.
                 double.bind_elsewhere("t", &format!("r{round}-0"), "n0");
                 double.delete_node(&format!("n{}", 9 - round));
                 double.end("t", &format!("r{round}-1"));
@@ -102,7 +102,7 @@ fn foreign_bindings_deleted_nodes_and_recreated_pods_are_followed() {
         }
         let double = server.lock();
         assert!(double.bound().values().all(|times| *times == 1), "bound twice");
-        // Only where the other scheduler overcommitted it.
+        // Only the node that the other scheduler used is overcommitted.
         assert!(double.overcommitted().iter().all(|node| node == "n0"));
     });
 }
@@ -131,7 +131,7 @@ fn a_paused_leader_writes_nothing_after_another_has_taken_over() {
         server.until(|double| bound(double) == 40).await;
         let before = server.lock().audit.len();
         signal(&paused, "-CONT");
-        // It ends by itself, because the lease is another's.
+        // The program ends by itself, because another process has the lease.
         let ended = tokio::task::spawn_blocking(move || paused.0.wait()).await.expect("a thread");
         assert!(!ended.expect("a status").success());
         check(&server);

@@ -1,4 +1,4 @@
-//! Groups of pods: bound together or not at all. Pods that are refused, with what their owners are told.
+//! Groups of pods, which are bound together or not at all; and the reports to owners of pods that are held.
 
 use crate::double::{Double, GROUPS, PODS, text};
 use crate::pairs::Pair;
@@ -36,7 +36,7 @@ fn held(pair: &Pair, pod: &str) -> String {
     }
 }
 
-/// Decides, carries out and binds until nothing more happens. Returns the number of bindings.
+/// Decides, carries out requests and binds until nothing changes any more. Returns the number of bindings.
 fn settle(pair: &mut Pair) -> usize {
     let mut bound = 0;
     loop {
@@ -74,7 +74,7 @@ fn a_gang_waits_for_its_pods_and_is_bound_as_one() {
     pair.deliver();
     assert_eq!(settle(&mut pair), 3);
     assert_eq!(condition(&pair.server, "g"), "True");
-    // One more is a pod like any other, and so is one in place of another.
+    // An additional pod of the group is scheduled by itself, and so is one that replaces another.
     pair.create_with("d", &member("g", 1000));
     pair.deliver();
     assert_eq!(settle(&mut pair), 1);
@@ -100,7 +100,7 @@ fn a_gang_without_room_leaves_no_pod_on_a_node() {
     pair.carry_out();
     pair.deliver();
     assert_eq!(condition(&pair.server, "g"), "False");
-    // The room is for others.
+    // Other pods can use the room.
     pair.create("single", 4000);
     pair.deliver();
     assert_eq!(settle(&mut pair), 1);
@@ -199,7 +199,7 @@ fn device_claims_are_refused_and_their_owner_is_told_once() {
     );
     pair.deliver();
     assert_eq!(refused(&mut pair), 0);
-    // A process that begins to lead tells what was held before.
+    // A process that becomes the leader reports pods that were held before.
     pair.adapter.lead();
     assert_eq!(refused(&mut pair), 1);
 }

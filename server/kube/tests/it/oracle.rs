@@ -1,6 +1,7 @@
-//! Pods are bound where the real kube-scheduler put them: recorded cases, sent through the double.
+//! Comparison with the nodes that the real kube-scheduler chose: recorded cases are sent through the double.
 //!
-//! A sample is compared; `OMEGA_KUBE_CASES=all` compares all. Sampling of nodes is off, as in the recording.
+//! By default a sample of the cases is compared; `OMEGA_KUBE_CASES=all` compares all. As in the recording, every node
+//! is scored.
 
 use crate::double::{Double, NODES, PODS, text};
 use crate::pairs::Pair;
@@ -13,7 +14,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-/// Returns the cases of a suite, or every so many of them; `None` if the data is not there.
+/// Returns every so many of the cases of a suite; `None` if the data is missing.
 fn cases(suite: &str, every: usize) -> Option<Vec<Value>> {
     let file = data().join("kube-oracle").join(format!("{suite}.jsonl.gz"));
     let Ok(opened) = File::open(&file) else {
@@ -36,7 +37,7 @@ fn amounts(short: &Value) -> Value {
     )
 }
 
-/// Copies the fields that a short form has under the same names.
+/// Copies the fields that have the same names in the short form.
 fn copy(into: &mut Value, from: &Value, fields: &[&str]) {
     for field in fields {
         if let Some(value) = from.get(field) {
@@ -82,7 +83,7 @@ fn pod(short: &Value, scheduler: &str) -> Value {
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     }
     if let Some(seconds) = short.get("startTime") {
-        // Only the order of times counts.
+        // Only the order of the times matters.
         pod["status"]["startTime"] = format!("{seconds:0>20}").into();
     }
     pod
@@ -98,7 +99,7 @@ fn items<'a>(case: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
     case[field].as_array().into_iter().flatten()
 }
 
-/// The world of a case with a program that has listed it.
+/// The world of a case, and a program that has listed it.
 fn world(case: &Value) -> Pair {
     let mut server = Double { no_topology_labels: true, ..Double::default() };
     for (name, labels) in case["namespaces"].as_object().unwrap_or(&Map::new()) {
@@ -139,12 +140,13 @@ fn names(list: &Value) -> BTreeSet<&str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// The nodes to one of which the pod goes.
+/// The nodes, to one of which the pod must be bound.
 fn wanted(expect: &Value) -> BTreeSet<&str> {
     if expect.get("best").is_some() { names(&expect["best"]) } else { names(&expect["feasible"]) }
 }
 
-/// Other pods that are nominated take room here, and only after scoring there.
+/// Whether the case has other nominated pods. Here they use room during filtering and scoring; in kube-scheduler, they
+/// do not affect scores.
 fn has_nominations(case: &Value) -> bool {
     items(case, "pods").any(|pod| pod.get("nominatedNode").is_some())
 }
@@ -197,9 +199,9 @@ fn sequences_of_pods_go_where_kube_scheduler_put_them() {
             };
             assert!(right, "{}: {name}: {ours:?}, not {placed:?} of {best:?}", case["id"]);
             match placed {
-                // Of equal nodes the recording took the first.
+                // If several nodes have the best score, the recording chose the first, so the pod is bound there.
                 Some(node) => pair.server.bind_elsewhere(&name.namespace, &name.name, node),
-                // The recording tried each pod once.
+                // The recording tried each pod once, so a pod that does not fit is removed.
                 None => pair.server.end(&name.namespace, &name.name),
             }
             pair.deliver();

@@ -1,4 +1,4 @@
-//! An adapter with its workers beside a double of the API server, in one thread.
+//! An adapter with its workers and a double of the API server, in one thread.
 
 use crate::double::{
     BUDGETS, CLAIMS, Double, GROUPS, NAMESPACES, NODES, PODS, STORAGE, VOLUMES, WORKLOADS,
@@ -25,10 +25,10 @@ pub(crate) struct Pair {
     pub(crate) workers: Vec<Scheduler>,
     pub(crate) timeout_ms: u64,
     pub(crate) preempter: Preempter,
-    /// Pods that found no node, with their jobs.
+    /// Pods that fitted on no node, with their jobs.
     pub(crate) unplaced: Vec<(PodName, JobId)>,
     now: u64,
-    /// The number of changes that the watches have delivered.
+    /// Number of changes that the watches have delivered.
     delivered: usize,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn node(value: &Value) -> Node {
 }
 
 impl Pair {
-    /// Nodes of 4 cores, `n0` and so on, and workers.
+    /// Creates a pair with workers and nodes of 4 cores, named `n0` and so on.
     pub(crate) fn new(nodes: u32, workers: u32) -> Pair {
         let mut server = Double::default();
         for index in 0..nodes {
@@ -50,7 +50,7 @@ impl Pair {
         Pair::of(server, workers)
     }
 
-    /// An adapter that begins with the nodes of a server.
+    /// Creates a pair whose adapter lists this server first.
     pub(crate) fn of(server: Double, workers: u32) -> Pair {
         let objects: Vec<_> = server.all(NODES).map(|value| node(value)).collect();
         let pods: Vec<_> = server.all(PODS).map(|value| pod(value)).collect();
@@ -74,7 +74,7 @@ impl Pair {
         Pair { server, adapter, workers, timeout_ms, preempter, unplaced, now: 0, delivered: 0 }
     }
 
-    /// Begins again with an adapter that knows nothing, and lists.
+    /// Replaces the adapter by an empty one, which lists the server.
     pub(crate) fn restart(&mut self, workers: u32) {
         let server = std::mem::take(&mut self.server);
         *self = Pair { now: self.now, ..Pair::of(server, workers) };
@@ -135,7 +135,7 @@ impl Pair {
                     self.adapter.group_changed(group);
                 }
             }
-            // A workload names the groups of its pods, and no scheduler watches it.
+            // Pods name their group themselves, so no scheduler watches workloads.
             (WORKLOADS, _) => {}
             (resource, gone) => {
                 let Some(object) = stored(resource, &change.new) else { panic!("{resource}") };
@@ -149,7 +149,7 @@ impl Pair {
         true
     }
 
-    /// Has victims proposed for the pods that found no node, and nominates as far as the adapter agrees.
+    /// Requests victims for the pods that fit on no node, and passes the proposals to the adapter.
     pub(crate) fn preempt(&mut self) -> Vec<Verdict> {
         let unplaced = std::mem::take(&mut self.unplaced);
         let able = unplaced.into_iter().filter(|(pod, _)| self.adapter.may_preempt(pod));
@@ -159,7 +159,7 @@ impl Pair {
         proposals.iter().map(|proposal| self.adapter.preempt(proposal)).collect()
     }
 
-    /// Returns the requests that followed from events.
+    /// Returns the requests that are effects of events.
     pub(crate) fn requests(&mut self) -> Vec<Action> {
         let request = |effect| match effect {
             Effect::Act(action) => Some(action),
@@ -168,7 +168,7 @@ impl Pair {
         self.adapter.effects().into_iter().filter_map(request).collect()
     }
 
-    /// Makes the requests about victims and nominations, and returns the bindings.
+    /// Sends the requests about victims and nominations, and returns the bindings.
     pub(crate) fn carry_out(&mut self) -> Vec<Binding> {
         let mut bindings = Vec::new();
         for request in self.requests() {
@@ -239,7 +239,7 @@ impl Pair {
         while self.deliver_one() {}
     }
 
-    /// Loses the watches, and lists instead.
+    /// Drops the watches, and lists again.
     pub(crate) fn relist(&mut self) {
         self.delivered = self.server.changes.len();
         let nodes: Vec<_> = self.server.all(NODES).map(|value| node(value)).collect();
@@ -325,7 +325,7 @@ fn storage_paths() -> [(String, StoredKind); 7] {
     ]
 }
 
-/// Reads a storage object; `None` if the resource is another.
+/// Reads a storage object; `None` if the resource is not a storage object.
 fn stored(resource: &str, value: &Value) -> Option<Stored> {
     fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Box<T> {
         Box::new(serde_json::from_value(value.clone()).expect("an object"))

@@ -73,7 +73,7 @@ fn the_calls_are_those_of_kube_scheduler() {
         let deletion = at(&format!("DELETE {pods}/low1")).expect("the deletion");
         let binding = at(&binding).expect("the binding");
         assert!(target < deletion && deletion < binding, "{calls:?}");
-        // kube-scheduler made these calls about its two pods, and no others.
+        // The real kube-scheduler made exactly these calls about its two pods.
         let Some(real) = transcript("kube-scheduler.jsonl") else { return };
         let real =
             real.iter().filter(|call| (15..=21).contains(&call["seq"].as_u64().unwrap_or(0)));
@@ -156,7 +156,7 @@ fn a_program_that_is_killed_in_the_middle_ends_what_it_began() {
             program.0.kill().expect("it runs");
             let _next = start(&server, &[]);
             server.until(|double| leaves(double, "low")).await;
-            // The room that the victim leaves stays with the pod after a restart.
+            // After a restart, the room of the victim is still kept for the pod.
             create(&server, &ranked("other", 3000, 0));
             server.with(|double| double.end("t", "low"));
             server.until(|double| is_bound(double, "high")).await;

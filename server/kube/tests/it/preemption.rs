@@ -1,4 +1,4 @@
-//! Preemption, step by step: who goes, what is kept meanwhile, and when the pod is bound.
+//! Preemption, step by step: the victims, the room that is kept, and the time at which the pod is bound.
 
 use crate::double::{PODS, text};
 use crate::pairs::Pair;
@@ -11,7 +11,7 @@ fn name(name: &str) -> PodName {
     PodName { namespace: "t".into(), name: name.into() }
 }
 
-/// A server whose nodes are full of pods of priority 0: `low0` on one of them, and so on.
+/// A server whose nodes are full with pods of priority 0, named `low0` and so on.
 fn full(nodes: u32) -> Pair {
     let mut pair = Pair::new(nodes, 1);
     (0..nodes).for_each(|index| pair.create_ranked(&format!("low{index}"), 3000, 0));
@@ -20,7 +20,7 @@ fn full(nodes: u32) -> Pair {
     pair
 }
 
-/// Decides and binds until nothing more happens.
+/// Decides and binds until nothing changes any more.
 fn bind_all(pair: &mut Pair) {
     for binding in pair.decide() {
         assert_eq!(pair.send(&binding), Answer::Bound);
@@ -28,7 +28,7 @@ fn bind_all(pair: &mut Pair) {
     pair.deliver();
 }
 
-/// Looks for victims for the pods that find no node, and deletes them.
+/// Requests victims for the pods that fit on no node, and deletes them.
 fn preempt(pair: &mut Pair) -> Vec<Verdict> {
     pair.deliver();
     assert!(pair.decide().is_empty());
@@ -62,7 +62,7 @@ fn a_pod_is_bound_once_its_victim_is_gone_and_nobody_takes_the_room_before() {
     assert_eq!(preempt(&mut pair), [Verdict::Nominated]);
     assert_eq!(leaving(&pair), ["low0"]);
     assert_eq!(pair.adapter.nominated_node(&name("high")), Some("n0"));
-    // One core is free, and one more that the victim leaves; two are the room of the pod.
+    // One core is free, and another one becomes free when the victim ends; two cores are kept for the pod.
     pair.create_ranked("other", 1500, 0);
     pair.create_ranked("small", 1000, 0);
     pair.deliver();
@@ -107,7 +107,7 @@ fn budgets_are_respected_where_another_victim_will_do_and_broken_where_none_will
     preempt(&mut pair);
     assert_eq!(leaving(&pair), ["low1"]);
     assert_ne!(pair.adapter.nominated_node(&name("first")), Some(protected.as_str()));
-    // As with kube-scheduler, a budget is no more than a preference.
+    // As with kube-scheduler, a budget is only a preference: it can be violated.
     pair.create_ranked("second", 3000, 10);
     assert_eq!(preempt(&mut pair), [Verdict::Nominated]);
     assert_eq!(leaving(&pair), ["low0", "low1"]);
@@ -123,7 +123,8 @@ fn two_preemptions_do_not_use_one_allowed_disruption() {
     budget(&mut pair, "db", &json!({"app": "db"}), 1);
     (0..2).for_each(|index| pair.create_ranked(&format!("high{index}"), 3000, 10));
     preempt(&mut pair);
-    // The second was proposed before the first was taken: it is looked at again if it would break the budget.
+    // The second proposal was made before the first was carried out. It is made again if it would now violate the
+    // budget.
     let again: Vec<_> = ["high0", "high1"]
         .iter()
         .filter_map(|pod| Some((name(pod), pair.adapter.job_of(&name(pod))?)))
@@ -209,7 +210,7 @@ fn a_nomination_by_another_scheduler_takes_room_until_its_pod_is_bound_or_gone()
 
 #[test]
 fn a_restart_in_the_middle_goes_on_with_the_nomination_or_begins_again() {
-    // After the victim's deletion was requested.
+    // The restart is after the deletion of the victim was requested.
     let mut pair = full(1);
     pair.create_ranked("high", 3000, 10);
     preempt(&mut pair);
@@ -223,7 +224,7 @@ fn a_restart_in_the_middle_goes_on_with_the_nomination_or_begins_again() {
     let bindings = pair.carry_out();
     assert_eq!(bindings.iter().map(|one| one.pod.name.as_str()).collect::<Vec<_>>(), ["high"]);
     assert_eq!(pair.send(&bindings[0]), Answer::Bound);
-    // Before it was requested: the status names the node, and the victim runs on.
+    // The restart is before the deletion was requested: the status names the node, and the victim still runs.
     let mut pair = full(1);
     pair.create_ranked("high", 3000, 10);
     let status = json!({"status": {"nominatedNodeName": "n0"}});

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-/// A running program, which ends with its guard.
+/// A running program, which is killed when the value is dropped.
 pub(crate) struct Program(pub(crate) Child);
 
 impl Drop for Program {
@@ -18,7 +18,7 @@ impl Drop for Program {
     }
 }
 
-/// Starts the program for pods of `omega`.
+/// Starts the program for pods that name the scheduler `omega`.
 pub(crate) fn start(server: &Server, more: &[&str]) -> Program {
     let mut command = Command::new(env!("CARGO_BIN_EXE_omega-kube"));
     command.args(["run", "--server", &server.url(), "--listen", "off", "--request-timeout", "2"]);
@@ -26,7 +26,7 @@ pub(crate) fn start(server: &Server, more: &[&str]) -> Program {
     Program(command.spawn().expect("the program starts"))
 }
 
-/// A server with nodes of 4 cores.
+/// Starts a server with nodes of 4 cores.
 pub(crate) async fn server(nodes: u32) -> Server {
     let mut double = Double::default();
     (0..nodes).for_each(|index| add_node(&mut double, index));
@@ -35,7 +35,7 @@ pub(crate) async fn server(nodes: u32) -> Server {
     Server::start(double, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await
 }
 
-/// A pod of this much cpu.
+/// A pod that requests this many thousandths of a core.
 pub(crate) fn pod(name: &str, milli: u32) -> Value {
     json!({"metadata": {"name": name, "labels": {"app": "t"}}, "spec": {"schedulerName": "omega",
         "containers": [{"name": "c", "resources": {"requests": {"cpu": format!("{milli}m")}}}]}})
@@ -50,7 +50,7 @@ pub(crate) fn bound(double: &Double) -> usize {
     double.all(PODS).filter(|pod| !text(pod, "/spec/nodeName").is_empty()).count()
 }
 
-/// Checks the audit: no pod bound twice, no node over its allocatable.
+/// Checks the audit log: no pod was bound twice, and no node is overcommitted.
 pub(crate) fn check(server: &Server) {
     let double = server.lock();
     assert!(double.bound().values().all(|times| *times == 1), "bound twice");
@@ -72,7 +72,7 @@ fn pods_are_bound_to_nodes_with_room_and_told_of() {
         (0..60).for_each(|index| create(&server, &pod(&format!("p{index}"), 500)));
         let _program = start(&server, &["--workers", "4"]);
         server.until(|double| bound(double) == 60).await;
-        // More than there is room for, while it runs.
+        // While the program runs, more pods are created than fit.
         (60..120).for_each(|index| create(&server, &pod(&format!("p{index}"), 500)));
         server.until(|double| bound(double) == 80).await;
         let is_told = |pod: &&Arc<Value>| {

@@ -1,5 +1,6 @@
-//! Random histories: lost and late requests, throttling, relists, deleted and recreated pods, nodes that come and go,
-//! foreign bindings. No pod is bound twice, none is lost, and without foreign bindings no node is overcommitted.
+//! Random histories with lost and late requests, throttling, relists, deleted and recreated pods, removed and added
+//! nodes, and foreign bindings. No pod is bound twice, no pod is forgotten, and without foreign bindings no node is
+//! overcommitted.
 
 use crate::double::{NODES as NODE_LIST, PODS as POD_LIST, text};
 use crate::pairs::{Pair, add_node};
@@ -19,9 +20,9 @@ struct World {
     dice: Pcg64,
     now_ms: u64,
     actions: Vec<Action>,
-    /// Requests whose answer was lost, and which arrive late.
+    /// Requests whose answers were lost, and which arrive late.
     late: Vec<(u64, Binding)>,
-    /// Whether other schedulers bind pods, and nodes leave.
+    /// Whether other schedulers bind pods, and nodes are removed.
     foreign: bool,
     /// Whether pods differ in priority.
     ranked: bool,
@@ -88,7 +89,7 @@ impl World {
         }
     }
 
-    /// Lets time pass. A request arrives at the latest after its timeout.
+    /// Advances the time. A late request arrives at its timeout at the latest.
     fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         let end = self.now_ms.saturating_sub(self.pair.timeout_ms);
@@ -146,7 +147,7 @@ impl World {
         self.actions.extend(next);
     }
 
-    /// A fault of a request about a victim or a nomination.
+    /// Chooses a fault for a request about a victim or a nomination.
     fn fault(&mut self, faults: bool) -> Option<Done> {
         match if faults { self.chance(8) } else { 7 } {
             0 => Some(Done::Throttled(1000)),
@@ -156,7 +157,7 @@ impl World {
         }
     }
 
-    /// Ends all faults, and lets everything come to rest.
+    /// Ends all faults, and runs until nothing changes any more.
     fn rest(&mut self) {
         for _ in 0..60 {
             self.pair.deliver();
@@ -190,7 +191,7 @@ fn run(seed: u64) -> u64 {
     let server = &world.pair.server;
     assert!(server.bound().values().all(|times| *times == 1), "seed {seed}: bound twice");
     let unbound = server.all(POD_LIST).filter(|pod| pod["spec"].get("nodeName").is_none());
-    // What is unbound is pending for want of room: nothing is lost, parked or assumed for ever.
+    // Every unbound pod is pending because there is no room. No pod is forgotten, parked or assumed forever.
     assert_eq!(unbound.count(), world.pair.pending(), "seed {seed}");
     let nominated = |pod: &&Arc<Value>| {
         let name = PodName { namespace: "t".into(), name: text(pod, "/metadata/name").into() };
@@ -224,7 +225,7 @@ fn workers_overcommit_no_node_when_pods_exceed_the_room() {
         let mut pair = Pair::new(10, workers);
         (0..400).for_each(|pod| pair.create(&format!("p{pod}"), 500));
         pair.deliver();
-        // Each decides from its own view before any other has seen the commits.
+        // Each worker decides from its own view before it syncs the commits of the others.
         let mut bindings = Vec::new();
         for worker in 0..workers as usize {
             bindings.extend(pair.step(worker).0);

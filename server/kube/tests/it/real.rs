@@ -1,6 +1,6 @@
-//! A cluster's day without faults: against the double always, and against a real API server if `OMEGA_KUBE_SERVER`
-//! has the name of a context in a kubeconfig (or `current` for its current one). It works in a namespace of its own,
-//! with a scheduler name of its own, and needs no kubelet.
+//! A day of a cluster without faults. The test always runs against the double. It also runs against a real API server
+//! if `OMEGA_KUBE_SERVER` is the name of a context in a kubeconfig, or `current` for the current one. It uses its own
+//! namespace and scheduler name, and needs no kubelet.
 
 use crate::process::{Program, block_on, server};
 use http::Method;
@@ -14,7 +14,7 @@ const PODS: u32 = 20;
 
 struct Cluster {
     client: Client,
-    /// Arguments with which the program finds the server.
+    /// Arguments by which the program finds the server.
     arguments: Vec<String>,
     namespace: String,
 }
@@ -46,7 +46,7 @@ impl Cluster {
         assert_eq!(status, 201, "{body}");
     }
 
-    /// Waits until a pod is as wanted, by its versions.
+    /// Waits until a pod fulfils a condition, by watching its versions.
     async fn until(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let path = format!("{}/{name}", self.pods());
         loop {

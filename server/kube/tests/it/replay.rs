@@ -1,4 +1,4 @@
-//! The double answers as a real API server did: transcripts, call by call and event by event.
+//! Checks that the double answers as a real API server did, with transcripts of calls and events.
 
 use crate::double::query::Query;
 use crate::double::{Double, Key, PODS, Target, text};
@@ -25,7 +25,7 @@ pub(crate) fn data() -> PathBuf {
     )
 }
 
-/// Returns the calls of a transcript; `None` if the data is not there.
+/// Returns the calls of a transcript; `None` if the data is missing.
 pub(crate) fn transcript(name: &str) -> Option<Vec<Value>> {
     let file = data().join("kube-api").join(name);
     let Ok(text) = std::fs::read_to_string(&file) else {
@@ -40,12 +40,12 @@ fn field<'a>(call: &'a Value, name: &str) -> &'a str {
     call["request"][name].as_str().unwrap_or_default()
 }
 
-/// Makes a call of a transcript; objects get the uids that they had.
+/// Repeats a call of a transcript. New objects get the uids of the transcript.
 fn make(double: &mut Double, call: &Value) -> (u16, Value) {
     let uid = call.pointer("/response/body/metadata/uid").and_then(Value::as_str);
     let version = call.pointer("/response/body/metadata/resourceVersion");
     let version = version.and_then(Value::as_str).and_then(|text| text.parse::<u64>().ok());
-    // Other clients wrote in between.
+    // Other clients wrote objects between the recorded calls.
     let writes = field(call, "method") != "GET";
     if let Some(version) = version.filter(|version| writes && *version > double.version) {
         double.version = version - 1;
@@ -71,7 +71,7 @@ fn bindings_are_answered_as_by_the_real_server() {
         let (step, expected) = (&call["step"], &call["response"]);
         assert_eq!(u64::from(status), expected["status"], "{step}: {body}");
         let is_status = expected.pointer("/body/kind").is_some_and(|kind| kind == "Status");
-        // The `status` of an object is of no matter here; that of a Status is.
+        // The `status` of an object is not compared, but that of a `Status` is.
         for part in PARTS.iter().skip(usize::from(!is_status)) {
             assert_eq!(body.pointer(part), expected["body"].pointer(part), "{step}: {part}");
         }
@@ -79,13 +79,13 @@ fn bindings_are_answered_as_by_the_real_server() {
     assert!(calls.len() > 30);
 }
 
-/// Calls of a transcript whose answer the double does not have, with the reason.
+/// Whether the double cannot answer a call of a transcript; each such call has its reason here.
 fn is_beyond(step: &str) -> bool {
     let beyond = [
-        // The double has JSON of whole objects only.
+        // The double only has whole objects in JSON.
         "metadata only",
         "protobuf only",
-        // A watch is no call.
+        // A watch has no single answer.
         "watch of one object",
     ];
     beyond.iter().any(|begin| step.starts_with(begin))
@@ -137,7 +137,7 @@ fn events(stream: &Value) -> Vec<(String, String, String)> {
     parts.filter(|(kind, ..)| kind != "BOOKMARK").collect()
 }
 
-/// Replays the events of a watch as changes.
+/// Repeats the events of a watch as changes of the double.
 fn relive(double: &mut Double, stream: &Value) {
     for event in stream.as_array().into_iter().flatten() {
         let (kind, object) = (text(&event["event"], "/type"), &event["event"]["object"]);
@@ -163,7 +163,7 @@ fn watches_show_a_pods_life_as_the_real_server_did() {
     let mut checked = 0;
     for call in &calls[1..] {
         let step = call["step"].as_str().unwrap_or_default();
-        // The transcript lacks events from before its start, and future versions are never reached.
+        // The transcript has no events from before its start, and future versions are never reached.
         if step.starts_with("version 1,") || step.starts_with("a version from the future") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The rules for single answers and events, one by one.
+//! The rules for single answers and events, each with a test.
 
 use crate::pairs::Pair;
 use omega_kube::adapter::answer::{Action, Answer, FAILURES_MAX, Found};

@@ -1,4 +1,4 @@
-//! Objects that are not understood, labels of namespaces, and overcommit by others.
+//! Tests of objects that cannot be parsed, labels of namespaces, and overcommit by other schedulers.
 
 use crate::pairs::Pair;
 use omega_kube::adapter::{Effect, PodName, Remark, State};
@@ -18,7 +18,7 @@ fn remarks(pair: &mut Pair) -> Vec<(String, Remark)> {
     pair.adapter.effects().into_iter().filter_map(remark).collect()
 }
 
-/// A pod with a protocol that no version has.
+/// A pod whose port has a protocol that no version of Kubernetes has.
 fn strange(version: u32, node: &str, protocol: &str) -> Pod {
     let object = json!({"metadata": {"name": "strange", "namespace": "t", "uid": "u", "resourceVersion": version.to_string()},
         "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}},
@@ -41,7 +41,7 @@ fn a_bound_pod_that_is_not_understood_closes_its_node_until_it_is_understood_or_
     pair.create("a", 500);
     pair.deliver();
     assert!(pair.decide().is_empty(), "the node takes no pods");
-    // Understood: it takes its three cores, and one is free.
+    // The pod can be parsed now: it uses three cores, so one core is free.
     pair.adapter.pod_changed(strange(1001, "n0", "TCP"));
     assert_eq!((pair.adapter.blind_nodes(), pair.adapter.unreadable()), (0, 0));
     pair.create("b", 2000);
@@ -85,7 +85,7 @@ fn a_namespace_that_changes_its_labels_changes_whom_its_selectors_select() {
     let there = json!({"metadata": {"name": "there", "labels": {"app": "x"}},
         "spec": {"containers": [{"name": "c"}], "nodeName": "n0"}});
     pair.server.call("POST", "/api/v1/namespaces/other/pods", &there);
-    // Away from the pods of all namespaces of team b.
+    // The pod has anti-affinity to the pods of all namespaces with the label of team b.
     let spec = json!({"schedulerName": "omega", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
         "nodeSelector": {"only": "n0"},
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
@@ -124,7 +124,7 @@ fn overcommit_by_another_scheduler_is_counted_and_told() {
     pair.delete("theirs");
     pair.deliver();
     assert!(pair.adapter.overcommitted_nodes().is_empty());
-    // After a restart it is no news that pods are bound.
+    // After a restart, pods that were already bound are not reported again.
     pair.create_with("theirs", &spec.to_string());
     pair.bind_elsewhere("theirs", "n0");
     pair.restart(1);

@@ -1,4 +1,5 @@
-//! Pods with volume claims: where they may go, what is written for their claims, and when they are bound.
+//! Tests of pods with volume claims: the nodes on which they fit, the choices that are written for their claims, and
+//! the time at which they are bound.
 
 use crate::double::{CLAIMS, Double, VOLUMES, text};
 use crate::pairs::Pair;
@@ -10,7 +11,7 @@ use omega_kube::adapter::claims::{CLAIMS_TIMEOUT_MS, ClaimChoice};
 use omega_kube::adapter::{PodName, State};
 use serde_json::{Value, json};
 
-/// Creates an object, in its own name.
+/// Creates an object, with the name that it has in its metadata.
 fn make(server: &mut Double, path: &str, object: &Value) {
     let answer = server.call("POST", path, object);
     assert_eq!(answer.status, 201, "{}", answer.body);
@@ -28,7 +29,7 @@ fn claim(server: &mut Double, name: &str, class: &str, mode: &str) {
     make(server, "/api/v1/namespaces/t/persistentvolumeclaims", &object);
 }
 
-/// A volume that one node reaches.
+/// Creates a volume that can be used only on one node.
 fn volume(server: &mut Double, name: &str, class: &str, node: &str) {
     let object = json!({"metadata": {"name": name}, "spec": {"capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"], "storageClassName": class,
@@ -48,7 +49,7 @@ fn bind(server: &mut Double, claim: &str, volume: &str) {
     assert_eq!(server.call("PATCH", &path, &bound).status, 200);
 }
 
-/// Makes a volume for the node that the claim names, and binds it.
+/// Creates a volume for the node that the claim's annotation names, and binds the claim.
 fn provision(server: &mut Double, claim: &str) {
     let path = format!("/api/v1/namespaces/t/persistentvolumeclaims/{claim}");
     let object = server.call("GET", &path, &Value::Null).body;
@@ -74,7 +75,7 @@ fn name(name: &str) -> PodName {
     PodName { namespace: "t".into(), name: name.into() }
 }
 
-/// Nodes with a label of their own name, and classes of both binding times.
+/// Creates nodes with a label of their own name, and storage classes of both binding modes.
 fn pair(nodes: u32, workers: u32) -> Pair {
     let mut pair = Pair::new(nodes, workers);
     for index in 0..nodes {
@@ -88,7 +89,7 @@ fn pair(nodes: u32, workers: u32) -> Pair {
     pair
 }
 
-/// Decides, and returns the choices to be written; nothing is bound yet.
+/// Decides, and returns the choices to write. No pod is bound yet.
 fn choices(pair: &mut Pair) -> Vec<ClaimChoice> {
     assert_eq!(pair.decide(), [], "the claims are not bound");
     let requests = pair.requests().into_iter();
@@ -99,14 +100,14 @@ fn choices(pair: &mut Pair) -> Vec<ClaimChoice> {
     requests.map(choice).collect()
 }
 
-/// Writes a choice, and delivers what follows.
+/// Writes a choice, and delivers the events that follow.
 fn write(pair: &mut Pair, choice: &ClaimChoice) {
     let done = pair.choose(choice);
     assert_eq!(pair.adapter.chosen(choice.clone(), done, 0), None);
     pair.deliver();
 }
 
-/// Returns the pods and nodes of the bindings that followed.
+/// Returns the pods and nodes of the bindings that are effects of events.
 fn bindings(pair: &mut Pair) -> Vec<(String, String)> {
     let bindings = pair.carry_out().into_iter();
     bindings.map(|binding| (binding.pod.name, binding.node)).collect()
@@ -125,7 +126,7 @@ fn a_pod_goes_where_its_bound_volume_is() {
     pair.deliver();
     let bound = pair.decide();
     assert_eq!(bound.iter().map(|one| one.node.as_str()).collect::<Vec<_>>(), ["n2"]);
-    // A pod without a claim is not concerned, and one whose claim does not exist waits.
+    // A pod without claims does not wait; a pod whose claim does not exist does.
     pod(&mut pair, "plain", &[]);
     pod(&mut pair, "lost", &["nowhere"]);
     pair.deliver();
@@ -166,7 +167,7 @@ fn a_pod_whose_provisioning_fails_is_decided_anew() {
     pair.server.call("PATCH", path, &away);
     pair.deliver();
     assert!(matches!(pair.adapter.state(&name("a")), Some(State::Parked { .. })));
-    // Its node has no room by then.
+    // When the claims are bound, the node of the pod has no room any more.
     pair.server.delete_node(&first.binding.node);
     pair.deliver();
     pair.adapter.tick(60_000);
@@ -191,7 +192,7 @@ fn claims_that_are_never_bound_end_the_decision_after_ten_minutes() {
     assert!(matches!(pair.adapter.state(&name("a")), Some(State::Assumed { .. })));
     pair.adapter.tick(CLAIMS_TIMEOUT_MS + 1000);
     assert!(matches!(pair.adapter.state(&name("a")), Some(State::Parked { .. })));
-    // The provisioner may still be at work for this node, so the annotation is not written again.
+    // The provisioner may still be working for this node, so the annotation is not written again.
     pair.adapter.tick(2 * CLAIMS_TIMEOUT_MS);
     assert_eq!(choices(&mut pair), []);
     assert!(matches!(pair.adapter.state(&name("a")), Some(State::Assumed { .. })));
@@ -221,7 +222,7 @@ fn static_volumes_are_bound_to_the_claims_of_pods_one_each() {
         pair.deliver();
     }
     assert_eq!(bindings(&mut pair).len(), 2);
-    // A disk for the third.
+    // A disk is added for the third pod.
     volume(&mut pair.server, "disk2", "local", "n2");
     pair.deliver();
     let third = choices(&mut pair).pop().expect("a choice");
@@ -323,7 +324,7 @@ fn after_a_restart_a_claim_keeps_the_node_that_was_written() {
     let choice = choices(&mut pair).pop().expect("a choice");
     write(&mut pair, &choice);
     pair.restart(1);
-    // Another pod with the claim goes there too.
+    // Another pod with the same claim goes to the same node.
     pod(&mut pair, "b", &["data"]);
     pair.deliver();
     assert_eq!(choices(&mut pair), [], "nothing is written again");
@@ -391,7 +392,7 @@ fn the_storage_calls_of_a_real_server_are_answered_and_followed() {
     for call in calls.iter().take_while(|call| call["step"] != "remove") {
         let (step, expected) = (text(call, "/step"), &call["response"]);
         if step.starts_with("PreBind") {
-            // The adapter writes what the recorded scheduler wrote.
+            // The adapter must write what the recorded kube-scheduler wrote.
             let choice = choices(&mut pair).pop().expect("a choice");
             assert_eq!((choice.binding.node.as_str(), choice.claim.as_str()), ("rec-n1", "c1"));
             write(&mut pair, &choice);
@@ -401,7 +402,7 @@ fn the_storage_calls_of_a_real_server_are_answered_and_followed() {
             continue;
         }
         let mut body = call["request"]["body"].clone();
-        // Versions and uids are those of the double.
+        // Versions and uids in the transcript are replaced by those of the double.
         let old = step.contains("old version");
         if let Some(metadata) = body["metadata"].as_object_mut().filter(|_| !old) {
             metadata.remove("resourceVersion");

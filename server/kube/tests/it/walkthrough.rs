@@ -1,4 +1,4 @@
-//! docs/kubernetes.md as a new user would type it: its commands and manifests, in the order of the page.
+//! A test that runs the commands and manifests of docs/kubernetes.md in the order of the page, as a new user would.
 
 use crate::double::{Double, PODS, text};
 use crate::process::{Program, block_on, server};
@@ -6,7 +6,7 @@ use omega_kube::profiles;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Commands that need more than an API server: a compiler, an image builder, controllers, a real cluster.
+/// Commands that need more than an API server, such as a compiler, an image builder, controllers or a real cluster.
 const BEYOND: [&str; 5] = [
     "cargo ",
     "podman ",
@@ -22,7 +22,7 @@ enum Step {
     Apply(String),
 }
 
-/// Returns the commands and manifests of a page.
+/// Returns the commands and manifests of a page, in order.
 fn steps(page: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     for (index, block) in page.split("```").enumerate() {
@@ -40,7 +40,7 @@ fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// A user's machine: a home with a kubeconfig, and `omega-kube` on the path.
+/// The computer of a user: a home folder with a kubeconfig, and `omega-kube` in the search path.
 struct User {
     home: tempfile::TempDir,
     top: PathBuf,
@@ -73,7 +73,7 @@ impl User {
         ended.expect("a thread").expect("a shell")
     }
 
-    /// Runs a line that has to succeed, and returns what it prints.
+    /// Runs a command line, which must succeed. Returns its output.
     async fn succeed(&self, line: &str) -> String {
         let output = self.run(line).await;
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
@@ -104,7 +104,7 @@ fn the_page_works_as_it_is_typed() {
             match step {
                 Step::Run(line) if BEYOND.iter().any(|begin| line.starts_with(begin)) => {}
                 Step::Run(line) => {
-                    // The double has no schemas to validate by.
+                    // The double has no schemas, so `kubectl` must not validate.
                     let line = line.replace("kubectl apply", "kubectl apply --validate=false");
                     let said = user.succeed(&line).await;
                     if let Some(name) = line.strip_prefix("kubectl run ") {
