@@ -1,4 +1,4 @@
-//! Identical machines for a trace without any: `200,cpu=64,memory=256Gi`.
+//! Identical machines, for a trace that has none: `200,cpu=64,memory=256Gi`.
 
 use crate::csv::forms;
 use crate::decimal::{Decimal, Rounding};

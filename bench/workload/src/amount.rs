@@ -1,6 +1,6 @@
 //! Amounts as people write them, on the command line, in files and in tables: `0.5`, `500m`, `16GiB`.
 //!
-//! Digits are parsed by [`Decimal`]; here are the units. Counted kinds have no fractions.
+//! Digits are parsed by [`Decimal`]; this file adds the units. Counted kinds have no fractions.
 
 use crate::decimal::{Decimal, DecimalError, Rounding};
 use omega_core::Unit;
@@ -12,7 +12,7 @@ use std::str::FromStr;
 /// Error in an amount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AmountError {
-    /// The text is no number: write one.
+    /// The text is not a number. Write a number.
     #[error("{text:?} {why}")]
     Number {
         /// The text.
@@ -20,13 +20,13 @@ pub enum AmountError {
         /// The error.
         why: DecimalError,
     },
-    /// The suffix is unknown: use another unit, or none.
+    /// The suffix is unknown. Use another unit, or none.
     #[error("{text:?} has an unknown unit; write 4, 500m, 16GiB or 2TB")]
     Suffix {
         /// The text.
         text: String,
     },
-    /// The unit is not the kind's: use another unit, or none.
+    /// The unit is not one of the kind's. Use another unit, or none.
     #[error("{text:?} has the wrong unit: write {like}")]
     OtherUnit {
         /// The text.
@@ -34,7 +34,7 @@ pub enum AmountError {
         /// Accepted notation.
         like: &'static str,
     },
-    /// The amount is too large: write less.
+    /// The amount is too large. Write a smaller one.
     #[error("{text:?} is more than a cell can count")]
     TooLarge {
         /// The text.
@@ -50,7 +50,7 @@ enum Suffix {
     Bytes(u64),
 }
 
-/// An amount of a kind not yet known.
+/// An amount whose resource kind is not known yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Amount {
     text: String,
@@ -65,7 +65,7 @@ impl FromStr for Amount {
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let (digits, suffix) = text.split_at(digits.len());
         let owned = || text.to_owned();
-        // Words such as `nan` consist of a suffix only; the number's error describes them.
+        // Words such as `nan` consist only of a suffix, so the error is about the number and contains the whole text.
         let of_number = if digits.is_empty() { text } else { digits };
         let number = Decimal::parse(of_number.trim_end())
             .map_err(|why| AmountError::Number { text: owned(), why })?;
@@ -97,10 +97,10 @@ fn suffix_of(suffix: &str) -> Option<Suffix> {
 }
 
 impl Amount {
-    /// The amount in the smallest unit of a kind, rounded up, so that a request loses nothing.
+    /// The amount in the smallest unit of a kind, rounded up, so that a request never becomes smaller.
     ///
     /// # Errors
-    /// If its unit is not the kind's, or it is too large.
+    /// If its unit is not one of the kind's, or it is too large.
     pub fn of(&self, unit: Unit) -> Result<u64, AmountError> {
         self.rounded(unit, Rounding::Up)
     }
@@ -108,7 +108,7 @@ impl Amount {
     /// The amount in the smallest unit of a kind.
     ///
     /// # Errors
-    /// If its unit is not the kind's, or it is too large.
+    /// If its unit is not one of the kind's, or it is too large.
     pub fn rounded(&self, unit: Unit, rounding: Rounding) -> Result<u64, AmountError> {
         let text = || self.text.clone();
         let (factor, like) = match (unit, self.suffix) {
@@ -122,7 +122,7 @@ impl Amount {
             (Unit::Count, _) => (None, "a whole number"),
         };
         let factor = factor.ok_or_else(|| AmountError::OtherUnit { text: text(), like })?;
-        // Half a licence is an error, and is not rounded to a whole one.
+        // Half a licence is an error; it is not rounded to a whole one.
         if unit == Unit::Count && !self.number.is_whole() {
             return Err(AmountError::OtherUnit { text: text(), like: "a whole number" });
         }
@@ -131,7 +131,7 @@ impl Amount {
     }
 }
 
-/// Deserialized from a text, or from a number without quotes.
+/// Parses an amount from a text, or from a number without quotes.
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error> {
         deserializer.deserialize_any(AmountVisitor)

@@ -1,18 +1,18 @@
 //! Azure's trace of virtual machines of 2017, as arrivals of batches that tenants requested.
 //!
-//! The folder holds `dev.csv.gz`, a list made from the published table, or that table itself (`azure/raw.rs`). Decisions of the
-//! reader of the list:
+//! The folder has `dev.csv.gz`, a list made from the published table, or the published table itself (`azure/raw.rs`). The list
+//! is converted as follows:
 //!
 //! - **Jobs.** A batch of virtual machines that were requested together is a job; each machine is a task, and those of
-//!   one size are a group. All are batch jobs, because the trace does not tell which ones stay up.
+//!   one size are a group. All are batch jobs, because the list does not say which machines are services.
 //! - **Time.** The list gives the end of the five minutes in which a batch arrived. Time is counted from the beginning
-//!   of the first such interval. Rows are sorted by it, and batches numbered by it. A stream holds the batches of one
-//!   moment, at most [`TASKS_PER_JOB_MAX`] tasks.
+//!   of the first such interval. Rows are sorted by time, and batches are numbered in this order. A stream has in memory
+//!   the batches of one time, with at most [`TASKS_PER_JOB_MAX`] tasks.
 //! - **Lifetime.** The trace gives a range `[low, high]` of five-minute steps, counting both ends: a life of `low`
 //!   steps lasts between `low` and `low` plus five minutes. So the lifetime is drawn evenly between `low` and `high`
 //!   plus five minutes, by a generator seeded with the seed and the number of the virtual machine, independently of the
-//!   order of rows. A machine that was alive at the end runs on.
-//! - **Machines.** The trace has no machines, so the user gives some.
+//!   order of rows. A machine that was alive at the end has no end.
+//! - **Machines.** The trace has no physical machines, so the user gives some.
 
 mod raw;
 
@@ -36,16 +36,16 @@ const STEP_MS: u64 = 300_000;
 /// Machines for the trace, and the seed of the lifetimes.
 #[derive(Clone, Debug, Default)]
 pub struct AzureOptions {
-    /// The machines; none if only jobs are read.
+    /// The machines; empty if only jobs are read.
     pub machines: Vec<Machine>,
-    /// The seed.
+    /// Seed of the lifetimes.
     pub seed: u64,
 }
 
 /// Reads the trace.
 ///
 /// # Errors
-/// If the file is missing or at fault.
+/// If the file is missing or invalid.
 pub fn load(files: impl Into<TraceFiles>, options: AzureOptions) -> Result<Workload, LoadError> {
     whole(&mut open(files, options)?)
 }
@@ -53,7 +53,7 @@ pub fn load(files: impl Into<TraceFiles>, options: AzureOptions) -> Result<Workl
 /// Opens the trace as a stream.
 ///
 /// # Errors
-/// If the file is missing, its header is invalid, or a row of the raw table is.
+/// If the file is missing, its header is invalid, or a row of the raw table is invalid.
 pub fn open(files: impl Into<TraceFiles>, options: AzureOptions) -> Result<AzureStream, LoadError> {
     let files = files.into();
     let mut file = files.path(PART, "dev.csv")?;
@@ -84,12 +84,12 @@ pub fn open(files: impl Into<TraceFiles>, options: AzureOptions) -> Result<Azure
     })
 }
 
-/// Whether a table is the published one: it has exactly its columns.
+/// Whether a table is the published one, which has exactly these columns.
 fn is_raw(table: &Table) -> bool {
     table.columns() == raw::COLUMNS
 }
 
-/// Rows of the list, read one by one, or all of the raw table.
+/// Rows, which are read one by one from the list, or all at once from the raw table.
 enum Source {
     List(Columns),
     Raw(std::vec::IntoIter<Vm>),
@@ -132,7 +132,7 @@ pub struct AzureStream {
     table: Table,
     source: Source,
     seed: u64,
-    /// The tenant of a list, which names none.
+    /// The tenant of all jobs of a list, because a list has no tenants.
     tenant: Text,
     clock: Clock,
     /// The first row of the next time.
@@ -236,7 +236,7 @@ impl Clock {
         Ok(self.now_ms)
     }
 
-    /// Checks that a batch has not occurred before.
+    /// Checks that a batch number has not occurred before.
     fn check_new(&mut self, batch: u64) -> Result<(), String> {
         if batch < self.batch_min {
             return Err(format!(
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(workload.arrivals[1].run, RunTime::Forever);
     }
 
-    /// Two deployments; times in whole steps, and the last one is the end of the table.
+    /// A table with two deployments. Times are whole steps, and the last one is the end of the table.
     const RAW: &str = "a,s1,d1,600,1200,9.5,1.5,3.5,Delay-insensitive,1,1.75\n\
         b,s1,d1,0,9000,9.5,1.5,3.5,Interactive,>24,>64\nc,s2,d2,600,9000,9.5,1.5,3.5,Unknown,2,3.5\n\
         d,s1,d1,600,600,9.5,1.5,3.5,Interactive,4,7\ne,s1,d1,600,900,9.5,1.5,3.5,Unknown,1,1.75\n";
@@ -394,7 +394,7 @@ mod tests {
         assert!((1..=300_000).contains(&short.run.of(0).unwrap()), "{short:?}");
         assert!((600_001..=900_000).contains(&pair.run.of(0).unwrap()), "{pair:?}");
         assert!((300_001..=600_000).contains(&pair.run.of(1).unwrap()), "{pair:?}");
-        // A header that somebody added changes nothing but the lines, on which the draws depend.
+        // A header that was added changes only the line numbers, on which the random lifetimes depend.
         let headed = format!("{}\n{RAW}", raw::COLUMNS.join(","));
         let again = raw("vmtable.csv", &headed).1.unwrap();
         assert_eq!(again.arrivals.len(), 4);

@@ -1,25 +1,25 @@
-//! Command lines of all programs: bad input ends the program with one line on standard error and exit code 2. A noun
-//! without its verb, such as `omega job`, lists its verbs and ends with the same code.
+//! Command lines of all programs. Bad input ends the program with one line on standard error and exit code 2. A noun
+//! without its verb, such as `omega job`, prints its verbs and ends with the same code.
 
 use clap::Parser;
 use clap::error::ErrorKind;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The exit code of bad input: what clap uses for bad arguments.
+/// The exit code for bad input, which clap also uses for bad arguments.
 pub const BAD_INPUT: u8 = 2;
 
-/// Parses the arguments of a program. Help and version are printed, and end the program.
+/// Parses the arguments of a program. Requests for help and version are answered, and end the program.
 ///
 /// # Errors
-/// If the arguments are invalid: the exit code, after the error was printed.
+/// If the arguments are invalid. The error was then printed; the value is the exit code.
 pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
     T::try_parse().map_err(|error| {
         if !error.use_stderr() {
             error.exit();
         }
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-            // Without a standard error, only the exit code is left.
+            // If standard error cannot be written, only the exit code reports the error.
             drop(error.print());
             return ExitCode::from(BAD_INPUT);
         }
@@ -27,10 +27,10 @@ pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
     })
 }
 
-/// Prints the reason of a failure in one line, even if names in it contain line breaks, and returns the exit code.
+/// Prints the reason for a failure in one line, even if names in it contain line breaks. Returns the exit code.
 pub fn fail(program: &str, why: &str, code: u8) -> ExitCode {
     let line = omega_core::text::shown(why);
-    // Without a standard error, only the exit code is left.
+    // If standard error cannot be written, only the exit code reports the error.
     drop(writeln!(std::io::stderr(), "{program}: {line}"));
     ExitCode::from(code)
 }

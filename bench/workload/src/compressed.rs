@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Endings of the names under which a file may be stored; the first one is that of published traces.
+/// Endings of the names that a file may have; the first one is that of published traces.
 const ENDINGS: [&str; 3] = [".gz", ".zst", ""];
 
 /// Maximum length of a text that is read whole, after decompression: several times the largest cluster that Kubernetes
@@ -19,7 +19,7 @@ const TEXT_BYTES_MAX: u64 = 4 << 30;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// A frame of other data, by which some compressors begin: its first byte is 0x50 to 0x5f.
+/// End of the magic number of a frame without content, by which some compressors begin; its first byte is 0x50 to 0x5f.
 const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 /// Opens a file, and decompresses it if it is compressed.
@@ -27,8 +27,8 @@ pub(crate) fn open_input(file: &Path) -> io::Result<Box<dyn BufRead>> {
     decompress(BufReader::new(File::open(file)?))
 }
 
-/// The path under which a file is stored: that of `name.csv` or its compressed form, `name.csv.gz` or `name.csv.zst`.
-/// Where none is there, that of the form in which traces are published.
+/// The path of a file: that of `name.csv` or its compressed form, `name.csv.gz` or `name.csv.zst`, whichever exists. If
+/// none of them exists, the path is that of the form in which traces are published.
 #[must_use]
 pub fn stored(file: &Path) -> PathBuf {
     let with = |ending: &str| {
@@ -67,7 +67,7 @@ pub(crate) fn describe(error: &io::Error) -> String {
     }
 }
 
-/// The plain content of an input.
+/// Decompresses an input, if it is compressed.
 fn decompress(mut input: impl BufRead + 'static) -> io::Result<Box<dyn BufRead>> {
     let first = input.fill_buf()?;
     if first.starts_with(&GZIP_MAGIC) {
@@ -83,7 +83,7 @@ fn decompress(mut input: impl BufRead + 'static) -> io::Result<Box<dyn BufRead>>
     Ok(Box::new(input))
 }
 
-/// Whether this is the start of a Zstandard frame.
+/// Whether these bytes are the start of a Zstandard frame.
 fn is_zstd(bytes: &[u8]) -> bool {
     let skippable = bytes.first().is_some_and(|first| first & 0xf0 == 0x50);
     bytes.starts_with(&ZSTD_MAGIC) || skippable && bytes[1..].starts_with(&ZSTD_SKIPPABLE)
@@ -118,12 +118,12 @@ impl<R: BufRead> Read for Gzip<R> {
 struct Zstd<R> {
     input: R,
     decoder: FrameDecoder,
-    /// Whether a frame has begun that has not ended.
+    /// Whether a frame was begun but not ended.
     in_frame: bool,
 }
 
 impl<R: BufRead> Zstd<R> {
-    /// Goes to the next frame that has content. Returns whether there is one.
+    /// Advances to the next frame that has content. Returns whether there is one.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !self.input.fill_buf()?.is_empty() {
             match self.decoder.init(&mut self.input) {
@@ -138,13 +138,13 @@ impl<R: BufRead> Zstd<R> {
         Ok(false)
     }
 
-    /// Skips the content of a frame of other data.
+    /// Skips a frame without content.
     fn skip(&mut self, length: u64) -> io::Result<()> {
         let skipped = io::copy(&mut self.input.by_ref().take(length), &mut io::sink())?;
         if skipped < length { Err(cut_off("zstd")) } else { Ok(()) }
     }
 
-    /// Compares a frame that has ended with its checksum, if it has one.
+    /// Compares the content of a frame with its checksum, if it has one.
     fn check_sum(&self) -> io::Result<()> {
         let sum = self.decoder.get_checksum_from_data();
         match sum.is_none() || sum == self.decoder.get_calculated_checksum() {
@@ -178,7 +178,7 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
-/// An error of the decoder; an end of the input is somewhere among its causes.
+/// Converts an error of the decoder, which may be caused by an unexpected end of the input.
 fn fault(error: &(dyn std::error::Error + 'static)) -> io::Error {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -187,7 +187,7 @@ fn fault(error: &(dyn std::error::Error + 'static)) -> io::Error {
             return cut_off("zstd");
         }
         cause = match found {
-            // Its own source is that of the error in it.
+            // The source of an I/O error is that of the error in it, so that one is examined itself.
             Some(io) => io.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static)),
             None => error.source(),
         };
@@ -245,7 +245,7 @@ mod tests {
             for at in (8..bytes.len()).step_by(bytes.len() / 40) {
                 let mut bytes = bytes.clone();
                 bytes[at] ^= 0x10;
-                // A header's name and time may have any bytes.
+                // The name and the time in the header may be any bytes.
                 let read = unpack(&bytes);
                 assert!(
                     read.is_err() || read.as_deref() == Ok(&text),

@@ -78,7 +78,7 @@ pub fn load(machines: &Path, jobs: &Path) -> Result<Workload, LoadError> {
     whole(&mut open(machines, jobs, Window::All)?)
 }
 
-/// Opens two tables as a stream: machines are read at once, jobs on demand.
+/// Opens two tables as a stream: machines are read at once, and jobs when they are needed.
 ///
 /// # Errors
 /// If a file is missing, or the machines are invalid.
@@ -97,10 +97,10 @@ pub struct Tables<'a> {
     pub placements: Option<&'a Path>,
 }
 
-/// Opens tables as a stream: the machines and placements are read, the jobs come as they are asked for.
+/// Opens tables as a stream: machines and placements are read at once, and jobs when they are needed.
 ///
 /// # Errors
-/// If a file is missing, or the machines or placements are at fault.
+/// If a file is missing, or the machines or placements are invalid.
 pub fn open_all(tables: &Tables<'_>, window: Window) -> Result<CsvStream, LoadError> {
     let Tables { machines, jobs, placements } = *tables;
     let mut machine_table = Table::open(machines)?;
@@ -127,7 +127,7 @@ fn open_placements(file: &Path, machines: &[Machine]) -> Result<Placements, Load
     Placements::read(table, machines)
 }
 
-/// Tables of a cell, as a stream.
+/// The tables of a cell, as a stream.
 pub struct CsvStream {
     head: Head,
     table: Table,
@@ -163,7 +163,7 @@ impl Stream for CsvStream {
     }
 }
 
-/// Checks that a table has only these columns and those of further resource kinds.
+/// Checks that a table has only these columns, and columns of further resource kinds.
 fn check_columns(table: &Table, known: &[&str]) -> Result<(), LoadError> {
     for name in table.columns() {
         if name.is_empty() {
@@ -178,7 +178,7 @@ fn check_columns(table: &Table, known: &[&str]) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// The standard kinds, and those that the tables' headers name.
+/// The standard kinds, and the kinds that the tables' headers name.
 fn kinds(tables: &[&Table]) -> Result<Kinds, LoadError> {
     let standard = Kinds::standard();
     let mut list: Vec<ResourceKind> = standard.iter().map(|(_, kind)| kind.clone()).collect();
@@ -219,7 +219,7 @@ impl AmountColumns {
         Ok(AmountColumns { cpu, memory, disk, gpu, more })
     }
 
-    /// The amounts of a row without devices, and the number of devices.
+    /// Reads the amounts of a row except devices, and the number of devices.
     fn read(&self, row: &Row<'_>, rounding: Rounding) -> Result<(Amounts, u8), LoadError> {
         let bytes = |text: &str| forms::bytes(text, rounding);
         row.required(self.memory)?;
@@ -239,7 +239,7 @@ impl AmountColumns {
     }
 }
 
-/// Reads an optional field of a column in the form of `read`.
+/// Reads a field that may be empty, by the function `read`.
 fn optional<T>(
     row: &Row<'_>,
     column: Option<Column>,

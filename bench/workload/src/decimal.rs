@@ -1,9 +1,9 @@
 //! Decimal numbers in inputs, parsed without rounding.
 //!
-//! A trace gives `0.07` of a machine of 100,000 units. As a float that is slightly more than 7,000, and rounded up
-//! 7,001; as digits and an exponent it is exactly 7,000 on every platform.
+//! A trace may give a request of `0.07` of a machine of 100,000 units. As a float that is slightly more than 7,000
+//! units, which is rounded up to 7,001; as digits and an exponent it is exactly 7,000 on every platform.
 
-/// Digits that a decimal may have. With these, a product with any unit up to 2^50 fits in 128 bits.
+/// Maximum number of digits of a decimal. With these, a product with any unit up to 2^50 fits in 128 bits.
 const DIGITS_MAX: usize = 22;
 
 /// A decimal number that is not negative: `digits` times ten to the power of `exponent`.
@@ -25,16 +25,16 @@ pub enum Rounding {
 /// Reason why a text is not a decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
-    /// The text is no number: write digits, with a point or an exponent if needed.
+    /// The text is not a number. Write digits, with a point or an exponent if needed.
     #[error("is not a number")]
     NotANumber,
-    /// The number is not finite.
+    /// The number is not finite. Write a finite number.
     #[error("is not a finite number")]
     NotFinite,
-    /// The number is negative.
+    /// The number is negative. Write a number from zero.
     #[error("is negative")]
     Negative,
-    /// There are too many digits.
+    /// The number has too many digits. Write fewer.
     #[error("has more than {DIGITS_MAX} digits")]
     TooLong,
 }
@@ -87,7 +87,7 @@ impl Decimal {
         Ok(Decimal { digits, exponent: i32::from(exponent) - shift })
     }
 
-    /// Whether it has no fraction.
+    /// Whether the number has no fraction.
     #[must_use]
     pub fn is_whole(self) -> bool {
         let power = 10_u128.checked_pow(self.exponent.unsigned_abs());
@@ -96,14 +96,14 @@ impl Decimal {
             || power.is_some_and(|one| self.digits.is_multiple_of(one))
     }
 
-    /// This many times `unit`, or `None` if that is beyond 64 bits.
+    /// The number times `unit`; `None` if the product exceeds 64 bits.
     #[must_use]
     pub fn times(self, unit: u64, rounding: Rounding) -> Option<u64> {
         let product = self.digits.checked_mul(u128::from(unit))?;
         if product == 0 {
             return Some(0);
         }
-        // 10^38 is the largest power of ten below 2^128; beyond it the quotient is far below one.
+        // The largest power of ten below 2^128 is 10^38. If the power is larger, the quotient is far below one.
         let power = 10_u128.checked_pow(self.exponent.unsigned_abs());
         let value = match (self.exponent < 0, power) {
             (false, power) => product.checked_mul(power?)?,

@@ -1,19 +1,20 @@
-//! Fragmentation: the part of the free amounts that lies on machines where requesting tasks do not fit.
+//! Fragmentation: the part of the free amounts that is on machines where tasks that request them do not fit.
 //!
-//! (Weng et al., "Beware of Fragmentation", ATC 2023, measure it for devices; here it is measured for any kind.)
+//! (Weng et al., "Beware of Fragmentation", ATC 2023, measure fragmentation of devices; here it is measured for any
+//! kind.)
 
 use omega_cellstate::Cell;
 use omega_core::{Amounts, DeviceRequest, KindId, TaskGroup};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Maximum number of distinct requests; later ones are not counted.
+/// Maximum number of distinct requests that are counted; later ones are ignored.
 const REQUESTS_MAX: usize = 4096;
 
 /// Maximum number of requests for which fragmentation is computed: the most frequent ones.
 const TOLD_MAX: usize = 256;
 
-/// A request: amounts and devices.
+/// A request: amounts, and devices.
 type Request = (Amounts, Option<DeviceRequest>);
 
 /// Number of tasks with equal requests.
@@ -41,9 +42,9 @@ impl Requests {
         requests
     }
 
-    /// For each kind, the share of the free amount on machines where a task that requests the kind
-    /// does not fit: the mean over the tasks of the most frequent requests. `None` for a kind that
-    /// is not free or not requested.
+    /// For each kind, the share of the free amount that is on machines where a task that requests the kind does not
+    /// fit, as the mean over the tasks of the most frequent requests. `None` for a kind of which nothing is free, or
+    /// which no task requests.
     #[must_use]
     pub fn fragmented(&self, cell: &Cell) -> Vec<Option<f64>> {
         let requests = self.most_frequent();
@@ -93,7 +94,7 @@ mod tests {
         let mut requests = Requests::default();
         requests.note(&TaskGroup::new(3, Amounts::new([500])));
         requests.note(&TaskGroup::new(1, Amounts::new([2000, 1])));
-        // One task in four finds a quarter of the processors unusable; it alone requests memory.
+        // For one task in four, a quarter of the processors is unusable; only that task requests memory.
         let told = requests.fragmented(&cell);
         assert_eq!(told, [Some(0.0625), Some(0.5), None, None]);
     }

@@ -1,25 +1,26 @@
 //! Google's cluster trace of May 2011: its first hour and a half as a replay, or ten days of its jobs.
 //!
-//! The folder holds `machine_events_compact.csv.gz`, `tasks_replay.csv.gz` and `jobs_dev_days0-10.csv.gz`, all derived
-//! from the published tables. Decisions of the reader of the replay ([`jobs`] has those of the list of jobs):
+//! The folder has `machine_events_compact.csv.gz`, `tasks_replay.csv.gz` and `jobs_dev_days0-10.csv.gz`, all derived
+//! from the published tables. The replay is converted as follows ([`jobs`] describes the conversion of the list of jobs):
 //!
 //! - **Scale.** The trace gives amounts as fractions of the largest machine. Here that machine has 64 cores, 256 GiB of
 //!   memory and 16 TiB of disk. Requests are rounded up and capacities to the nearest unit, so rounding never makes
 //!   room.
 //! - **Disk.** The trace does not give the machines' disks. Every machine gets 16 TiB, of which the initial tasks need
-//!   at most 2 %: disk is counted but never decides.
+//!   at most 2 %, so disk never affects a placement.
 //! - **Overcommit.** A request of the trace is a limit, and the cell was overcommitted: the initial tasks request up to
 //!   1.58 times a machine's CPU and 2.00 times its memory. So both kinds are compressible, and machines may be claimed
-//!   to 160 % and 200 %; with the production tasks alone to 145 % (of 141 needed) and 100 %.
+//!   to 160 % and 200 %. With the production tasks alone, 141 % of the CPU is needed, and machines may be claimed to 145 %
+//!   and 100 %.
 //! - **Time.** The replay begins at 600 s of the trace's clock. The run time of an initial task is counted from the
-//!   clock's zero, so 600 s less remain. For nearly all of these tasks the run time is longer than that; the few (2 %)
-//!   shorter ones cannot be meant so, and are kept.
+//!   clock's zero, so 600 s less remain. For nearly all of these tasks the run time is longer than that. For 2 % it is
+//!   shorter, so it cannot be counted from zero, and is not reduced.
 //! - **Jobs.** Tasks of one trace job that arrive at different times, or have different priorities, become several
 //!   jobs, `ID.1`, `ID.2`, …; tasks of one job with different requests become groups.
-//! - **Service** is as in the paper: production (priority 9 and above) and scheduling class 2 or 3. All other jobs are
-//!   batch.
-//! - A task that failed or was killed ends after its run time like one that finished.
-//! - **Order.** Rows are sorted by time. A stream holds the machines and the tasks of one moment, at most
+//! - **Service** is defined as in the paper: production (priority 9 and above) and scheduling class 2 or 3. All other jobs
+//!   are batch.
+//! - A task that failed or was killed ends after its run time, like one that finished.
+//! - **Order.** Rows are sorted by time. A stream has in memory the machines and the tasks of one time, at most
 //!   [`TASKS_PER_JOB_MAX`](omega_core::limits::TASKS_PER_JOB_MAX) (there are 144,339 initial ones). The parts of a job
 //!   must be known when its first part arrives, so the file is read twice; the first pass keeps a few numbers of each
 //!   job.
@@ -41,7 +42,7 @@ const CPU_MILLIS: u64 = 64_000;
 const MEMORY_BYTES: u64 = 256 << 30;
 /// Bytes of disk in every machine.
 const DISK_BYTES: u64 = 16 << 40;
-/// Reading of the trace's clock at its start.
+/// Time of the trace's clock at which the replay starts.
 const CLOCK_START_MS: u64 = 600_000;
 /// The lowest priority of production tasks.
 const PRODUCTION_PRIORITY: u8 = 9;
@@ -51,7 +52,7 @@ const PRODUCTION_PRIORITY: u8 = 9;
 pub enum Production {
     /// Tasks of priority 9 and above.
     OnlyProduction,
-    /// All.
+    /// All tasks.
     #[default]
     All,
 }
@@ -105,7 +106,7 @@ pub struct GoogleStream {
     head: Head,
     machines: Machines,
     tasks: Tasks,
-    /// The next job, once it is read.
+    /// The next job, if it was already read.
     next: Option<Event>,
 }
 
@@ -118,7 +119,7 @@ impl Stream for GoogleStream {
         if self.next.is_none() {
             self.next = self.tasks.next_job()?.map(Event::Job);
         }
-        // After the last job, only machine events before the last task's arrival follow.
+        // After the last job, the only events are those of machines up to the arrival of the last task.
         let until_ms = self.next.as_ref().map_or(self.tasks.end_ms(), Event::at_ms);
         if let Some(event) = self.machines.next_until(until_ms)? {
             return Ok(Some(Event::Machine(event)));
@@ -131,7 +132,7 @@ impl Stream for GoogleStream {
     }
 }
 
-/// The standard kinds without devices; memory is compressible, because requests are limits here.
+/// The standard kinds without devices. Memory is compressible, because the trace's requests are limits.
 fn kinds() -> Kinds {
     let kind =
         |name: &str, unit, compressible| ResourceKind { name: name.to_owned(), unit, compressible };
@@ -272,7 +273,7 @@ mod tests {
         let Some(dir) = data("google2011") else { return };
         let all = load(&dir, &GoogleOptions::default()).unwrap();
         assert_eq!(all.machines.len(), 12_477);
-        // 132,982 are initial tasks, 13 of them on machines that are not listed.
+        // There are 132,982 initial tasks, 13 of them on machines that the trace does not list.
         assert_eq!(counts(&all), [190_926, 132_969, 42_761]);
         assert!(all.notes[0].starts_with("13 tasks"), "{:?}", all.notes);
         assert!(fits(&all));

@@ -18,42 +18,42 @@ use std::path::{Path, PathBuf};
 #[command(group(ArgGroup::new("trace_files").args(["data", "named"]).multiple(true)))]
 #[serde(default, deny_unknown_fields)]
 pub struct InputArgs {
-    /// Replay a published trace; --data names the folder of its files.
+    /// Replay a published trace; --data names the folder with its files.
     #[arg(long, value_enum, requires = "trace_files", group = "source")]
     trace: Option<Trace>,
-    /// The folder of the trace; for swf the log itself, or a folder in which --cell names it.
+    /// Folder of the trace; for swf, the log itself, or a folder in which --cell names the log.
     #[arg(long, value_name = "DIR", requires = "trace")]
     data: Option<PathBuf>,
-    /// A file of the trace that is elsewhere or has another name, such as jobs=PATH; may be given several times.
-    /// docs/inputs.md has the names.
+    /// File of the trace that is in another folder or has another name, such as jobs=PATH; may be given several times.
+    /// docs/inputs.md lists the names.
     #[arg(long = "file", value_name = "NAME=PATH", requires = "trace")]
     #[serde(rename = "file", deserialize_with = "named")]
     named: Vec<NamedFile>,
-    /// Part of the trace: for openb a task list (default, cpu050, gpuspec33, ...), for omega-sim a
-    /// cell (M, L, L4), for google2011 `jobs`, the job arrivals of ten days. `omega explain`
-    /// without a trace takes the address of a served cell, and explains a job there.
+    /// Part of the trace: for openb a task list (default, cpu050, gpuspec33, ...), for omega-sim a cell (M, L, L4), for
+    /// google2011 `jobs`, which are the job arrivals of ten days. If `omega explain` is called without a trace, this is
+    /// the address of a served cell, whose job is explained.
     #[arg(long, value_name = "NAME", alias = "list")]
     #[serde(alias = "list")]
     cell: Option<String>,
     /// Only production tasks, without overcommit (google2011).
     #[arg(long, requires = "trace")]
     production: bool,
-    /// The machines, where the trace has none (azure, swf): `200,cpu=64,memory=256Gi`, and disk=, gpu=.
+    /// Machines for a trace that has none (azure, swf): `200,cpu=64,memory=256Gi`, with disk= and gpu= if needed.
     #[arg(long, value_name = "N,cpu=CORES,...", requires = "trace")]
     #[serde(deserialize_with = "alike")]
     on: Option<Alike>,
-    /// Read the output of `kubectl get nodes,pods -A -o json` from this file.
+    /// Read a Kubernetes cluster from this file, the output of `kubectl get nodes,pods -A -o json`.
     #[arg(long, value_name = "FILE", group = "source")]
     cluster: Option<PathBuf>,
-    /// Read machines from a table; docs/inputs.md has the columns.
+    /// Read machines from this table; docs/inputs.md describes the columns.
     #[arg(long = "machines", value_name = "FILE.csv", requires = "jobs_file", group = "source")]
     #[serde(rename = "machines")]
     machines_file: Option<PathBuf>,
-    /// Read jobs from a table; docs/inputs.md has the columns.
+    /// Read jobs from this table; docs/inputs.md describes the columns.
     #[arg(long = "jobs", value_name = "FILE.csv", requires = "machines_file")]
     #[serde(rename = "jobs")]
     jobs_file: Option<PathBuf>,
-    /// Read the tasks that run at the start, and their machines, from a table; docs/inputs.md has the columns.
+    /// Read the tasks that run at the start, and their machines, from this table; docs/inputs.md describes the columns.
     #[arg(long = "placements", value_name = "FILE.csv", requires = "machines_file")]
     #[serde(rename = "placements")]
     placements_file: Option<PathBuf>,
@@ -120,7 +120,7 @@ enum Trace {
 }
 
 impl Trace {
-    /// The names of its files.
+    /// The names of the trace's files.
     fn parts(self) -> &'static [&'static str] {
         match self {
             Trace::Google2011 => &["machines", "tasks", "jobs"],
@@ -135,10 +135,10 @@ impl Trace {
 /// Error of reading an input.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// The arguments contradict each other.
+    /// The arguments contradict each other. Leave out one of them.
     #[error("{0}; see omega --help")]
     Arguments(&'static str),
-    /// The trace has no such file.
+    /// The trace has no file of this name. Use one of `known`.
     #[error("--file {part}: the trace has {}; see omega --help", parts(known))]
     Part {
         /// The given name.
@@ -146,7 +146,7 @@ pub enum InputError {
         /// The names of its files.
         known: &'static [&'static str],
     },
-    /// A file is missing or invalid.
+    /// A file is missing or invalid. Correct the file or its path.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
@@ -176,7 +176,7 @@ struct Wanted {
 }
 
 impl InputArgs {
-    /// The named input files, which outputs must not overwrite.
+    /// The input files that the arguments name, which outputs must not overwrite.
     #[must_use]
     pub fn files(&self) -> Vec<&Path> {
         let tables = [&self.machines_file, &self.jobs_file, &self.placements_file];
@@ -184,13 +184,14 @@ impl InputArgs {
         files.chain(self.named.iter().map(|file| &file.path)).map(PathBuf::as_path).collect()
     }
 
-    /// The addresses of a served cell, if `--cell` has them and not a part of a trace.
+    /// The addresses of a served cell, if `--cell` has these instead of a part of a trace.
     #[must_use]
     pub fn served(&self) -> Option<&str> {
         self.cell.as_deref().filter(|_| self.trace.is_none())
     }
 
-    /// The missing or conflicting argument in a file, if any; clap checks command lines.
+    /// The argument that is missing or conflicts, for arguments from a file; those of a command line are checked by
+    /// clap.
     #[must_use]
     pub fn lacks(&self) -> Option<&'static str> {
         let files = (self.machines_file.is_some(), self.jobs_file.is_some());
@@ -220,7 +221,7 @@ impl InputArgs {
         }
     }
 
-    /// The seed that the workload depends on, if any; most traces ignore it.
+    /// The seed, if the workload depends on it; most traces do not.
     #[must_use]
     pub fn seed_of_workload(&self, seed: u64) -> u64 {
         let read = self.cluster.is_some() || self.machines_file.is_some();
@@ -266,7 +267,7 @@ impl InputArgs {
         }
     }
 
-    /// Reads the whole workload for placement.
+    /// Reads the whole workload, for placing its tasks.
     ///
     /// # Errors
     /// If arguments contradict each other, a file is missing or invalid, or there are no machines.
@@ -356,7 +357,7 @@ mod tests {
         input: InputArgs,
     }
 
-    /// Parses words, opens the input, and returns its name or the error.
+    /// Parses arguments, opens the input, and returns its name or the error.
     fn open(dir: &Path, words: &str) -> Result<String, String> {
         let words = words.replace("DIR", &dir.display().to_string());
         let parsed = Command::try_parse_from(std::iter::once("x").chain(words.split(' ')));

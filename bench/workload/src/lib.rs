@@ -1,8 +1,8 @@
 //! A workload: the machines of a cell, and the jobs that arrive over time.
 //!
 //! Every source of input (a trace, a cluster's description, two tables, a generator) has a reader that makes a
-//! [`Workload`]; code after it does not depend on the source. A reader returns either all of its input or one
-//! [`LoadError`] that names file, line and field. Input that it could read but not convert is listed in
+//! [`Workload`]; the rest of the code does not depend on the source. A reader returns either all of its input or one
+//! [`LoadError`] that names file, line and field. Input that a reader could read but not convert is listed in
 //! [`Workload::notes`]. Traces, which may exceed the memory, are read as a [`stream`]; a whole workload is such a
 //! stream read to its end.
 
@@ -51,13 +51,13 @@ pub struct Workload {
     pub machines: Vec<Machine>,
     /// Later changes of the machines, ascending by time.
     pub machine_events: Vec<MachineEvent>,
-    /// Jobs, ascending by time of arrival; those of time 0 are initial.
+    /// Jobs, ascending by time of arrival. Jobs with time 0 are present at the start.
     pub arrivals: Vec<Arrival>,
     /// The volumes that tasks claim.
     pub volumes: VolumesAtStart,
-    /// Disruption budgets that a scheduler keeps to when it evicts.
+    /// Disruption budgets that schedulers respect when they evict.
     pub budgets: Vec<DisruptionBudget>,
-    /// Parts of the input that were not carried over, as sentences for the user.
+    /// Notes on parts of the input that were not converted, as sentences for the user.
     pub notes: Vec<String>,
 }
 
@@ -68,27 +68,27 @@ pub struct Arrival {
     pub at_ms: u64,
     /// The job. Its `scheduler` is `service` or `batch`.
     pub job: Job,
-    /// Tasks that run at the time of arrival: the index in the job (counted over all groups, in order), and the
-    /// position in [`Workload::machines`]. The cell adopts them before any scheduler decides. A task whose machine
-    /// lacks the devices stays pending, and is reported.
+    /// Tasks that already run when the job arrives: the index in the job (counted over all groups, in order), and the
+    /// machine's position in [`Workload::machines`]. The cell adopts these tasks before any scheduler decides. A task
+    /// whose machine lacks the devices stays pending, and is reported.
     pub placed: Vec<(u32, u32)>,
-    /// Run time of its tasks once placed.
+    /// Run time of the job's tasks once they are placed.
     pub run: RunTime,
 }
 
 /// Run time of the tasks of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunTime {
-    /// Beyond the end of the workload.
+    /// Longer than the workload.
     Forever,
     /// Equal for all tasks, in milliseconds.
     Same(u64),
-    /// A time for each task in milliseconds, by index; `None` runs for ever.
+    /// A time for each task in milliseconds, by index; `None` means that the task runs forever.
     Each(Vec<Option<u64>>),
 }
 
 impl RunTime {
-    /// Run time of a task; `None` means endless.
+    /// Run time of a task; `None` means that it runs forever.
     #[must_use]
     pub fn of(&self, task: u32) -> Option<u64> {
         match self {
@@ -111,22 +111,22 @@ pub struct MachineEvent {
 /// Change of a machine.
 #[derive(Clone, Debug)]
 pub enum MachineChange {
-    /// The machine joins the cell; an existing one of the same name is updated.
+    /// A machine is added to the cell; an existing machine with this name is updated.
     Add(Machine),
-    /// The machine of this name leaves the cell.
+    /// The machine with this name is removed from the cell.
     Remove(omega_core::Text),
 }
 
 /// Error of reading an input: `FILE:LINE: FIELD: what is wrong`, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct LoadError {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// The line, from 1; `None` for an error of the whole file.
+    /// Number of the line, from 1; `None` for an error of the whole file.
     pub line: Option<u64>,
     /// The column or path of the field; `None` if the error is not in one field.
     pub field: Option<String>,
-    /// Error, with its position and the expected input.
+    /// Description of the error and of the expected input.
     pub message: String,
 }
 

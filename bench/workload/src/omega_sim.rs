@@ -1,11 +1,12 @@
-//! The job lists on which the Omega paper's lightweight simulator was compared.
+//! The job lists by which the Omega paper's lightweight simulator was compared with others.
 //!
-//! A cell consists of identical machines of 4 cores and 16 GiB, a *prefill* of service jobs that arrive at the start
-//! and never end, then batch and service jobs. Each row of a list is one job of identical tasks. The prefill is placed
-//! like any other job. Of jobs with one arrival time, the prefill comes first, then batch, then service.
+//! A cell consists of identical machines of 4 cores and 16 GiB. Its jobs are a *prefill* of service jobs that arrive at
+//! the start and never end, then batch and service jobs. Each row of a list is one job of identical tasks. The prefill
+//! is placed like any other job. Of jobs with equal arrival times, those of the prefill come first, then batch, then
+//! service.
 //!
-//! Requests are rounded up to thousandths of a core and to bytes. In a stream, each list passes through a window of its
-//! own ([`crate::stream`]).
+//! Requests are rounded up to thousandths of a core and to bytes. In a stream, each list passes through a separate
+//! window ([`crate::stream`]).
 
 use crate::decimal::Rounding;
 use crate::stream::order::Order;
@@ -66,7 +67,7 @@ pub fn open(
         paths.push(file);
     }
     let machine = |i: u32| Machine::new(format!("m{i}"), Amounts::new(MACHINE));
-    // Names are made of the list and the number, so that none occurs twice.
+    // Names consist of the list and a number, so no name occurs twice.
     let jobs_at = JobsAt { file: paths.swap_remove(0), column: "name" };
     let machines = (0..cell.machines).map(machine).collect();
     let name = format!("omega-sim {}", cell.name);
@@ -89,7 +90,7 @@ impl Stream for OmegaSimStream {
             list.fill()?;
         }
         let waiting = self.lists.iter_mut().filter(|list| list.order.earliest_ms().is_some());
-        // Of equal times the first list wins: the prefill, then batch, then service.
+        // Of rows with equal times, that of the first list is taken: the prefill, then batch, then service.
         let Some(list) = waiting.min_by_key(|list| list.order.earliest_ms()) else {
             return Ok(None);
         };
@@ -108,7 +109,7 @@ enum Run {
     Forever,
 }
 
-/// One list; its jobs are named `NAME-0`, `NAME-1`, ….
+/// One list. Its jobs are named `NAME-0`, `NAME-1`, ….
 struct List {
     table: Table,
     columns: Columns,
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!(error.to_string(), "d: there is no cell \"S\"; there are: M, L, L4");
     }
 
-    /// Numbers of jobs and tasks with a name prefix.
+    /// Numbers of jobs and of tasks of the jobs whose names have this prefix.
     fn count(workload: &Workload, prefix: &str) -> (usize, u64) {
         let jobs = workload.arrivals.iter().map(|arrival| &arrival.job);
         let jobs: Vec<&Job> = jobs.filter(|job| job.name.starts_with(prefix)).collect();

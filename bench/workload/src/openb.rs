@@ -1,12 +1,12 @@
-//! Alibaba's cluster trace of 2023 of tasks that share GPUs ("openb"), as an order of arrival.
+//! Alibaba's cluster trace of 2023 of tasks that share GPUs ("openb"), of which only the order of arrival is used.
 //!
-//! The folder holds `openb_node_list_all_node.csv.gz` and the task lists `openb_pod_list_LIST.csv.gz`, as published but
-//! compressed. Each task is a job. Tasks arrive one millisecond apart in the order of the list and run for ever: the
-//! lists are meant to fill the cell, which would be nearly empty by their timestamps.
+//! The folder has `openb_node_list_all_node.csv.gz` and the task lists `openb_pod_list_LIST.csv.gz`, as published but
+//! compressed. Each task is a job. Tasks arrive one millisecond apart in the order of the list and run forever, because
+//! the lists are meant to fill the cell. With the times of the trace, the cell would be nearly empty.
 //!
-//! Tasks of the classes `LS` (latency-sensitive) and `Guaranteed` are service jobs, `BE` (best effort) and `Burstable`
-//! are batch jobs. Lists without a class have service jobs only. The list is in order of time, so a stream holds one
-//! row.
+//! Tasks of the classes `LS` (latency-sensitive) and `Guaranteed` are service jobs; tasks of `BE` (best effort) and
+//! `Burstable` are batch jobs. Lists without a class have only service jobs. The list is in order of time, so a stream
+//! has only one row in memory.
 
 use crate::compressed::plain_name;
 use crate::decimal::Rounding;
@@ -224,7 +224,7 @@ fn read_job(row: &Row<'_>, columns: &TaskColumns, texts: &Texts) -> Result<Job, 
     })
 }
 
-/// Reads the requested devices of a task: a share of one, or whole ones.
+/// Reads the requested devices of a task: a share of one device, or whole devices.
 fn read_devices(row: &Row<'_>, columns: &TaskColumns) -> Result<Option<DeviceRequest>, LoadError> {
     let count = row.integer(columns.devices, u64::from(DEVICES_MAX))? as u8;
     let milli = row.optional_integer(columns.milli, u64::from(DEVICE_MILLI))?;

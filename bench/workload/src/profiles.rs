@@ -9,13 +9,13 @@ use omega_schedulers::config::{ConfigError, ProfileSpec, Profiles, Registry};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Maximum size of the file. Real ones have some kilobytes; a larger one is some other file.
+/// Maximum size of the file in bytes. Real ones have some kilobytes; a larger file is not a profile file.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Error of a profile file.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// The file cannot be read: name another file.
+    /// The file cannot be read. Name another file.
     #[error("{}: cannot be read: {why}", file.display())]
     Read {
         /// Path of the file.
@@ -23,13 +23,13 @@ pub enum ProfileError {
         /// The reason.
         why: io::Error,
     },
-    /// The file is too large: name another file.
+    /// The file is too large. Name another file.
     #[error("{}: is larger than {BYTES_MAX} bytes: it is no profile file", file.display())]
     TooLarge {
         /// Path of the file.
         file: PathBuf,
     },
-    /// The content is invalid: correct the file.
+    /// The content is invalid. Correct the file.
     #[error("{}:{why}", file.display())]
     Content {
         /// Path of the file.
@@ -37,7 +37,7 @@ pub enum ProfileError {
         /// The error, with its place.
         why: ConfigError,
     },
-    /// The run has no scheduler of that name: name an existing one, or remove the profile.
+    /// The run has no scheduler of that name. Name an existing one, or remove the profile.
     #[error(
         "{}:{line}:{column}: profile[{index}].name: the run has no scheduler {name:?}; it has: {}",
         file.display(), SCHEDULERS.join(", ")
@@ -45,9 +45,9 @@ pub enum ProfileError {
     NoScheduler {
         /// Path of the file.
         file: PathBuf,
-        /// The line of the profile.
+        /// Line of the profile.
         line: usize,
-        /// The column of the profile.
+        /// Column of the profile.
         column: usize,
         /// The number of the profile in the file, from 0.
         index: usize,
@@ -82,7 +82,7 @@ pub fn load(file: &Path) -> Result<Profiles, ProfileError> {
     Ok(profiles)
 }
 
-/// Checks that the profiles suit a cell with these kinds.
+/// Checks that the profiles name only what a cell with these kinds has.
 pub fn check(file: &Path, profiles: &Profiles, kinds: &Kinds) -> Result<(), ProfileError> {
     profiles.check(kinds).map_err(|why| ProfileError::Content { file: file.to_path_buf(), why })
 }

@@ -1,12 +1,12 @@
 //! Streams of workloads, so that a trace of any length takes the same memory.
 //!
-//! A reader of a format is a [`Stream`]: first the cell's initial state, then machine events and jobs in order of time,
-//! each returned once and not kept. Callers that need everything at once call [`whole`] (`omega run` does, because its
-//! report looks back). So each format has only one parser.
+//! A reader of a format is a [`Stream`]: it returns first the cell's initial state, then machine events and jobs in
+//! order of time, and does not keep them. Callers that need everything at once call [`whole`] (`omega run` does,
+//! because its report needs earlier jobs). So each format has only one parser.
 //!
-//! Files need not be strictly sorted. Rows pass through a window that sorts them (`stream/order.rs`), and a row that is
-//! too late for the window is an error. Sorting on disk instead would silently turn a command of seconds into one of
-//! hours. Each reader documents the size of its window.
+//! Files need not be strictly sorted. Rows pass through a window that sorts them (`stream/order.rs`). If a row is too
+//! late for the window, that is an error: sorting on disk instead would turn a command of seconds into one of hours,
+//! without saying so. Each reader documents the size of its window.
 
 pub(crate) mod order;
 
@@ -29,22 +29,22 @@ pub struct Head {
     pub kinds: Kinds,
     /// The cell's policy.
     pub policy: Policy,
-    /// Initial machines; none if neither the trace nor the options have any.
+    /// Initial machines; empty if neither the trace nor the options have any.
     pub machines: Vec<Machine>,
     /// The volumes that tasks claim.
     pub volumes: VolumesAtStart,
-    /// Disruption budgets that a scheduler keeps to when it evicts.
+    /// Disruption budgets that schedulers respect when they evict.
     pub budgets: Vec<DisruptionBudget>,
-    /// File and column of the jobs' names.
+    /// File and column with the names of the jobs.
     pub jobs_at: JobsAt,
 }
 
-/// File and column with a trace's job names, for errors about duplicates.
+/// File and column with the job names of a trace, for errors about duplicates.
 #[derive(Clone, Debug)]
 pub struct JobsAt {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// The column.
+    /// Name of the column.
     pub column: &'static str,
 }
 
@@ -78,7 +78,7 @@ pub enum Event {
 pub struct JobEvent {
     /// The job, and its arrival time.
     pub arrival: Arrival,
-    /// Line with its name, if it has one.
+    /// Number of the line with the job's name, if the input has lines.
     pub line: Option<u64>,
 }
 
@@ -93,10 +93,10 @@ impl Event {
     }
 }
 
-/// A workload, event by event.
+/// A workload that is read event by event.
 ///
-/// An implementor returns events in ascending order of time, machine events before jobs of the same time, and keeps no
-/// more than a window of them. After an error it is not called again.
+/// An implementor returns events in ascending order of time, with machine events before jobs of the same time, and
+/// keeps at most a window of them in memory. After an error it is not called again.
 pub trait Stream {
     /// The initial state.
     fn head(&self) -> &Head;
@@ -107,7 +107,7 @@ pub trait Stream {
     /// If the rest cannot be read; the error names file, line and field.
     fn next_event(&mut self) -> Result<Option<Event>, LoadError>;
 
-    /// Input that was not converted, as sentences; complete once the end is reached.
+    /// Notes on input that was not converted, as sentences. They are complete once the end is reached.
     fn notes(&self) -> Vec<String>;
 }
 
@@ -144,11 +144,11 @@ pub fn whole(stream: &mut dyn Stream) -> Result<Workload, LoadError> {
     })
 }
 
-/// Hashes of the names of earlier jobs, without the jobs. Of a hundred million names, two have the
-/// same 64-bit hash with a probability of one in four thousand.
+/// Hashes of the names of earlier jobs, without the jobs. With a hundred million names, the probability that two have
+/// the same 64-bit hash is one in four thousand.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// The line of each name by its number.
+    /// The line of each name, by the hash of the name.
     seen: HashMap<u64, Option<u64>>,
     hasher: std::hash::BuildHasherDefault<std::hash::DefaultHasher>,
 }
@@ -157,7 +157,7 @@ impl Names {
     /// Records the name of the next job.
     ///
     /// # Errors
-    /// If an earlier job has the name.
+    /// If an earlier job has the same name.
     pub fn admit(&mut self, job: &JobEvent, at: &JobsAt) -> Result<(), LoadError> {
         let name = &job.arrival.job.name;
         let number = self.hasher.hash_one(&**name);
@@ -168,7 +168,7 @@ impl Names {
     }
 }
 
-/// The error for a duplicate name. It names the later line of the file, whichever job arrives first.
+/// The error for a duplicate name. It names the later of the two lines of the file, whichever job arrives first.
 fn twice(at: &JobsAt, name: &str, line: Option<u64>, other: Option<u64>) -> LoadError {
     let message = match line.min(other) {
         Some(first) => format!("{name:?} is the name of a job in line {first}"),
@@ -181,7 +181,7 @@ fn twice(at: &JobsAt, name: &str, line: Option<u64>, other: Option<u64>) -> Load
     }
 }
 
-/// A workload in memory, as a stream. Used where the input is one document, such as a cluster's description, or is
+/// A workload in memory, as a stream. It is used if the input is one document, such as a cluster's description, or is
 /// generated as a whole.
 pub struct Held {
     head: Head,
@@ -191,7 +191,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// The stream of a workload that was read from `file`, if from any.
+    /// Creates the stream of a workload that was read from `file`, if it was read from one.
     #[must_use]
     pub fn new(workload: Workload, file: &Path) -> Held {
         let jobs_at = JobsAt { file: file.to_path_buf(), column: "metadata.name" };

@@ -1,13 +1,13 @@
 //! Logs of batch queues in the Standard Workload Format, read job by job.
 //!
-//! A line is a job of 18 numbers, of which -1 means unknown; a line that begins with `;` is a comment, or `; Key:
-//! value` of the header. The format is that of the Parallel Workloads Archive. A log may have millions of lines, so
-//! only the present line is kept.
+//! A line is a job of 18 numbers, of which -1 means unknown. A line that begins with `;` is a comment; `; Key: value`
+//! is a line of the header. The format is that of the Parallel Workloads Archive. A log may have millions of lines, so
+//! only the present line is in memory.
 //!
 //! Logs of the archive were converted from the sites' own formats, and some are irregular. Irregularities that cannot
-//! change a result are accepted and counted in [`Log::notes`]: a negative number other than -1 is unknown, too; fields
-//! after the eighteenth, which some sites append, and a header line without a number are ignored. All others are errors
-//! of the line.
+//! change a result are accepted and counted in [`Log::notes`]. A negative number other than -1 is unknown, too. Fields
+//! after the eighteenth, which some sites append, and header lines without a number are ignored. Other irregularities
+//! are errors.
 
 pub mod stream;
 
@@ -40,14 +40,14 @@ const FIELDS: [&str; 18] = [
     "think time",
 ];
 
-/// Largest accepted time or count: 10^15, in seconds 30 million years, so that no sum over a log exceeds 64 bits in
-/// milliseconds.
+/// Largest time or count that is accepted: 10^15. In seconds that is 30 million years, so that no sum over a log
+/// exceeds 64 bits in milliseconds.
 const NUMBER_MAX: u64 = 1_000_000_000_000_000;
 
 /// A job of a log, with the fields that batch schedulers use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedJob {
-    /// Its line in the log, from 1.
+    /// Number of the job's line in the log, from 1.
     pub line: u64,
     /// Submission time in milliseconds.
     pub submit_ms: u64,
@@ -63,21 +63,21 @@ pub struct LoggedJob {
     pub requested_ms: Option<u64>,
 }
 
-/// A log being read.
+/// A log that is being read.
 pub struct Log {
     file: PathBuf,
     input: Box<dyn BufRead>,
     line: Vec<u8>,
     number: u64,
     header: Header,
-    /// Lines with a negative number other than -1.
+    /// Number of lines with a negative number other than -1.
     negative: u64,
-    /// Lines with more fields than the format has.
+    /// Number of lines with more fields than the format has.
     long: u64,
     notes: Vec<String>,
 }
 
-/// The machine of the log, from the header lines read so far.
+/// The machine of the log, by the header lines read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Its processors (`MaxProcs`).
@@ -90,7 +90,7 @@ impl Log {
     /// Opens a log, plain or compressed.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the log cannot be read.
     pub fn open(file: &Path) -> Result<Log, LoadError> {
         let input = open_input(file)
             .map_err(|error| LoadError::new(file, format!("cannot be read: {error}")))?;
@@ -106,7 +106,7 @@ impl Log {
         })
     }
 
-    /// Header lines read so far; they may be between jobs.
+    /// Header fields read so far; header lines may be between jobs.
     #[must_use]
     pub fn header(&self) -> Header {
         self.header
@@ -235,7 +235,7 @@ impl Log {
     }
 }
 
-/// A number in thousandths; `None` if it is negative, that is, unknown.
+/// Parses a number in thousandths; `None` if it is negative, which means unknown.
 fn read_number(field: &str) -> Result<Option<u64>, String> {
     let (digits, negative) = match field.strip_prefix('-') {
         Some(digits) => (digits, true),

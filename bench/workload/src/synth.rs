@@ -1,15 +1,16 @@
 //! A synthetic day of a large cell, after the published statistics of Google's trace of 2011.
 //!
-//! It serves users without a trace, and cells of any size. The machines have the trace's shapes in its proportions
-//! (Reiss et al., SoCC 2012), the jobs its distributions of sizes, requests and rules; see `drafts` for the numbers.
+//! It is for users without a trace, and for cells of any size. The machines have the sizes of the trace's machines in
+//! the same proportions (Reiss et al., SoCC 2012). The jobs have the trace's distributions of sizes, requests and
+//! rules; see `drafts` for the numbers.
 //!
 //! The load is exact: jobs are drawn until the work within the span is the requested share of the cell's capacity.
-//! Service jobs that never end are about three quarters of it, and are there at the start. The others arrive as a
-//! Poisson process (given their number, arrivals are independent and uniform over the span). None of these runs at the
-//! start, so the first half hour is quieter than the rest.
+//! Service jobs that never end are about three quarters of the load, and are present at the start. The others arrive as
+//! a Poisson process (given their number, arrivals are independent and uniform over the span). None of these runs at
+//! the start, so the first half hour has less load than the rest.
 //!
 //! Equal options give equal workloads on every platform: the random generator is seeded, and floats are only added,
-//! multiplied and rounded, which is the same on all processors.
+//! multiplied and rounded, which gives the same results on all processors.
 
 mod dice;
 mod drafts;
@@ -28,13 +29,13 @@ const CPU_MILLIS: u64 = 64_000;
 const MEMORY_BYTES: u64 = 256 << 30;
 /// Bytes of disk in every machine.
 const DISK_BYTES: u64 = 16 << 40;
-/// Machines in a rack.
+/// Number of machines in a rack.
 const RACK: usize = 40;
 /// Number of zones; racks are distributed round-robin.
 const ZONES: usize = 4;
 
-/// A shape of machines: number in the trace's cell, platform, and CPU and memory in ten-thousandths
-/// of the largest machine.
+/// A size of machines: number of such machines in the trace's cell, platform, and CPU and memory in ten-thousandths of
+/// the largest machine.
 struct Shape {
     share: u64,
     platform: &'static str,
@@ -47,7 +48,7 @@ impl Shape {
         Shape { share, platform, cpu, memory }
     }
 
-    /// This many ten-thousandths of `unit`.
+    /// Returns this many ten-thousandths of `unit`.
     fn part(unit: u64, share: u64) -> u64 {
         unit * share / 10_000
     }
@@ -80,7 +81,7 @@ pub struct SynthOptions {
 }
 
 impl Default for SynthOptions {
-    /// A day of 10,000 machines at 78 %, the upper end of the paper's cells.
+    /// A day of 10,000 machines of which 78 % of the CPU is requested, the upper end of the paper's cells.
     fn default() -> SynthOptions {
         SynthOptions { machines: 10_000, seed: 1, span_hours: 24, utilisation_percent: 78 }
     }
@@ -103,8 +104,7 @@ pub fn synthesize(options: &SynthOptions) -> Workload {
     }
 }
 
-/// Generates a workload whose jobs are written out on demand; until then each is a draft of 64
-/// bytes.
+/// Generates a workload whose jobs are completed when they are read; until then each is a draft of 64 bytes.
 #[must_use]
 pub fn open(options: &SynthOptions) -> SynthStream {
     let options = SynthOptions {
@@ -122,7 +122,7 @@ pub fn open(options: &SynthOptions) -> SynthStream {
     SynthStream { head: Head::new(name, Kinds::standard(), machines, jobs_at), writer, drafts }
 }
 
-/// A synthetic workload, job by job.
+/// A synthetic workload that is read job by job.
 pub struct SynthStream {
     head: Head,
     writer: jobs::Writer,
@@ -144,14 +144,14 @@ impl Stream for SynthStream {
     }
 }
 
-/// Machines in the trace's proportions, shuffled over the racks.
+/// Machines in the trace's proportions, in random order over the racks.
 fn machines(count: usize, dice: &mut Dice) -> Vec<Machine> {
     let total: u64 = SHAPES.iter().map(|shape| shape.share).sum();
     let mut shapes: Vec<&Shape> = Vec::with_capacity(count);
     let mut share = 0;
     for shape in &SHAPES {
         share += shape.share;
-        // Rounding the running sum makes the parts add up to the whole.
+        // The running sum is rounded, so the parts add up to the whole.
         shapes.resize((count as u64 * share).div_ceil(total) as usize, shape);
     }
     dice.shuffle(&mut shapes);

@@ -1,8 +1,8 @@
 //! Tables: CSV files with a header, plain or compressed, read row by row.
 //!
 //! Columns are found by name, so their order is free, and unused columns are ignored. Each line is a row: a quoted
-//! field ends on the line where it began. That bounds the memory and keeps line numbers correct for any file;
-//! `csv-core` parses the quotes. Every error is a [`LoadError`] that names file, line and column.
+//! field ends on the line where it began. This bounds the memory, and line numbers are correct for any file. `csv-core`
+//! parses the quotes. Every error is a [`LoadError`] that names file, line and column.
 
 use crate::LoadError;
 use crate::compressed::{describe, open_input};
@@ -19,14 +19,14 @@ pub const LINE_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone, Copy, Debug)]
 pub struct Column(usize);
 
-/// A table being read.
+/// A table that is being read.
 pub struct Table {
     file: PathBuf,
     input: Box<dyn BufRead>,
     /// The names of the columns.
     header: Vec<String>,
     record: Record,
-    /// Whether the next row is read already: the first line of a file without a header.
+    /// Whether the next row was already read, because it is the first line of a file without a header.
     is_read: bool,
 }
 
@@ -36,12 +36,12 @@ pub struct Row<'a> {
     table: &'a Table,
 }
 
-/// The last read line with its fields. Reused for each line.
+/// The last line that was read, with its fields. The memory is reused for each line.
 struct Record {
     syntax: Reader,
     number: u64,
     line: Vec<u8>,
-    /// The fields, one after the other.
+    /// Text of the fields, one after the other.
     text: String,
     /// End of each field in `text`.
     ends: Vec<usize>,
@@ -57,11 +57,11 @@ impl Table {
         table.with_header()
     }
 
-    /// Opens a file that may be published without a header: if its first line has as many fields as `columns`, and not
-    /// their first name, it is a row.
+    /// Opens a file that may be published without a header. If the first line has as many fields as `columns`, and its first
+    /// field is not the first of these names, it is a row.
     ///
     /// # Errors
-    /// If it cannot be read, is empty, or its header is invalid.
+    /// If the file cannot be read, is empty, or its header is invalid.
     pub fn open_bare(file: &Path, columns: &[&str]) -> Result<Table, LoadError> {
         let mut table = Table::at_start(file)?;
         if table.record.ends.len() != columns.len() {
@@ -72,7 +72,7 @@ impl Table {
         Ok(table)
     }
 
-    /// A table of which the first line is read.
+    /// A table whose first line was read.
     fn at_start(file: &Path) -> Result<Table, LoadError> {
         let input = open_input(file)
             .map_err(|error| LoadError::new(file, format!("cannot be read: {error}")))?;
@@ -96,7 +96,7 @@ impl Table {
         Ok(self)
     }
 
-    /// The file.
+    /// Path of the file.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file
@@ -108,10 +108,10 @@ impl Table {
         &self.header
     }
 
-    /// The column of this name.
+    /// The column with this name.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such column.
     pub fn column(&self, name: &str) -> Result<Column, LoadError> {
         self.optional_column(name).ok_or_else(|| LoadError {
             line: Some(1),
@@ -123,7 +123,7 @@ impl Table {
     /// The columns with these names.
     ///
     /// # Errors
-    /// If one is missing.
+    /// If one of them is missing.
     pub fn find<const N: usize>(&self, names: [&str; N]) -> Result<[Column; N], LoadError> {
         let mut columns = [Column(0); N];
         for (column, name) in columns.iter_mut().zip(names) {
@@ -132,7 +132,7 @@ impl Table {
         Ok(columns)
     }
 
-    /// The column of this name, if there is one.
+    /// The column with this name; `None` if there is none.
     #[must_use]
     pub fn optional_column(&self, name: &str) -> Option<Column> {
         self.header.iter().position(|column| column == name).map(Column)
@@ -178,7 +178,7 @@ impl Table {
                 Ok(0) => return Ok(false),
                 Ok(_) => {}
                 Err(error) => {
-                    // The line that cannot be read; it is not counted yet.
+                    // The error is in the line after the last one, which is not counted yet.
                     self.record.number += 1;
                     return Err(self.error_at(None, describe(&error)));
                 }
@@ -197,7 +197,7 @@ impl Table {
 
 impl Record {
     fn new() -> Record {
-        // Not its `default()`, which lacks the tables that `new()` builds.
+        // `default()` cannot be used, because it lacks the tables that `new()` builds.
         let syntax = Reader::new();
         Record { syntax, number: 0, line: Vec::new(), text: String::new(), ends: Vec::new() }
     }
@@ -225,7 +225,7 @@ impl Record {
     /// Splits the line into fields.
     fn split(&mut self) -> Result<(), &'static str> {
         self.line.push(b'\n');
-        // Unquoting only shortens; a line has at most one field more than bytes.
+        // Removing quotes only makes the text shorter, and a line has at most one field more than it has bytes.
         let mut text = std::mem::take(&mut self.text).into_bytes();
         text.resize(self.line.len(), 0);
         self.ends.resize(self.line.len() + 1, 0);
@@ -260,7 +260,7 @@ impl<'a> Row<'a> {
     /// The field, which must not be empty.
     ///
     /// # Errors
-    /// If it is.
+    /// If the field is empty.
     pub fn required(&self, column: Column) -> Result<&'a str, LoadError> {
         match self.text(column) {
             "" => Err(self.error(column, "is empty")),
@@ -298,7 +298,7 @@ impl<'a> Row<'a> {
     /// A number times `unit` as a whole amount, at most [`AMOUNT_MAX`].
     ///
     /// # Errors
-    /// If the field is no number, negative, or too large.
+    /// If the field is not a number, is negative, or is too large.
     pub fn amount(&self, column: Column, unit: u64, rounding: Rounding) -> Result<u64, LoadError> {
         self.amount_of(column, self.required(column)?, (unit, rounding))
     }
@@ -306,7 +306,7 @@ impl<'a> Row<'a> {
     /// The amount of a text that is part of a field.
     ///
     /// # Errors
-    /// If it is no number, negative, or too large.
+    /// If the text is not a number, is negative, or is too large.
     pub fn amount_of(
         &self,
         column: Column,
@@ -321,7 +321,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// An error in this field.
+    /// Returns an error about this field.
     #[must_use]
     pub fn error(&self, column: Column, message: impl Into<String>) -> LoadError {
         self.table.error_at(Some(&self.table.header[column.0]), message)
@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(read(line(LINE_BYTES_MAX).as_bytes()).1.unwrap().len(), 1);
         let error = "t.csv:2: the line is longer than 65536 bytes";
         check_error(line(LINE_BYTES_MAX + 1).as_bytes(), error);
-        // An endless line does not fill the memory either.
+        // The length of an endless line is bounded, too.
         check_error(line(64 * LINE_BYTES_MAX).as_bytes(), error);
     }
 

@@ -1,4 +1,4 @@
-//! Fixtures of the readers' tests: folders of small files, one-line errors, and the real data.
+//! Fixtures of the readers' tests: folders of small files, errors of one line, and the real data.
 
 use crate::LoadError;
 use flate2::Compression;

@@ -1,7 +1,7 @@
-//! Files of a trace: under their published names in a folder, or named one by one.
+//! Files of a trace, which are found by their published names in a folder, or named one by one.
 //!
-//! Published traces are copied, cut and renamed, so every part that a reader needs has a short name by which the user
-//! can say where it is (`--file jobs=PATH`). A part that is not named is looked for in the folder.
+//! Published traces are copied, cut and renamed. So every part that a reader needs has a short name, by which the user
+//! can give its path (`--file jobs=PATH`). A part without a given path is looked for in the folder.
 
 use crate::LoadError;
 use crate::compressed::stored;
@@ -39,14 +39,14 @@ pub struct TraceFiles {
 }
 
 impl TraceFiles {
-    /// The files of a folder; named ones take precedence.
+    /// The files of a folder. Paths in `named` take precedence.
     #[must_use]
     pub fn new(folder: Option<&Path>, named: &[NamedFile]) -> TraceFiles {
         let named = named.iter().map(|file| (file.part.clone(), file.path.clone()));
         TraceFiles { folder: folder.map(Path::to_path_buf), named: named.collect() }
     }
 
-    /// The path of a part, if it is named.
+    /// The path of a part, if the user gave one.
     #[must_use]
     pub fn named(&self, part: &str) -> Option<&Path> {
         self.named.get(part).map(PathBuf::as_path)
@@ -55,7 +55,7 @@ impl TraceFiles {
     /// The folder.
     ///
     /// # Errors
-    /// If there is none, although a part is not named.
+    /// If there is no folder, although no path is given for this part.
     pub fn folder(&self, part: &str) -> Result<&Path, LoadError> {
         let missing = || {
             let message = format!("is not named, and no folder is: add --file {part}=PATH");
@@ -64,10 +64,10 @@ impl TraceFiles {
         self.folder.as_deref().ok_or_else(missing)
     }
 
-    /// The path of a part: as named, or under its published name in the folder, plain or compressed.
+    /// The path of a part: the given one, or that of the file with its published name in the folder, plain or compressed.
     ///
     /// # Errors
-    /// If the part is not named and there is no folder.
+    /// If no path is given for the part, and there is no folder.
     pub fn path(&self, part: &str, published: &str) -> Result<PathBuf, LoadError> {
         match self.named(part) {
             Some(path) => Ok(path.to_path_buf()),

@@ -7,18 +7,18 @@ use omega_schedulers::volumes::{StorageClass, Volume, VolumeClaim, VolumeError};
 /// Volumes at the start of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumesAtStart {
-    /// The classes.
+    /// The storage classes.
     pub classes: Vec<StorageClass>,
-    /// The volumes.
+    /// The volumes of the cluster.
     pub volumes: Vec<Volume>,
-    /// The claims.
+    /// The volume claims.
     pub claims: Vec<VolumeClaim>,
     /// Maximum numbers of attached volumes: the machine's name, the driver, and the number.
     pub limits: Vec<(Text, Text, u32)>,
 }
 
 impl VolumesAtStart {
-    /// Builds the list of volumes. Also returns inconsistencies.
+    /// Builds the list of volumes. Also returns the inconsistencies that were found.
     #[must_use]
     pub fn list(&self) -> (Volumes, Vec<VolumeError>) {
         let list = Volumes::default();

@@ -1,6 +1,6 @@
 //! Counts with a noun, for messages.
 
-/// `1 pod`, `2 pods`.
+/// Formats a count with its noun: `1 pod`, `2 pods`.
 #[must_use]
 pub fn plural(count: u64, thing: &str) -> String {
     match count {

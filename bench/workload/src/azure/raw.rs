@@ -1,14 +1,14 @@
-//! The table of virtual machines as Azure publishes it (`vmtable.csv`): eleven columns without a header.
+//! The table of virtual machines as Azure publishes it (`vmtable.csv`), with eleven columns and without a header.
 //!
-//! - **Order.** The table is not sorted by time, so it is read whole: about a hundred bytes for each of its two million
-//!   rows. [`ROWS_MAX`] bounds it.
+//! - **Order.** The table is not sorted by time, so all of it is in memory: about a hundred bytes for each of its two million
+//!   rows, and at most [`ROWS_MAX`] rows.
 //! - **Jobs.** Virtual machines of one deployment that were created in the same five minutes are a job. Their
 //!   subscription is the tenant. Machines of the category `Interactive` are services, all others are batch, and a
 //!   deployment with both has two jobs.
-//! - **Time** is that of the table. Machines created at 0 were there before; they are there at the start.
-//! - **Lifetime.** Times are whole steps of five minutes, so a life of that many steps is drawn up to a step longer. A
-//!   machine whose deletion is the last time of the table was alive then, and runs on.
-//! - **Sizes.** The second version of the table has classes such as `>24` cores: they count as that number.
+//! - **Time** is that of the table. Machines created at 0 existed before, so they are present at the start.
+//! - **Lifetime.** Times are whole steps of five minutes, so a life of that many steps is drawn up to a step longer. If the
+//!   deletion of a machine is the last time of the table, the machine was alive then, and has no end.
+//! - **Sizes.** The second version of the table has classes such as `>24` cores, which are read as that number.
 
 use super::{STEP_MS, Vm, draw};
 use crate::LoadError;
@@ -35,7 +35,7 @@ pub(super) const COLUMNS: [&str; 11] = [
 /// Maximum number of rows: four times the published table, in less than a gibibyte.
 const ROWS_MAX: usize = 8 << 20;
 
-/// A row, with numbers for its texts.
+/// A row, with numbers instead of its texts.
 struct Read {
     line: u64,
     created_ms: u64,
@@ -46,7 +46,7 @@ struct Read {
     size: [u64; 2],
 }
 
-/// Numbers of texts in the order in which they occur first.
+/// Numbers of texts, in the order in which the texts first occur.
 #[derive(Default)]
 struct Numbers(HashMap<String, u32>);
 

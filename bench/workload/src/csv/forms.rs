@@ -1,6 +1,6 @@
-//! Parsers of the fields of the two tables; the parent module describes their forms.
+//! Parsers of the fields of the tables; the parent module describes their forms.
 //!
-//! Each function parses one form. Its error is half a sentence that says what is wrong with the text.
+//! Each function parses one form. Its error is half a sentence that describes what is wrong with the text.
 
 use crate::amount::{Amount, AmountError};
 use crate::decimal::{Decimal, Rounding};
@@ -16,7 +16,7 @@ pub(super) fn name(text: &str) -> Result<Text, String> {
     check_name(text).map(|()| text.into()).map_err(|flaw| flaw.to_string())
 }
 
-/// Bytes with an optional unit.
+/// Parses bytes with an optional unit.
 pub(crate) fn bytes(text: &str, rounding: Rounding) -> Result<u64, String> {
     let amount: Amount = text.parse().map_err(|error: AmountError| error.to_string())?;
     match amount.rounded(Unit::Bytes, rounding).map_err(|error| error.to_string())? {
@@ -25,12 +25,12 @@ pub(crate) fn bytes(text: &str, rounding: Rounding) -> Result<u64, String> {
     }
 }
 
-/// Seconds as milliseconds.
+/// Parses seconds, and returns milliseconds.
 pub(super) fn seconds(text: &str) -> Result<u64, String> {
     scaled(text, text, 1000, Rounding::Nearest)
 }
 
-/// `number` times `unit`; `text` is the user's text, for errors.
+/// Computes `number` times `unit`; `text` is the user's text, for errors.
 fn scaled(text: &str, number: &str, unit: u64, rounding: Rounding) -> Result<u64, String> {
     let decimal = Decimal::parse(number).map_err(|error| format!("{text:?} {error}"))?;
     match decimal.times(unit, rounding) {
@@ -39,7 +39,7 @@ fn scaled(text: &str, number: &str, unit: u64, rounding: Rounding) -> Result<u64
     }
 }
 
-/// Reads a list of items between semicolons, each in the form of `read`.
+/// Parses a list of items separated by semicolons, each by the function `read`.
 pub(super) fn list<T>(
     text: &str,
     read: impl Fn(&str) -> Result<T, String>,
@@ -57,7 +57,7 @@ pub(super) fn list<T>(
     items.into_iter().map(read).collect()
 }
 
-/// `KEY=VALUE;KEY=VALUE` with different keys.
+/// Parses `KEY=VALUE;KEY=VALUE` with different keys.
 pub(super) fn labels(text: &str) -> Result<Vec<(Text, Text)>, String> {
     const { assert!(RULES_PER_GROUP_MAX <= LABELS_MAX) };
     let labels = list(text, |item| match item.split_once('=') {
@@ -72,7 +72,7 @@ pub(super) fn labels(text: &str) -> Result<Vec<(Text, Text)>, String> {
     Ok(labels)
 }
 
-/// `KEY=VALUE:EFFECT` or `KEY:EFFECT`.
+/// Parses `KEY=VALUE:EFFECT` or `KEY:EFFECT`.
 pub(super) fn taint(text: &str) -> Result<Taint, String> {
     let error = || format!("{text:?} is no taint: KEY=VALUE:NoSchedule is");
     let (mark, word) = text.rsplit_once(':').ok_or_else(error)?;
@@ -80,7 +80,7 @@ pub(super) fn taint(text: &str) -> Result<Taint, String> {
     Ok(Taint { key: name(key)?, value: value.into(), effect: effect(word).ok_or_else(error)? })
 }
 
-/// `KEY`, `KEY=VALUE`, either with `:EFFECT`, or `*`.
+/// Parses `KEY`, `KEY=VALUE`, either of them with `:EFFECT`, or `*`.
 pub(super) fn toleration(text: &str) -> Result<Toleration, String> {
     let operator = TolerationOperator::Exists;
     if text == "*" {
@@ -109,7 +109,7 @@ fn effect(word: &str) -> Option<TaintEffect> {
     }
 }
 
-/// One condition on a machine's labels.
+/// Parses one condition on a machine's labels.
 pub(super) fn requirement(text: &str) -> Result<Requirement, String> {
     const FORMS: [(&str, Operator); 6] = [
         (" notin ", Operator::NotIn),
@@ -139,7 +139,7 @@ pub(super) fn requirement(text: &str) -> Result<Requirement, String> {
     Ok(Requirement { key: name(key.trim())?, operator, values })
 }
 
-/// `machine`, or the key of a label.
+/// Parses `machine`, or the key of a label.
 pub(super) fn level(text: &str) -> Result<TopologyLevel, String> {
     match text {
         "machine" => Ok(TopologyLevel::Machine),
@@ -147,7 +147,7 @@ pub(super) fn level(text: &str) -> Result<TopologyLevel, String> {
     }
 }
 
-/// `LEVEL:SKEW` or `LEVEL:SKEW:soft`, over the job's tasks.
+/// Parses `LEVEL:SKEW` or `LEVEL:SKEW:soft`, for a spread of the job's tasks.
 pub(super) fn spread(text: &str) -> Result<Spread, String> {
     let error = || format!("{text:?} is no spread: LEVEL:SKEW with a skew of at least 1 is");
     let (rest, when) = match text.strip_suffix(":soft") {
@@ -159,7 +159,7 @@ pub(super) fn spread(text: &str) -> Result<Spread, String> {
     Ok(Spread { when, ..Spread::new(TaskSelector::SameJob, level(place)?, skew_max) })
 }
 
-/// `8080`, `8080/tcp`, `8080/udp` or `8080/sctp`.
+/// Parses `8080`, `8080/tcp`, `8080/udp` or `8080/sctp`.
 pub(super) fn port(text: &str) -> Result<Port, String> {
     let error = || format!("{text:?} is no port: 8080 or 9090/udp is");
     let (number, protocol) = text.split_once('/').unwrap_or((text, "tcp"));

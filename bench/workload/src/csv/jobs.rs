@@ -10,7 +10,7 @@ use omega_core::{
     Precedence, Preemption, TaskGroup, TaskRule, TaskSelector,
 };
 
-/// Columns of the table, besides those of further resource kinds.
+/// Columns of the table, except those of further resource kinds.
 pub(super) const COLUMNS: [&str; 19] = [
     "name",
     "count",
@@ -78,7 +78,7 @@ impl Columns {
     }
 }
 
-/// The job of a row.
+/// Converts a row to a job.
 pub(super) fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, LoadError> {
     let name =
         forms::name(row.text(columns.name)).map_err(|message| row.error(columns.name, message))?;

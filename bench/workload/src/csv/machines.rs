@@ -8,7 +8,7 @@ use omega_core::limits::MACHINES_MAX;
 use omega_core::{KindId, Kinds, Labels, Machine, Text};
 use std::collections::HashMap;
 
-/// Columns of the table, besides those of further resource kinds.
+/// Columns of the table, except those of further resource kinds.
 pub(super) const COLUMNS: [&str; 10] =
     ["name", "cpu", "memory", "disk", "gpu", "count", "zone", "rack", "labels", "taints"];
 

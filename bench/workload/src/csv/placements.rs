@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// Columns of the table.
 pub(super) const COLUMNS: [&str; 3] = ["job", "machine", "task"];
 
-/// Placements that no job has taken yet, by name of the job.
+/// Placements whose job has not been read yet, by the name of the job.
 pub(super) struct Placements {
     table: Table,
     rows: BTreeMap<String, Vec<Placement>>,
@@ -19,7 +19,7 @@ pub(super) struct Placements {
 #[derive(Clone, Copy, Debug)]
 struct Placement {
     line: u64,
-    /// Number of the task in its job; `None` is the least number that no other row of the job names.
+    /// Number of the task in its job; `None` stands for the smallest number that no other row of the job has.
     task: Option<u32>,
     /// Position of the machine.
     machine: u32,
@@ -52,7 +52,7 @@ impl Placements {
         Ok(Placements { table, rows })
     }
 
-    /// Gives a job its placements.
+    /// Adds the placements of a job to it.
     pub(super) fn place(&mut self, arrival: &mut Arrival) -> Result<(), LoadError> {
         let Some(rows) = self.rows.remove(&*arrival.job.name) else { return Ok(()) };
         let name = &arrival.job.name;
@@ -91,7 +91,7 @@ impl Placements {
         Ok(())
     }
 
-    /// Checks that all placements were of jobs.
+    /// Checks that the job of every placement was read.
     pub(super) fn check_used(&self) -> Result<(), LoadError> {
         let first = self.rows.iter().map(|(name, rows)| (rows[0].line, name)).min();
         match first {

@@ -1,7 +1,7 @@
-//! Writing of the two tables, so that reading them gives back the same cell and jobs.
+//! Writing of the two tables, so that reading them returns an equal cell and equal jobs.
 //!
-//! A rule that the tables cannot express is left out, and counted for the caller. Each item is parsed again as soon as
-//! it is written, so that a label with a semicolon does not become another rule.
+//! A rule that the tables cannot express is left out, and counted for the caller. Each item is parsed as soon as it is
+//! written, so that a label with a semicolon does not become another rule.
 
 use super::forms;
 use omega_core::{
@@ -29,23 +29,23 @@ pub struct JobRow<'a> {
     pub name: &'a str,
     /// Number of tasks.
     pub count: u32,
-    /// Request of each, by the kinds of the tables.
+    /// Request of each task, by the kinds of the tables.
     pub request: &'a Amounts,
     /// Number of devices, and the requested part of each in thousandths.
     pub devices: Option<(u8, u16)>,
     /// Arrival time.
     pub at_ms: u64,
-    /// Run time of its tasks; `None` means endless.
+    /// Run time of the tasks; `None` means that they run forever.
     pub run_ms: Option<u64>,
     /// `service` or `batch`.
     pub kind: &'a str,
-    /// Precedence of its tasks.
+    /// Precedence of the tasks.
     pub precedence: i32,
-    /// Tenant that pays.
+    /// Tenant of the job.
     pub tenant: &'a str,
     /// Number of tasks that must be placed together.
     pub gang: Option<u32>,
-    /// Rules of its tasks.
+    /// Rules of the tasks.
     pub rules: &'a Rules,
 }
 
@@ -65,7 +65,7 @@ pub fn jobs_header(kinds: &Kinds) -> String {
     )
 }
 
-/// The row of a machine under this name, with its claimable amounts.
+/// The row of a machine with this name, and with its capacity after overcommit.
 #[must_use]
 pub fn machine_row(name: &str, machine: &Machine, kinds: &Kinds) -> String {
     let claimable = |kind: KindId| machine.claimable(kind);
@@ -103,7 +103,7 @@ pub fn job_row(job: &JobRow<'_>, kinds: &Kinds) -> String {
 }
 
 impl Rules {
-    /// The rules and labels among these that the table can express.
+    /// Converts those of the labels and rules that the table can express.
     #[must_use]
     pub fn of(labels: &Labels, rules: &PlacementRules) -> Rules {
         let mut made = Rules::default();
@@ -162,7 +162,7 @@ fn is_sound(text: &str) -> bool {
     !text.contains(';') && text.trim() == text && !text.chars().any(char::is_control)
 }
 
-/// A list of the items that parse back unchanged.
+/// Makes a list of the items that parse back unchanged.
 fn said(items: impl Iterator<Item = String>, is_meant: impl Fn(&str) -> bool) -> String {
     items.filter(|text| is_sound(text) && is_meant(text)).collect::<Vec<_>>().join(";")
 }
@@ -237,7 +237,7 @@ fn write_amounts(row: &mut String, kinds: &Kinds, amount: impl Fn(KindId) -> u64
     push(row, &of("disk").to_string());
 }
 
-/// The kinds that have no column of their own.
+/// The kinds that have no column in the standard tables.
 fn more(kinds: &Kinds) -> impl Iterator<Item = (KindId, &str)> {
     let own = |name: &str| ["cpu", "memory", "disk", "gpu"].contains(&name);
     kinds.iter().map(|(id, kind)| (id, &*kind.name)).filter(move |(_, name)| !own(name))

@@ -1,9 +1,9 @@
-//! The jobs that arrived in the first ten days of the trace: their arrival times, classes and run times.
+//! The jobs that arrived in the first ten days of the trace, with their arrival times, classes and run times.
 //!
 //! The list has neither requests nor numbers of tasks, so each job is one task without a request. It shows how jobs
-//! arrive and how long they run, but nothing about capacity. Service is scheduling class 2 or 3, because the list has
-//! no priority. A job whose end is not in the trace runs for ever; jobs that were there before the trace arrive at time
-//! 0. The file is sorted; a stream holds a window of it ([`crate::stream`]), and the machines.
+//! arrive and how long they run, but nothing about capacity. Jobs of scheduling class 2 or 3 are services, because the
+//! list has no priority. A job whose end is not in the trace runs forever; jobs from before the trace arrive at time 0.
+//! The file is sorted; a stream has in memory a window of it ([`crate::stream`]), and the machines.
 
 use super::machines::Machines;
 use super::{kinds, since_start};

@@ -39,7 +39,7 @@ struct Shared {
 #[derive(Default)]
 pub(super) struct Start {
     pub(super) machines: Vec<Machine>,
-    /// The position of each by its id in the trace.
+    /// Position of each machine, by its id in the trace.
     pub(super) rows: HashMap<u64, u32>,
 }
 
@@ -85,7 +85,7 @@ impl Machines {
         Ok(start)
     }
 
-    /// The next event up to a time.
+    /// Returns the next event that is not later than `until_ms`.
     pub(super) fn next_until(&mut self, until_ms: u64) -> Result<Option<MachineEvent>, LoadError> {
         while !self.later.is_full() {
             let Some(row) = self.table.next_row()? else { break };
@@ -111,7 +111,7 @@ impl Shared {
             let change = MachineChange::Remove(id.to_string().into());
             return Ok(Said::Later(MachineEvent { at_ms, change }));
         }
-        // A few machines are listed without a size, and get no capacity.
+        // A few machines are listed without a size; these have no capacity.
         let amount = |column, unit| match row.text(column) {
             "" => Ok(0),
             _ => row.amount(column, unit, Rounding::Nearest),
@@ -133,7 +133,7 @@ impl Shared {
             return labels.clone();
         }
         let labels = Labels::new([("platform", name)]);
-        // There are three platforms. In a file with more, those beyond the bound are not shared.
+        // The trace has three platforms. If a file has more than the bound, the labels of the others are not shared.
         if self.labels.len() < PLATFORMS_SHARED {
             self.labels.insert(name.to_owned(), labels.clone());
         }
@@ -141,5 +141,5 @@ impl Shared {
     }
 }
 
-/// Platforms whose labels are shared by their machines.
+/// Maximum number of platforms whose machines share their labels.
 const PLATFORMS_SHARED: usize = 1024;

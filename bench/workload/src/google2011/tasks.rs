@@ -19,18 +19,18 @@ use std::path::Path;
 /// The lowest scheduling class of service jobs.
 pub(super) const SERVICE_CLASS: u8 = 2;
 
-/// State of a task when it arrives.
+/// Where a task is when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Pending,
     Machine(u32),
-    /// On a machine that the trace does not list.
+    /// The task runs on a machine that the trace does not list.
     Unknown,
 }
 
 /// A task of the trace.
 struct Task {
-    /// Its line in the file.
+    /// Number of the task's line in the file.
     line: u64,
     job: u64,
     at_ms: u64,
@@ -56,7 +56,7 @@ struct TaskColumns {
     run: Column,
 }
 
-/// The table of tasks, from which jobs are taken in order of time.
+/// The table of tasks, which are grouped into jobs in order of time.
 pub(super) struct Tasks {
     table: Table,
     columns: TaskColumns,
@@ -70,7 +70,7 @@ pub(super) struct Tasks {
     count: Count,
 }
 
-/// State of the tasks read so far.
+/// Counts of the tasks read so far.
 #[derive(Default)]
 struct Count {
     tasks: u64,
@@ -80,13 +80,13 @@ struct Count {
     end_ms: u64,
 }
 
-/// The parts of a job that arrives at several times.
+/// The parts of a trace job whose tasks arrive at several times.
 #[derive(Clone, Copy, Default)]
 struct Parts {
     count: u32,
-    /// Number of jobs so far.
+    /// Number of jobs that were made of it so far.
     given: u32,
-    /// Time of the last job, and the priorities in it.
+    /// Arrival time of the last of these jobs, and the priorities at that time.
     at_ms: u64,
     priorities: u16,
 }
@@ -258,13 +258,13 @@ fn read_task(
     })
 }
 
-/// Remaining run time of a task that runs at the start.
+/// Remaining run time of a task that already runs at the start.
 fn remaining(run_ms: u64) -> u64 {
     run_ms.checked_sub(CLOCK_START_MS).unwrap_or(run_ms)
 }
 
 impl Parts {
-    /// Counts a task, and a new part if the task begins one.
+    /// Counts a task, and a new part of its job if the task begins one.
     fn see(&mut self, task: &Task) {
         if self.count == 0 || self.at_ms != task.at_ms {
             self.at_ms = task.at_ms;
@@ -276,7 +276,7 @@ impl Parts {
     }
 }
 
-/// A job of these tasks, which are a whole trace job, or its part with this number.
+/// Makes a job of these tasks, which are a whole trace job, or the part of it with this number.
 fn arrival(mut tasks: Vec<&Task>, part: Option<u32>, tenant: Text) -> Arrival {
     // Tasks are numbered group by group, with groups in the order of their first tasks.
     let mut group_of: HashMap<([u64; 3], bool), usize> = HashMap::new();
@@ -335,7 +335,7 @@ fn group(tasks: &[&Task], part: Option<u32>, name: String) -> TaskGroup {
         let from = if part.is_none() {
             TaskSelector::SameJob
         } else {
-            // The rule covers all parts, which share the trace job's id.
+            // The label is the id of the trace job, so the rule covers all its parts.
             let id: Text = tasks[0].job.to_string().into();
             group.labels = Labels::new([("job", id.clone())]);
             let requirements = vec![Requirement::equals("job", id)];

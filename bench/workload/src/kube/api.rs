@@ -1,6 +1,6 @@
-//! The part of Kubernetes' objects that placement depends on, under their own names.
+//! The part of Kubernetes' objects that placement depends on, with the names of Kubernetes.
 //!
-//! Every other field is skipped. What is absent or `null` is empty, as the API server takes it.
+//! Every other field is skipped. A field that is absent or `null` is empty, as for the API server.
 #![expect(
     missing_docs,
     reason = "objects and fields are Kubernetes' own, and its API reference describes them"
@@ -59,7 +59,7 @@ pub struct Metadata {
     pub created: String,
     #[serde(rename = "deletionTimestamp", deserialize_with = "or_default")]
     pub deleted: Option<String>,
-    /// The error for which only a part of the object was read. No field of Kubernetes.
+    /// The error because of which only a part of the object was read. Kubernetes has no such field.
     #[serde(skip)]
     pub unreadable: Option<String>,
 }
@@ -250,7 +250,8 @@ objects! {
     CsiAllocatable {
         "count" count: Option<u32>,
     }
-    /// A volume driver, of which placement depends on whether it reports its room. `CsiDriver` is its entry in a `CsiNode`.
+    /// A volume driver. Placement depends on whether it reports its free capacity. `CsiDriver` is the entry of a driver
+    /// in a `CsiNode`.
     CsiDriverObject {
         "metadata" metadata: Metadata,
         "spec" spec: CsiDriverSpec,
@@ -276,7 +277,7 @@ objects! {
     VolumeAttachmentSource {
         "persistentVolumeName" volume: String,
     }
-    /// Value of an old annotation: controllers whose pods avoid the node.
+    /// Value of an old annotation: the controllers whose pods should avoid the node.
     AvoidPods {
         "preferAvoidPods" avoid: Vec<AvoidPod>,
     }
@@ -388,7 +389,7 @@ pub enum Effect {
     NoExecute,
 }
 
-/// The effect that a toleration is for.
+/// The effect that a toleration matches.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub enum ToleratedEffect {
     #[default]
@@ -470,7 +471,7 @@ pub enum Protocol {
     Sctp,
 }
 
-/// Whether pods on nodes that the pod itself may not use are counted.
+/// Whether nodes that the pod itself may not use are included in a spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum InclusionPolicy {
     Honor,

@@ -1,7 +1,7 @@
-//! The old annotation by which a node asks controllers to keep their pods away.
+//! The old annotation by which a node requests that the pods of some controllers avoid the node.
 //!
-//! It names controllers by their uids. The machine gets a label that names the jobs of these controllers' pods, to
-//! avoid where possible.
+//! It names controllers by their uids. The machine gets a label that names the jobs of these controllers' pods, which
+//! avoid the machine where possible.
 
 use super::api::{AvoidPods, Metadata};
 use super::notes::Remarks;

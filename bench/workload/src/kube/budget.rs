@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets, converted to the budgets that schedulers respect when they evict.
+//! PodDisruptionBudgets, converted to the disruption budgets that schedulers respect when they evict.
 
 use super::api::{DisruptionBudget as Object, NumberOrShare};
 use super::input::{Fault, Place};
@@ -8,10 +8,10 @@ use omega_cellstate::TaskSet;
 use omega_core::Text;
 use omega_schedulers::disruption::{DisruptionBudget, Keep, Share};
 
-/// The budgets of a file. A budget that selects no pod, or has no bound, is dropped.
+/// The budgets of a file. A budget that selects no pod or has no bound is left out.
 ///
 /// # Errors
-/// If a bound is neither a number nor a percentage up to 100, or if there are two; the API server rejects these, too.
+/// If a bound is neither a number nor a percentage up to 100, or a budget has two bounds; the API server rejects these, too.
 pub(super) fn budgets(
     objects: &[(Place, Object)],
     notes: &mut Notes,

@@ -1,8 +1,8 @@
 //! Parsing of a cluster file into nodes, pods, namespaces and disruption budgets.
 //!
-//! A file holds one or several documents, in sequence or in an array; each is a `List` of items or one object. An item
-//! is parsed from its place in the text once its kind is known. So an error can name the line and the path, and a large
-//! file is never copied.
+//! A file has one or several documents, in sequence or in an array; each is a `List` of items or one object. An item is
+//! parsed in place in the text, after its kind was read. So an error can name the line and the path, and a large file
+//! is never copied.
 
 use super::api::{
     CsiNode, DisruptionBudget, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
@@ -28,7 +28,7 @@ pub struct Input {
     pub(super) budgets: Vec<(Place, DisruptionBudget)>,
     /// The kinds and names of storage objects.
     stored: BTreeSet<(&'static str, String)>,
-    /// Number of objects of unknown kinds.
+    /// Number of objects of each kind that is not read.
     pub(super) others: BTreeMap<String, u64>,
 }
 
@@ -36,7 +36,7 @@ impl Input {
     /// Records the name of a storage object.
     ///
     /// # Errors
-    /// If this kind and name exists already.
+    /// If there already is an object of this kind and name.
     fn store(&mut self, kind: &'static str, name: String, place: &Place) -> Result<(), Fault> {
         let message = format!("the {kind} {name:?} is there twice");
         match self.stored.insert((kind, name)) {
@@ -55,16 +55,16 @@ impl Input {
     }
 }
 
-/// Place of an object in the file.
+/// Location of an object in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     /// The first line of the object, from 1.
     line: u64,
-    /// The path of the object, such as `items[3]`; empty for a document's own object.
+    /// The path of the object, such as `items[3]`; empty if the object is a document by itself.
     path: String,
 }
 
-/// An error with its place, converted to a [`LoadError`] where the file's name is known.
+/// An error with its location, which becomes a [`LoadError`] when the file's name is known.
 #[derive(Debug)]
 pub struct Fault {
     line: Option<u64>,
@@ -73,7 +73,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// An error of the file as a whole.
+    /// An error about the file as a whole.
     pub(super) fn file(message: impl Into<String>) -> Fault {
         Fault { line: None, field: None, message: message.into() }
     }
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-/// The text of a file that may be compressed.
+/// Reads the text of a file that may be compressed.
 pub fn read_text(file: &Path) -> Result<String, Fault> {
     let text = compressed::read_text(file).map_err(|error| Fault::file(describe(&error)))?;
     Ok(match text.strip_prefix('\u{feff}') {
@@ -156,7 +156,7 @@ const KINDS: [&str; 8] = [
     "PodDisruptionBudget",
 ];
 
-/// Whether a document of this kind is a list of readable or of any objects.
+/// Whether a document of this kind is a list: of one of the kinds that are read, or of any objects.
 fn is_list(kind: &str) -> bool {
     kind.strip_suffix("List").is_some_and(|of| of.is_empty() || KINDS.contains(&of))
 }
@@ -288,8 +288,8 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Returns the place of a part of the text. Parts are requested roughly in order, so lines are
-    /// counted once; a part before the last one is counted from the start.
+    /// Returns the location of a part of the text. Parts are mostly requested in order, so lines are counted from the
+    /// last part on; for a part before it, they are counted from the start.
     fn place(&mut self, part: &RawValue, path: &str) -> Place {
         let offset = (part.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
         let bytes = self.text.as_bytes();
@@ -317,7 +317,7 @@ fn without_position(error: &serde_json::Error) -> String {
     text.strip_suffix(&position).map(str::to_owned).unwrap_or(text)
 }
 
-/// Two parts of a path.
+/// Joins two parts of a path.
 fn join(path: &str, field: &str) -> String {
     match (path, field) {
         ("", field) => field.to_owned(),

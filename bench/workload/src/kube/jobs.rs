@@ -1,7 +1,8 @@
-//! Pods, converted to tasks of jobs: a pod's controller is the job, and identical pods are its groups.
+//! Pods, converted to tasks of jobs: the controller of a pod becomes the job, and each set of identical pods becomes a
+//! group.
 //!
-//! Pods of a controller differ at least in labels that distinguish them. Those are dropped, unless a selector in the
-//! file uses them; pods that still differ are in groups of their own.
+//! Pods of a controller differ at least in labels that only distinguish them. Such labels are removed, unless a
+//! selector in the file uses them; pods that still differ are in separate groups.
 
 use super::api::{Owner, Pod};
 use super::pod::{TERMINATING, namespace};
@@ -33,7 +34,7 @@ pub(super) struct PodTask<'a> {
     pub(super) rules: PlacementRules,
     /// The volume claims that it uses.
     pub(super) volumes: Vec<Text>,
-    /// The position of its machine, if it runs.
+    /// Position of the pod's machine, if the pod is on one.
     pub(super) machine: Option<u32>,
 }
 
@@ -65,12 +66,12 @@ pub(super) struct Jobs<'a> {
     pub(super) of_controllers: BTreeMap<&'a str, Vec<Text>>,
 }
 
-/// The jobs of these pods, in the order of their first pods. `keys` are label keys that other objects than pods use.
+/// The jobs of these pods, in the order of their first pods. `keys` are label keys that objects other than pods use.
 pub(super) fn jobs<'a>(tasks: Vec<PodTask<'a>>, keys: impl Iterator<Item = Text>) -> Jobs<'a> {
     let looked_at: BTreeSet<Text> =
         tasks.iter().flat_map(|task| selector_keys(&task.rules)).chain(keys).collect();
     let mut drafts: Vec<Draft<'_>> = Vec::new();
-    // The latest draft of each key.
+    // The latest draft of a job for each key.
     let mut latest: BTreeMap<JobKey<'_>, usize> = BTreeMap::new();
     for task in tasks {
         let key = key(task.pod);
@@ -80,7 +81,7 @@ pub(super) fn jobs<'a>(tasks: Vec<PodTask<'a>>, keys: impl Iterator<Item = Text>
         let draft = *latest.entry(key.clone()).or_insert(drafts.len());
         let (draft, group) = match drafts.get(draft).map(|draft| draft.place_of(&group)) {
             Some(Some(place)) => (draft, place.unwrap_or_else(|| drafts[draft].add(group))),
-            // No draft yet, or one without room for another group.
+            // There is no draft yet, or the latest one has the maximum number of groups.
             _ => {
                 latest.insert(key.clone(), drafts.len());
                 drafts.push(Draft::new(key));
@@ -112,8 +113,8 @@ impl<'a> Draft<'a> {
         Draft { key, groups, machines, controllers }
     }
 
-    /// Group for tasks like this: `Some(None)` for a new group; `None` if the job has the maximum
-    /// number of groups.
+    /// The group for tasks like this one: `Some(None)` for a new group; `None` if the job has the maximum number of
+    /// groups.
     fn place_of(&self, like: &TaskGroup) -> Option<Option<usize>> {
         let alike = |group: &TaskGroup| {
             group.request == like.request
@@ -139,7 +140,8 @@ impl<'a> Draft<'a> {
         position
     }
 
-    /// The finished job. If a name was used before, `#2` and so on is appended, which no object's name contains.
+    /// Returns the finished job. If its name was used before, `#2` and so on is appended, which cannot occur in an
+    /// object's name.
     fn arrival(self, names: &mut BTreeMap<String, u32>) -> Arrival {
         let key = self.key;
         let name = format!("{}/{}", key.namespace, key.owner.1);
@@ -180,7 +182,7 @@ fn key(pod: &Pod) -> JobKey<'_> {
     JobKey {
         namespace: namespace(pod),
         owner: match owner {
-            // A node controls its static pods, which have nothing else in common.
+            // The controller of static pods is their node, so such pods have nothing else in common.
             Some(owner) if owner.kind != "Node" => (&owner.kind, &owner.name),
             _ => ("", &pod.metadata.name),
         },
@@ -193,7 +195,7 @@ fn key(pod: &Pod) -> JobKey<'_> {
     }
 }
 
-/// Kind of a pod's job. For unknown controllers, its restart policy decides.
+/// Kind of a pod's job. If the controller's kind is unknown, the pod's restart policy decides.
 fn kind(pod: &Pod, owner: Option<&Owner>) -> JobKind {
     match owner.map(|owner| owner.kind.as_str()) {
         None | Some("ReplicaSet" | "StatefulSet" | "DaemonSet" | "Node") => JobKind::Service,

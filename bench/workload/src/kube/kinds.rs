@@ -1,11 +1,11 @@
 //! The cell's resource kinds, and the conversion of Kubernetes' resources.
 //!
-//! `cpu`, `memory`, `disk` and `pods` come first, in this order. Extended resources, such as accelerators, follow by
-//! name: those that pods request before those that only machines have.
+//! `cpu`, `memory`, `disk` and `pods` come first, in this order. Extended resources, such as accelerators, follow in
+//! order of name: first those that pods request, then those that only machines have.
 //!
-//! Last come `cpu (nominal)` and `memory (nominal)`, which scores count: there a container without a request counts
-//! with a small amount (see `request`). They are kinds of their own because sums of a machine are kept by kind; no
-//! machine runs out of them.
+//! `cpu (nominal)` and `memory (nominal)` come last. They are used for scores, where a container without a request has
+//! a small default amount (see `request`). They are separate kinds because a machine's sums are computed by kind;
+//! machines have unlimited amounts of them.
 
 use super::api::Resources;
 use super::input::Fault;
@@ -26,7 +26,7 @@ const COMMON: [(&str, &str, Unit); 4] = [
 const NOMINAL: [(&str, &str, Unit); 2] =
     [("cpu", "cpu (nominal)", Unit::Milli), ("memory", "memory (nominal)", Unit::Bytes)];
 
-/// The remark for an amount beyond [`AMOUNT_MAX`].
+/// The remark on an amount beyond [`AMOUNT_MAX`].
 const TOO_MUCH: &str = "an amount above 2^50 is taken as 2^50";
 
 /// Omega's name of a Kubernetes resource.
@@ -85,7 +85,7 @@ impl KindTable {
             unit: *unit,
             compressible: *name == "cpu",
         });
-        // An extended resource of a hand-written file could be named `disk`.
+        // In a hand-written file, an extended resource could be named `disk`.
         let kinds = Kinds::new(kinds.collect()).map_err(|error| Fault::file(error.to_string()))?;
         let ids = all.iter().map(|(name, _, _)| (*name).to_owned()).zip((0..).map(KindId));
         Ok(KindTable { kinds, ids: ids.collect() })
@@ -106,7 +106,7 @@ impl KindTable {
         self.kinds
     }
 
-    /// Resources as amounts, and a remark if one was capped.
+    /// Converts resources to amounts. Returns also a remark if an amount was capped.
     pub(super) fn amounts(&self, resources: &Resources) -> (Amounts, Option<&'static str>) {
         let mut amounts = Amounts::zero();
         let mut remark = None;
@@ -121,7 +121,7 @@ impl KindTable {
         (amounts, remark)
     }
 
-    /// Claimable amounts of a machine: its resources, and unlimited amounts of the nominal kinds.
+    /// Capacity of a machine: its resources, and unlimited amounts of the nominal kinds.
     pub(super) fn capacity(&self, resources: &Resources) -> (Amounts, Option<&'static str>) {
         let (mut amounts, remark) = self.amounts(resources);
         for (_, name, _) in NOMINAL {
@@ -130,7 +130,7 @@ impl KindTable {
         (amounts, remark)
     }
 
-    /// Amounts that a pod claims: its resources, one of the machine's maximum number of pods, and the nominal amounts.
+    /// Amounts that a pod claims: its resources, one of the kind `pods`, and the nominal amounts.
     pub(super) fn request(
         &self,
         resources: &Resources,
@@ -147,14 +147,14 @@ impl KindTable {
         (amounts, remark)
     }
 
-    /// Sets the amount of the kind of this name.
+    /// Sets the amount of the kind with this name.
     fn set(&self, amounts: &mut Amounts, name: &str, amount: u64) {
         if let Some(kind) = self.ids.get(name) {
             amounts.set(*kind, amount);
         }
     }
 
-    /// A quantity in the unit of a kind.
+    /// Converts a quantity to the unit of a kind.
     fn amount(&self, kind: KindId, quantity: Quantity) -> u64 {
         let amount = match self.kinds.get(kind).map(|kind| kind.unit) {
             Some(Unit::Milli) => quantity.milli_value(),

@@ -1,7 +1,7 @@
 //! Conversion of single objects, for a cluster that is watched rather than read from a file.
 //!
-//! The kinds of a cell are fixed at its creation, from the nodes and pods at that time. A request for any other
-//! resource makes its pod unplaceable here, and is never ignored.
+//! The kinds of a cell are fixed at its creation, from the nodes and pods at that time. If a pod requests any other
+//! resource, it is not ignored, but no machine is feasible for the pod.
 
 use super::api::{Namespace, Node, Pod, PodSpec, Resources};
 use super::input::Fault;
@@ -30,7 +30,7 @@ impl Converter {
     pub fn new(nodes: &[Node], pods: &[Pod], namespaces: &[Namespace]) -> Result<Converter, Fault> {
         let requests: Vec<Resources> = pods.iter().map(|pod| pod_request(&pod.spec)).collect();
         let kinds = KindTable::choose(nodes.iter().map(node::capacity), &requests)?.table;
-        // Two nodes may share a hostname later, so no topology key denotes the machine itself.
+        // Later on, two nodes may have the same hostname, so no topology key stands for the machine itself.
         let topology = Topology::of_labels();
         let namespaces = Namespaces::new(namespaces, pods.iter().map(pod::namespace));
         Ok(Converter { kinds, around: Surroundings { topology, namespaces } })
@@ -48,12 +48,12 @@ impl Converter {
         node::machine(node, &self.kinds).0
     }
 
-    /// Updates the labels of a namespace. Returns whether that may concern rules of pods.
+    /// Updates the labels of a namespace. Returns whether rules of pods may be affected.
     pub fn namespace_changed(&mut self, namespace: &Namespace) -> bool {
         self.around.namespaces.set(namespace)
     }
 
-    /// Removes a namespace. Returns whether that may concern rules of pods.
+    /// Removes a namespace. Returns whether rules of pods may be affected.
     pub fn namespace_deleted(&mut self, name: &str) -> bool {
         self.around.namespaces.remove(name)
     }
@@ -111,7 +111,7 @@ impl Converter {
         }
     }
 
-    /// Returns the first property of a pod that is not supported and could make a placement wrong.
+    /// Returns the first property of a pod that is not supported and could cause a wrong placement.
     #[must_use]
     pub fn obstacle(&self, spec: &PodSpec) -> Option<String> {
         if let Some(volume) = spec.volumes.iter().find(|volume| pod::is_on_disk(volume)) {

@@ -7,8 +7,8 @@
 //!                       ──rules────────┘
 //! ```
 //!
-//! Everything arrives at the start. Unsupported properties of pods become notes with counts, so that a user can judge
-//! how well the result fits this cluster.
+//! All jobs arrive at the start. Unsupported properties of pods become notes with counts, so that a user can judge
+//! how well the result represents the cluster.
 //!
 //! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `avoid`, `pod`, `request`, `selector`, `rules`,
 //! `volumes`, `jobs`, `budget`, `notes`; for a cluster that is watched, `live` and `storage`.
@@ -46,13 +46,13 @@ use omega_core::{Machine, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Reads a cluster file: one or several `List`s of Nodes and Pods, plain or compressed with gzip.
+/// Reads a cluster file: one or several `List`s of Nodes and Pods, plain or compressed.
 ///
-/// If the file has volume claims, tasks get their volumes (see [`Workload::volumes`]). Namespaces are used where a rule
-/// selects them by their labels, PodDisruptionBudgets where a scheduler evicts.
+/// If the file has volume claims, tasks get their volumes (see [`Workload::volumes`]). Namespaces are used if a rule
+/// selects them by their labels, and PodDisruptionBudgets if a scheduler evicts.
 ///
 /// # Errors
-/// If the file cannot be read, is no such list, or contains objects that the API server would reject.
+/// If the file cannot be read, is not such a list, or contains objects that the API server would reject.
 pub fn load(file: &Path) -> Result<Workload, LoadError> {
     let read = || workload(input::parse(&input::read_text(file)?)?);
     let workload = read().map_err(|fault| fault.of(file))?;
@@ -65,7 +65,7 @@ struct LivePod<'a> {
     pod: &'a Pod,
     machine: Option<u32>,
     request: Resources,
-    /// Request that scores count for it.
+    /// Request of the pod that is used for scores.
     nominal: Resources,
 }
 
@@ -134,8 +134,8 @@ fn positions(nodes: &[(Place, Node)]) -> Result<BTreeMap<&str, u32>, Fault> {
     Ok(positions)
 }
 
-/// The pods that become tasks: running ones first, the oldest at the front, then the others in the order of the file.
-/// Jobs and tasks are numbered in this order, and of equal victims the younger is evicted.
+/// The pods that become tasks. Running pods come first, the oldest at the front; the others follow in the order of the
+/// file. Jobs and tasks are numbered in this order, and of equally important victims the younger one is evicted.
 fn live_pods<'a>(
     pods: &'a [(Place, Pod)],
     positions: &BTreeMap<&str, u32>,
@@ -165,7 +165,7 @@ fn live_pods<'a>(
         notes.sentence("the file has no pods (kubectl get nodes,pods -A)");
     }
     live.sort_by_key(|live| {
-        // Kubernetes writes all times in one format, in which text order is time order.
+        // Kubernetes writes all times in one format, whose alphabetical order is that of the times.
         let started = Some(live.pod.status.started.as_str());
         let started = started.filter(|started| live.machine.is_some() && !started.is_empty());
         (started.is_none(), started)

@@ -42,7 +42,7 @@ pub fn cordon() -> Taint {
     Taint { key: UNSCHEDULABLE.into(), value: "".into(), effect: TaintEffect::NoSchedule }
 }
 
-/// The node's taints; a cordoned node always has Kubernetes' taint for it.
+/// The node's taints. A cordoned node always has the taint that Kubernetes adds for a cordon.
 fn taints(node: &Node) -> Vec<Taint> {
     let own = node.spec.taints.iter().map(|taint| Taint {
         key: taint.key.as_str().into(),
@@ -64,7 +64,7 @@ fn taints(node: &Node) -> Vec<Taint> {
 
 /// Meaning of topology keys in this cell.
 pub(super) struct Topology {
-    /// Whether the hostname label is unique for each machine.
+    /// Whether the hostname label differs between all machines.
     hostname_is_machine: bool,
 }
 
@@ -75,12 +75,12 @@ impl Topology {
         Topology { hostname_is_machine: names.len() == machines.len() }
     }
 
-    /// Returns a topology in which every key is a label.
+    /// Returns a topology in which every key stands for a label.
     pub(super) fn of_labels() -> Topology {
         Topology { hostname_is_machine: false }
     }
 
-    /// The level that a topology key names.
+    /// The level for which a topology key stands.
     pub(super) fn level(&self, key: &str) -> TopologyLevel {
         if key == HOSTNAME && self.hostname_is_machine {
             TopologyLevel::Machine

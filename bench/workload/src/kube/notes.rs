@@ -1,9 +1,9 @@
-//! Notes on properties that could not be converted: one sentence for each kind, with a count of objects.
+//! Notes on properties that could not be converted: one sentence for each property, with the number of objects.
 
 use crate::words::plural;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The unsupported properties of one object, each once.
+/// The unsupported properties of one object, each listed once.
 pub(super) type Remarks = BTreeSet<&'static str>;
 
 /// Counts objects by remark.
@@ -34,7 +34,7 @@ impl Notes {
         self.sentences.push(sentence.into());
     }
 
-    /// The notes as text: sentences first, then counts of nodes and of pods.
+    /// The notes as text: first sentences without counts, then those about nodes, then those about pods.
     pub(super) fn into_sentences(self) -> Vec<String> {
         let counted = |counts: BTreeMap<&'static str, u64>, thing: &'static str| {
             counts.into_iter().map(move |(what, count)| format!("{what}: {}", plural(count, thing)))

@@ -12,12 +12,12 @@ pub(super) enum Fate {
     Runs(u32),
     /// A pending task.
     Waits,
-    /// No task, for this reason.
+    /// The pod does not become a task, for this reason.
     LeftOut(&'static str),
 }
 
-/// Label of a task whose pod is being deleted: resources and anti-affinity still count, spread does
-/// not. The key has a space, so no Kubernetes label equals it.
+/// Label of a task whose pod is being deleted. Its resources and anti-affinity are still considered, but not its
+/// spread. The key has a space, so no Kubernetes label equals it.
 pub(super) const TERMINATING: &str = "is being deleted";
 
 /// The classification of a pod in a cell with these machines.
@@ -63,7 +63,7 @@ pub(super) fn images(spec: &PodSpec) -> Vec<Text> {
     images.collect()
 }
 
-/// Unsupported properties of a pod, except those of its rules, which have remarks of their own.
+/// Unsupported properties of a pod, except those of its rules, which `rules` reports.
 pub(super) fn remarks(pod: &Pod, claims: Claims) -> Remarks {
     let spec = &pod.spec;
     let owned_by = |kind: &str| pod.metadata.owners.iter().any(|owner| owner.kind == kind);
@@ -110,7 +110,7 @@ pub(super) enum Claims {
     Unknown,
 }
 
-/// Whether a volume's source is available on few machines only, or to few pods.
+/// Whether a volume's source is only available on few machines, or to few pods.
 pub(super) fn is_on_disk(volume: &PodVolume) -> bool {
     let PodVolume { aws, azure, cinder, gce, iscsi, rbd, .. } = volume;
     [aws, azure, cinder, gce, iscsi, rbd].into_iter().any(Option::is_some)

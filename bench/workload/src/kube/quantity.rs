@@ -1,17 +1,17 @@
 //! Kubernetes' quantities: `100m`, `1.5Gi`, `2e3`.
 //!
-//! Kubernetes adds quantities exactly and rounds the sum away from zero, so that a small request never becomes 0. Here
-//! they are kept as whole billionths, as precise as in Kubernetes, and rounded last.
+//! Kubernetes adds quantities exactly and rounds the sum away from zero, so that a small request never becomes 0. Here,
+//! quantities are whole billionths, which are as precise as in Kubernetes, and are rounded after all sums.
 
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
-/// Billionths in a whole.
+/// Number of billionths in a whole.
 const NANOS: i128 = 1_000_000_000;
 
-/// Number of digits that are read exactly; any further ones round up. With 60 more bits for `Ei` they still fit in 128
-/// bits, and amounts of 63 bits have one digit less.
+/// Number of digits that are read exactly; if there are others, the number is rounded up. With 60 more bits for `Ei`
+/// these digits still fit in 128 bits, and amounts of 63 bits have one digit less.
 const DIGITS_MAX: u32 = 20;
 
 /// An amount in billionths, capped near 10^29.
@@ -21,10 +21,10 @@ pub struct Quantity(i128);
 /// Reason why a text is not a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// The text is empty: write a number.
+    /// The text is empty. Write a number.
     #[error("it is empty")]
     Empty,
-    /// The suffix is unknown: use one of Kubernetes' suffixes after the digits.
+    /// The suffix is unknown. Use one of Kubernetes' suffixes after the digits.
     #[error("expected a number such as 2, 0.5, 100m, 1e3 or 512Mi")]
     Format,
 }
@@ -41,7 +41,7 @@ pub enum Factor {
 /// The parts of a quantity's text: `-1.5Gi` is negative, with the whole part `1`, the fraction `5`, and a factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text<'a> {
-    /// Whether a minus is in front.
+    /// Whether the text begins with a minus sign.
     pub negative: bool,
     /// Digits before the point.
     pub whole: &'a str,
@@ -54,10 +54,10 @@ pub struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// Splits the text of a quantity like Kubernetes; `Ki` has no digits.
+    /// Splits the text of a quantity as Kubernetes does; `Ki` has no digits.
     ///
     /// # Errors
-    /// If it is empty or its suffix is unknown.
+    /// If the text is empty, or its suffix is unknown.
     pub fn parse(text: &str) -> Result<Text<'_>, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Empty);
@@ -78,10 +78,10 @@ impl Text<'_> {
 }
 
 impl Quantity {
-    /// Parses a quantity like Kubernetes, including `Ki` as 0 KiB.
+    /// Parses a quantity as Kubernetes does, which reads `Ki` as 0 KiB.
     ///
     /// # Errors
-    /// If it is empty or its suffix is unknown.
+    /// If the text is empty, or its suffix is unknown.
     pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
         let Text { negative, whole, fraction, factor, .. } = Text::parse(text)?;
         let nanos = nanos(whole, fraction, factor);
@@ -119,7 +119,7 @@ impl Quantity {
     }
 }
 
-/// Factor of a suffix, if it is one.
+/// Factor of a suffix; `None` if the text is not a suffix.
 fn factor(suffix: &str) -> Option<Factor> {
     Some(match suffix {
         "n" => Factor::Ten(-9),
@@ -142,7 +142,7 @@ fn factor(suffix: &str) -> Option<Factor> {
     })
 }
 
-/// The digits at the start, and what follows.
+/// Splits the digits at the start from the rest.
 fn split_digits(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)
@@ -153,7 +153,7 @@ fn nanos(whole: &str, fraction: &str, factor: Factor) -> i128 {
     let (mantissa, power) = mantissa(whole, fraction);
     let (mantissa, power, most) = match factor {
         Factor::Ten(exponent) => (mantissa, power.saturating_add(exponent), i128::MAX),
-        // Kubernetes caps binary quantities, and only those, at 63 bits.
+        // Kubernetes caps binary quantities at 63 bits, but not the others.
         Factor::Two(bits) => (mantissa << bits, power, i128::from(i64::MAX) * NANOS),
     };
     scale(mantissa, power.saturating_add(9)).min(most)
@@ -196,8 +196,7 @@ fn divide_away_from_zero(value: i128, by: i128) -> i128 {
 }
 
 impl<'de> Deserialize<'de> for Quantity {
-    /// Read from a text or a number. Negative quantities are rejected here, where the error can
-    /// name the field.
+    /// Parses a text or a number. Negative quantities are rejected here, because the error can name the field.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::Error> {
         deserializer.deserialize_any(QuantityVisitor)
     }

@@ -1,4 +1,4 @@
-//! The request of a pod, summed over its containers like in Kubernetes.
+//! The request of a pod, computed from its containers as in Kubernetes.
 
 use super::api::{Container, PodSpec, Requirements, Resources};
 use super::quantity::Quantity;
@@ -6,14 +6,14 @@ use super::quantity::Quantity;
 /// The request of a pod.
 ///
 /// Containers run together, so their requests add up. Init containers run before them, one after another, so only the
-/// largest counts; but a sidecar (an init container that always restarts) keeps running, and adds to everything after
-/// it. Amounts for the whole pod replace that sum, and overhead is added.
+/// largest request of them matters. A sidecar (an init container that always restarts) keeps running, so its request is
+/// added to that of everything after it. Amounts for the whole pod replace that sum, and overhead is added.
 pub fn pod_request(spec: &PodSpec) -> Resources {
     sum(spec, requests)
 }
 
-/// The request of a pod for scores: a container without a CPU or memory request counts with a small default, because
-/// such pods would otherwise all gather on one machine. An explicit 0 counts as 0.
+/// The request of a pod for scores. A container without a CPU or memory request has a small default amount, because
+/// such pods would otherwise all be placed on one machine. An explicit 0 remains 0.
 ///
 /// If there are amounts for the whole pod, defaults apply only to resources that the pod does not mention at all.
 pub fn nominal_request(spec: &PodSpec) -> Resources {
@@ -32,7 +32,7 @@ pub fn nominal_request(spec: &PodSpec) -> Resources {
     nominal
 }
 
-/// Requests that Kubernetes assumes in scores for containers without one.
+/// Amounts that Kubernetes assumes in scores for containers without a request.
 const GUESSES: [(&str, Quantity); 2] =
     [("cpu", Quantity::from_milli(100)), ("memory", Quantity::from_value(200 << 20))];
 
@@ -71,7 +71,7 @@ fn counts_for_whole_pod(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
 
-/// The requests; as in the API server, a limit without a request is also the request.
+/// The requests. As in the API server, a limit without a request is also the request.
 fn requests(requirements: &Requirements) -> Resources {
     let mut requests = requirements.limits.clone();
     requests.extend(requirements.requests.iter().map(|(name, amount)| (name.clone(), *amount)));
@@ -86,7 +86,7 @@ fn add(sum: &mut Resources, more: &Resources) {
     }
 }
 
-/// Raises each amount to at least the other's.
+/// Raises each amount to at least that of `least`.
 fn raise(sum: &mut Resources, least: &Resources) {
     for (name, amount) in least {
         let entry = sum.entry(name.clone()).or_default();

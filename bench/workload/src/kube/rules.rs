@@ -1,4 +1,4 @@
-//! Conversion of a pod's constraints to placement rules, with remarks on the unsupported ones.
+//! Conversion of a pod's constraints to placement rules, with remarks on unsupported constraints.
 
 use super::api::{
     InclusionPolicy, NodeAffinity, Pod, PodAffinityTerm, PodSpec, SpreadConstraint,
@@ -16,13 +16,13 @@ use omega_core::{
 };
 use std::collections::BTreeMap;
 
-/// Objects other than the pod that its rules refer to.
+/// Objects other than the pod to which its rules refer.
 pub(super) struct Surroundings {
     pub(super) topology: Topology,
     pub(super) namespaces: Namespaces,
 }
 
-/// The rules of a pod, and remarks on omitted ones.
+/// The rules of a pod, and remarks on constraints that were left out.
 pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remarks) {
     let spec = &pod.spec;
     let mut remarks = Remarks::new();
@@ -40,7 +40,7 @@ pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remark
     (rules, remarks)
 }
 
-/// The machines of a scheduler's own node affinity, which applies in addition to the pods'.
+/// The machines that a scheduler's own node affinity requires, in addition to that of the pods.
 pub fn added_affinity(added: &NodeAffinity) -> Affinity {
     affinity(&BTreeMap::new(), added, &mut Remarks::new())
 }
@@ -98,7 +98,8 @@ fn tolerations(spec: &PodSpec, remarks: &mut Remarks) -> Vec<Toleration> {
     tolerations
 }
 
-/// The host ports of the pod's containers and sidecars. On the host network, every container port is one.
+/// The host ports of the pod's containers and sidecars. If the pod uses the host network, every container port is a
+/// host port.
 fn ports(spec: &PodSpec) -> Vec<Port> {
     let sidecars = spec.init_containers.iter().filter(|container| is_sidecar(container));
     let mut ports: Vec<Port> = Vec::new();
@@ -126,8 +127,8 @@ fn ports(spec: &PodSpec) -> Vec<Port> {
     ports
 }
 
-/// A topology spread constraint. As in Kubernetes, one without a label selector counts no pod, and one with an empty
-/// selector counts only the pod itself.
+/// Converts a topology spread constraint. As in Kubernetes, a constraint without a label selector counts no pod; if its
+/// selector is empty, it counts only the pod itself.
 fn spread(constraint: &SpreadConstraint, pod: &Pod, around: &Surroundings) -> TaskRule {
     let mut selector = labels_or_nothing(constraint.selector.as_ref());
     if constraint.selector.is_some() {
@@ -180,8 +181,8 @@ fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<Ta
     rules
 }
 
-/// Preferred affinity and anti-affinity of the pod. A term without a label selector matches no pod, and still is a
-/// preference: a scheduler may count the preferences of running pods only for pods that have one.
+/// Preferred affinity and anti-affinity of the pod. A term without a label selector matches no pod, but it is kept as a
+/// preference, because a scheduler may consider the preferences of running pods only for pods that have a preference.
 fn wishes(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<TaskRule> {
     let affinity = &pod.spec.affinity;
     let near = affinity.pod.preferred.iter().map(|wish| (&wish.term, wish.weight));

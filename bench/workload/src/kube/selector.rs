@@ -27,18 +27,18 @@ fn requirement(expression: &Expression) -> Requirement {
     }
 }
 
-/// Requirements that labels have these values.
+/// Requirements that each of these labels has its value.
 fn equal(labels: &BTreeMap<String, String>) -> impl Iterator<Item = Requirement> {
     labels.iter().map(|(key, value)| Requirement::equals(key.as_str(), value.as_str()))
 }
 
-/// Converts a label selector; an empty one matches everything.
+/// Converts a label selector; an empty selector matches everything.
 pub(super) fn labels(selector: &Labels) -> LabelSelector {
     let expressions = selector.expressions.iter().map(requirement);
     LabelSelector { requirements: equal(&selector.labels).chain(expressions).collect() }
 }
 
-/// Converts an optional label selector; a missing one matches nothing.
+/// Converts an optional label selector; `None` matches nothing.
 pub fn labels_or_nothing(selector: Option<&Labels>) -> LabelSelector {
     match selector {
         Some(selector) => labels(selector),
@@ -52,8 +52,9 @@ pub fn labels_or_nothing(selector: Option<&Labels>) -> LabelSelector {
     }
 }
 
-/// Restricts a selector to pods with the same value (`In`), or another one (`NotIn`), as the pod itself under these
-/// keys. Keys that the pod lacks are ignored. The API server writes this into the selector, so it may be there already.
+/// Restricts a selector to pods whose values of these keys equal the pod's own (`In`), or differ from them (`NotIn`).
+/// Keys that the pod lacks are ignored. The API server also writes this restriction into the selector, so the selector
+/// may already have it.
 pub(super) fn narrow(
     selector: &mut LabelSelector,
     keys: &[String],
@@ -78,8 +79,8 @@ pub(super) fn machines(term: &NodeSelectorTerm) -> MachineSelector {
     }
 }
 
-/// The machines that match both a plain node selector and one of the required terms: the selector is added to each
-/// term. `None` requires nothing.
+/// The machines that match both a plain node selector and one of the required terms, as terms to each of which the
+/// selector is added. `None` means no requirement.
 pub(super) fn required_machines(
     plain: &BTreeMap<String, String>,
     required: Option<&NodeSelector>,
@@ -88,7 +89,8 @@ pub(super) fn required_machines(
         let all = MachineSelector { labels: equal(plain).collect(), names: Vec::new() };
         return (!plain.is_empty()).then(|| vec![all]);
     };
-    // A term without requirements matches nothing, and must not match through the plain selector.
+    // A term without requirements matches nothing. It is removed, because it would match once the plain selector is
+    // added.
     let terms = required.terms.iter().map(machines).filter(|term| *term != Default::default());
     let both = |mut term: MachineSelector| {
         term.labels.extend(equal(plain));
@@ -97,7 +99,7 @@ pub(super) fn required_machines(
     Some(terms.map(both).collect())
 }
 
-/// The labels of a namespace, with that of its name.
+/// The labels of a namespace, including the label with its name.
 fn with_name(name: &str, labels: &BTreeMap<String, String>) -> omega_core::Labels {
     let own = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     own.chain([(NAMESPACE_NAME, name)]).collect()
@@ -107,12 +109,12 @@ fn with_name(name: &str, labels: &BTreeMap<String, String>) -> omega_core::Label
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
     labels: BTreeMap<String, omega_core::Labels>,
-    /// Whether the file contains these objects, with all labels.
+    /// Whether the file has namespace objects, and so all their labels.
     described: bool,
 }
 
 impl Namespaces {
-    /// Namespaces of a file, and others that pods are in.
+    /// The namespaces of a file, and those of its pods.
     pub(super) fn new<'a>(
         objects: &'a [Namespace],
         others: impl IntoIterator<Item = &'a str>,

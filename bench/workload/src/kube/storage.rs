@@ -1,7 +1,7 @@
 //! Conversion of single storage objects, for a cluster that is watched rather than read from a file.
 //!
-//! Claims are named with their namespace, like `shop/data`. A claim without a class is of none: in a live cluster the API server
-//! writes the default class into it.
+//! Claims are named with their namespace, like `shop/data`. A claim without a class has no class, because in a live
+//! cluster the API server writes the default class into the claim.
 
 use super::api::{
     CsiNode, CsiStorageCapacity, LabelSelector, PersistentVolume, PersistentVolumeClaim,
@@ -11,13 +11,13 @@ use super::{selector, volumes};
 use omega_core::{MachineSelector, Text};
 use omega_schedulers::volumes::{Attached, Reach, SelectedClaim, Space, StorageClass, Volume};
 
-/// Annotation with the node for which a claim's volume is made.
+/// Annotation with the node for which a claim's volume is to be created.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Annotation of claims that their controller has bound.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// Annotation of what a controller or a scheduler bound, rather than a user.
+/// Annotation of a binding that was made by a controller or a scheduler, not by a user.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
 /// Returns the name of a claim in the list of volumes.
@@ -40,7 +40,8 @@ pub fn claim(object: &PersistentVolumeClaim) -> SelectedClaim {
     SelectedClaim { claim: volumes::claim(object, ""), selected }
 }
 
-/// Converts a volume. One that is being deleted, or that was of a claim which is gone, suits only a claim that names it.
+/// Converts a volume. If the volume is being deleted, or its last claim is gone, it is only usable by a claim that
+/// names it.
 #[must_use]
 pub fn volume(object: &PersistentVolume) -> Volume {
     let volume = volumes::volume(object);
@@ -48,11 +49,11 @@ pub fn volume(object: &PersistentVolume) -> Volume {
     if object.metadata.deleted.is_none() && !matches!(phase, "Failed" | "Released") {
         return volume;
     }
-    // No claim has a name with a space.
+    // The name has a space, so it is not that of a claim.
     Volume { claim: Some("of no claim".into()), ..volume }
 }
 
-/// Converts a class; `nodes` tell the topology of its driver.
+/// Converts a class; the topology of its driver is taken from `nodes`.
 pub fn class<'a>(object: &Class, nodes: impl IntoIterator<Item = &'a CsiNode>) -> StorageClass {
     volumes::storage_class(object, nodes)
 }
@@ -62,7 +63,7 @@ pub fn limits(node: &CsiNode) -> impl Iterator<Item = (Text, u32)> + '_ {
     volumes::limits(node).map(|(_, driver, limit)| (driver, limit))
 }
 
-/// Converts the room of a driver; `None` if it has none, or nowhere.
+/// Converts the free capacity of a driver; `None` if there is none, or no node can use it.
 #[must_use]
 pub fn space(object: &CsiStorageCapacity) -> Option<Space> {
     let size = object.volume_size_max.as_ref().or(object.capacity.as_ref())?;
@@ -77,7 +78,7 @@ pub fn space(object: &CsiStorageCapacity) -> Option<Space> {
     Some(Space { class: object.class.as_str().into(), bytes, reach })
 }
 
-/// Converts an attachment; `None` if it is that of a volume within a pod.
+/// Converts an attachment; `None` if it is for a volume that is defined in a pod.
 #[must_use]
 pub fn attached(object: &VolumeAttachment) -> Option<Attached> {
     let volume = &object.spec.source.volume;

@@ -1,7 +1,7 @@
 //! Conversion of persistent volumes, volume claims, storage classes, and nodes' limits of attached volumes.
 //!
-//! Claims are named with their namespace, like in Kubernetes: `shop/data`. They are converted only if the file contains
-//! some; a file of nodes and pods alone does not tell where volumes are.
+//! Claims are named with their namespace, as in Kubernetes: `shop/data`. They are converted only if the file contains
+//! claims; a file with only nodes and pods does not say where volumes are.
 
 use super::api::{
     AccessMode, BindingMode, CsiNode, Metadata, PersistentVolume, PersistentVolumeClaim,
@@ -24,8 +24,8 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// The annotation of the default class.
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// Labels that tell where a volume is, as on nodes. Renamed labels have the later name second, which is used if a node
-/// has only that.
+/// Labels for the place of a volume, which nodes also have. A label that was renamed has its new name second, which is
+/// used if a node has only that one.
 const PLACES: [(&str, Option<&str>); 4] = [
     ("topology.kubernetes.io/zone", None),
     ("topology.kubernetes.io/region", None),
@@ -35,7 +35,7 @@ const PLACES: [(&str, Option<&str>); 4] = [
 
 /// The volumes of a file.
 pub(super) fn volumes(input: &Input) -> VolumesAtStart {
-    // Of several default classes the newest counts, and of equally new ones the first by name.
+    // If there are several default classes, the newest is used; of equally new ones, the first by name.
     let defaults = input.classes.iter().filter(|class| is_default(class));
     let age = |class: &&Class| {
         let Metadata { created, name, .. } = &class.metadata;
@@ -51,8 +51,8 @@ pub(super) fn volumes(input: &Input) -> VolumesAtStart {
     }
 }
 
-/// The volumes that claims may use: a volume being deleted, or not yet cleaned after its last claim, is left only to a
-/// claim that names it.
+/// The volumes that claims may use. A volume that is being deleted, or not yet cleaned after its last claim, is only
+/// usable by a claim that names it.
 fn usable(input: &Input) -> impl Iterator<Item = &PersistentVolume> {
     let named: BTreeSet<&str> = input.claims.iter().map(|c| c.spec.volume.as_str()).collect();
     input.volumes.iter().filter(move |volume| {
@@ -62,7 +62,7 @@ fn usable(input: &Input) -> impl Iterator<Item = &PersistentVolume> {
     })
 }
 
-/// Number of volumes of drivers built into Kubernetes, whose limits are not read.
+/// Number of volumes whose drivers are built into Kubernetes; the limits of these drivers are not read.
 pub(super) fn of_built_in_drivers(input: &Input) -> usize {
     let built_in = |volume: &&PersistentVolume| {
         let PersistentVolumeSpec { aws, azure, cinder, gce, portworx, vsphere, .. } = &volume.spec;
@@ -71,7 +71,7 @@ pub(super) fn of_built_in_drivers(input: &Input) -> usize {
     input.volumes.iter().filter(built_in).count()
 }
 
-/// The claims of a pod, by their names in its namespace.
+/// The claims of a pod, by their names with the namespace.
 pub(super) fn claims(namespace: &str, pod: &str, spec: &PodSpec) -> Vec<Text> {
     let names = spec.volumes.iter().filter_map(|volume| match &volume.claim {
         Some(claim) => Some(claim.name.clone()),
@@ -149,7 +149,8 @@ pub(super) fn volume(object: &PersistentVolume) -> Volume {
     }
 }
 
-/// The machines that reach a volume, by its own requirement and its labels: one term of each must match.
+/// The machines that can use a volume. A machine must match one term of the volume's own requirement, and one of its
+/// labels.
 fn reach(object: &PersistentVolume) -> Reach {
     let required = object.spec.affinity.required.as_ref();
     let places = places(&object.metadata);
@@ -158,7 +159,8 @@ fn reach(object: &PersistentVolume) -> Reach {
         None => return Reach::Matching(places.into_iter().map(in_place).collect()),
         Some(required) => required.terms.iter().map(selector::machines),
     };
-    // A term without requirements matches nothing, and must not match through the other requirements.
+    // A term without requirements matches nothing. It is removed, because it would match once the other requirements
+    // are added.
     let terms = terms.filter(|term| *term != MachineSelector::default());
     if places.is_empty() {
         return Reach::Matching(terms.collect());
@@ -177,8 +179,8 @@ fn in_place(labels: Vec<Requirement>) -> MachineSelector {
     MachineSelector { labels, names: Vec::new() }
 }
 
-/// The requirements of a volume's labels on machines, as alternatives; none without such labels. Each label allows the
-/// values separated by `__`. A machine that lacks the label is assumed to match.
+/// The requirements on machines by a volume's labels, as alternatives; empty if there are no such labels. Each label
+/// allows the values separated by `__`. A machine without the label is assumed to match.
 fn places(metadata: &Metadata) -> Vec<Vec<Requirement>> {
     let absent = |key: &str| Requirement {
         key: key.into(),

@@ -1,22 +1,22 @@
 //! A window that sorts rows by time.
 //!
-//! Traces are written by machines with different clocks, or merged from several lists, so rows may be slightly out of
-//! order. A window holds a number of rows and returns the earliest; rows of equal time stay in order. A row that is
-//! earlier than one already returned is an error.
+//! Traces are written by computers with different clocks, or merged from several lists, so rows may be slightly out of
+//! order. A window has a number of rows in memory and returns the earliest of them; rows with equal times stay in
+//! order. A row that is earlier than one that was already returned is an error.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Number of rows in the window of a streamed file: some megabytes with a thousand bytes each. In the known traces a
-/// row is at most a few hundred rows out of order.
+/// Number of rows in the window of a streamed file. With a thousand bytes each, they take some megabytes. In the known
+/// traces a row is at most a few hundred rows out of order.
 pub(crate) const WINDOW_ROWS: usize = 8192;
 
-/// Number of rows that a window may hold.
+/// Number of rows that a window may have in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// A bounded number, for a file of any length.
+    /// A bounded number, so that the file may have any length.
     Bounded,
-    /// All rows, for callers that store them.
+    /// All rows, for callers that store all of them anyway.
     All,
 }
 
@@ -79,7 +79,7 @@ impl<T> Order<T> {
     /// Adds a row.
     ///
     /// # Errors
-    /// If a later one was returned already; the text has the reason.
+    /// If a row with a later time was already returned; the text has the reason.
     pub(crate) fn push(&mut self, at_ms: u64, value: T) -> Result<(), String> {
         if at_ms < self.given_ms {
             return Err(format!(

@@ -5,7 +5,7 @@ use crate::testing::{folder, message};
 use crate::{MachineChange, RunTime, csv};
 use omega_core::{Amounts, Job, TaskGroup};
 
-/// State of a stream at each step.
+/// What a stream returns at each step.
 fn steps(stream: &mut dyn Stream) -> Vec<(u64, String)> {
     let mut steps = Vec::new();
     while let Some(event) = stream.next_event().unwrap() {
@@ -36,7 +36,7 @@ fn open(dir: &tempfile::TempDir, window: Window) -> csv::CsvStream {
 #[test]
 fn a_stream_gives_what_the_whole_has_for_rows_out_of_order() {
     for seed in 0..50_u64 {
-        // Rows that are out of order by less than the window, many of them of equal time.
+        // The rows are out of order by less than the window, and many have equal times.
         let mut state = seed;
         let mut random = |bound: u64| {
             state = state

@@ -1,12 +1,12 @@
-//! A log as a workload: the requests to a batch queue, for schedulers that place tasks on machines.
+//! A log as a workload: the jobs of a batch queue, for schedulers that place tasks on machines.
 //!
-//! - **Jobs.** Each job is a gang with one task per processor, which start together or not at all. Its size is the
-//!   requested number of processors or, if unknown, the allocated one. It runs as long as the log says; its requested
-//!   maximum is the runtime estimate for schedulers. Memory is not requested, because few logs have it. Jobs without
-//!   processors or without a run time are left out and counted.
+//! - **Jobs.** Each job is a gang with one task per processor; these start together or not at all. Its size is the
+//!   requested number of processors or, if that is unknown, the allocated one. Its run time is that of the log; its
+//!   requested maximum is the runtime estimate for schedulers. Memory is not requested, because few logs have it. Jobs
+//!   without processors or without a run time are left out and counted.
 //! - **Machines.** The processors of the header, distributed evenly over its nodes; or the user's machines.
 //! - **Time** is counted from a second before the first job. The format requires lines in the order of submission; a
-//!   stream holds a window of them ([`crate::stream`]).
+//!   stream has a window of them in memory ([`crate::stream`]).
 
 use super::{Header, Log, LoggedJob};
 use crate::compressed::{plain_name, stored};
@@ -31,7 +31,7 @@ pub struct SwfStream {
     left_out: u64,
 }
 
-/// Path of the log: the file itself, or the one of this name in a folder.
+/// Path of the log: `data` itself, or, if it is a folder, the log with this name in it.
 ///
 /// # Errors
 /// If it is a folder without such a log.
@@ -47,7 +47,7 @@ pub fn find(data: &Path, name: Option<&str>) -> Result<PathBuf, LoadError> {
     found.ok_or_else(|| LoadError::new(data, format!("there is no log {name:?}")))
 }
 
-/// Opens a log. Without given machines, those of its header are used.
+/// Opens a log. If no machines are given, those of its header are used.
 ///
 /// # Errors
 /// If the file is missing, its first lines are invalid, or the header lacks the machines.
@@ -191,7 +191,7 @@ mod tests {
         (dir, result)
     }
 
-    /// A line from: number, submission, run time, allocated and requested processors, and requested time.
+    /// Makes a line from: number, submission, run time, allocated and requested processors, and requested time.
     fn line(of: [i64; 6]) -> String {
         let [number, submit, run, got, asked, limit] = of;
         format!("{number} {submit} -1 {run} {got} -1 -1 {asked} {limit} -1 1 7 -1 -1 -1 -1 -1 -1\n")
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_real_logs_have_the_published_counts() {
-        // Published counts that are lower leave out jobs with a run time of zero seconds.
+        // Where published counts are lower, they leave out jobs with a run time of zero seconds.
         let Some(dir) = data("swf") else { return };
         let logs = [
             ("KTH-SP2-1996-2.1-cln", 28_475, 100),

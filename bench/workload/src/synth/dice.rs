@@ -1,14 +1,14 @@
-//! A seeded generator of random numbers, and the few distributions in use.
+//! A seeded random generator, and the few distributions that are used.
 //!
-//! They use only sums, products and comparisons, because the functions of mathematics libraries differ in the last
-//! digit between platforms.
+//! The distributions are computed only by sums, products and comparisons, because the functions of mathematics
+//! libraries differ in the last digit between platforms.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use std::f64::consts::LN_2;
 
-/// A distribution by its quantiles: the cumulative share, and the logarithm to base 2 of the value, which is
-/// interpolated linearly.
+/// A distribution by its quantiles. Each has the cumulative share, and the logarithm to base 2 of the value; between
+/// quantiles, the logarithm is interpolated linearly.
 pub(super) type Quantiles = [(f64, f64)];
 
 /// A log-normal distribution: mean and standard deviation of the logarithm to base 2.
@@ -32,17 +32,17 @@ impl Dice {
         Dice(Pcg64::seed_from_u64(seed))
     }
 
-    /// Uniform from 0 to 1, without 1.
+    /// A random number from 0 to 1, without 1, uniformly distributed.
     fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Uniform from 0 to `bound`, without it.
+    /// A random number from 0 to `bound` - 1, uniformly distributed.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True with this probability in percent.
+    /// Returns true with this probability in percent.
     pub(super) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -58,8 +58,8 @@ impl Dice {
         }
     }
 
-    /// An approximation of the normal distribution by the sum of twelve uniform numbers: good up to three standard
-    /// deviations, never beyond six.
+    /// An approximation of the normal distribution by the sum of twelve uniform numbers. It is good up to three
+    /// standard deviations, and never exceeds six.
     pub(super) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }

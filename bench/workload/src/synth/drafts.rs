@@ -20,30 +20,30 @@ use super::dice::{Dice, LogNormal, Quantiles};
 use super::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, SynthOptions, cpu_of};
 use omega_core::{JobKind, Machine};
 
-/// Share of all requested CPU that the initial jobs request. With later service jobs it stays below 80 %, the paper's
-/// upper end for service jobs.
+/// Share of all requested CPU that the initial jobs request, in percent. Together with later service jobs, it stays
+/// below 80 %, the paper's upper end for service jobs.
 const PREFILL_PERCENT: u64 = 74;
-/// One in this many later jobs is a service job. With the initial jobs about one in twenty is, within the paper's "more
-/// than 80 % are batch".
+/// One in this many later jobs is a service job. Including the initial jobs, about one in twenty is, which agrees with
+/// the paper's "more than 80 % are batch".
 const SERVICE_ONE_IN: u64 = 50;
-/// Machines per job that needs most of a large machine.
+/// Number of machines for each job whose tasks need most of a large machine.
 const DEMANDING_PER_MACHINES: u64 = 500;
 /// Longest run time: a day.
 const RUN_MS_MAX: u64 = 86_400_000;
-/// Largest request of a task, in thousandths of the largest machine: 99.9 % of the trace's tasks are below it, and most
-/// machines could fit it.
+/// Largest request of a task, in thousandths of the largest machine. Of the trace's tasks, 99.9 % request less, and
+/// most machines have room for this request.
 const TASK_MOST: [u64; 3] = [375, 450, 450];
 /// Largest request of a task in jobs with more tasks than a twelfth of the machines (1,000 in the trace). In the trace,
-/// too, large jobs have no large tasks, and one job should not decide how full the cell is.
+/// too, large jobs have no large tasks. Besides, one job should not determine how full the cell is.
 const LARGE_JOB_TASK_MOST: [u64; 3] = [125, 160, 160];
 const LARGE_JOB: u64 = 12;
-/// Weight of a task's CPU in its memory, which gives their logarithms a correlation of 0.5; the squares of the two
+/// Weight of a task's CPU in its memory. It gives their logarithms a correlation of 0.5, because the squares of the two
 /// weights add up to 1.
 const CPU_TO_MEMORY: f64 = 0.5;
 const MEMORY_ALONE: f64 = 0.866;
 
-/// Request of a task for CPU, memory and disk, as fractions of the largest machine. Memory is slightly below the fit,
-/// which has more very large tasks, so that its mean is the trace's.
+/// Request of a service task for CPU, memory and disk, as fractions of the largest machine. Memory is slightly below
+/// the fit, because the fit has more very large tasks; so its mean is that of the trace.
 const SERVICE_REQUEST: [LogNormal; 3] = [
     LogNormal { mean: -3.73, deviation: 1.20 },
     LogNormal { mean: -4.55, deviation: 1.43 },
@@ -54,7 +54,7 @@ const BATCH_REQUEST: [LogNormal; 3] = [
     LogNormal { mean: -5.74, deviation: 1.55 },
     LogNormal { mean: -12.6, deviation: 2.0 },
 ];
-/// Run times in seconds.
+/// Run times of batch tasks in seconds.
 const BATCH_RUN: LogNormal = LogNormal { mean: 8.9, deviation: 2.0 };
 const SERVICE_RUN: LogNormal = LogNormal { mean: 11.2, deviation: 1.4 };
 
@@ -91,7 +91,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Its work within the span: thousandths of a core times milliseconds.
+    /// Work of the job within the span, in thousandths of a core times milliseconds.
     fn work(&self, span_ms: u64) -> u128 {
         self.work_of_one(span_ms) * u128::from(self.count)
     }
@@ -123,8 +123,8 @@ pub(super) fn draw(machines: &[Machine], options: &SynthOptions, dice: &mut Dice
     drafts
 }
 
-/// Draws jobs until their work reaches `budget`; the last one is reduced to fit. They go into one list, as a second one
-/// of a month's jobs would take as much memory as the run.
+/// Draws jobs until their work reaches `budget`; the last one is reduced to fit. The jobs are added to an existing
+/// list, because a second list of a month's jobs would take as much memory as the run.
 fn draw_until(
     budget: u128,
     span_ms: u64,
@@ -143,7 +143,7 @@ fn draw_until(
 
 /// An initial service job.
 fn prefill(machines: u64, dice: &mut Dice) -> Draft {
-    // The trace's largest one has as many tasks as 31 % of the machines.
+    // The largest initial service job of the trace has as many tasks as 31 % of the machines.
     let count = count(SERVICE_TASKS, machines * 31 / 100, dice);
     Draft {
         at_ms: 0,
@@ -167,7 +167,8 @@ fn arriving(machines: u64, span_ms: u64, dice: &mut Dice) -> Draft {
             request: request(&SERVICE_REQUEST, TASK_MOST, dice),
         };
     }
-    // The trace's largest batch job has more tasks than the cell has machines. Here one job should not be most of the load.
+    // The largest batch job of the trace has more tasks than the cell has machines. Here, one job should not be most of
+    // the load.
     let count = count(BATCH_TASKS, machines / 2, dice);
     Draft {
         at_ms,
@@ -178,8 +179,8 @@ fn arriving(machines: u64, span_ms: u64, dice: &mut Dice) -> Draft {
     }
 }
 
-/// A job with a few tasks that each need nearly all of a large machine, for one or two hours. One machine in sixteen is
-/// large enough; the scheduler must free one.
+/// A job with a few tasks that each need nearly all of a large machine, for one or two hours. Only one machine in
+/// sixteen is large enough, so the scheduler must make room on such a machine.
 fn demanding(span_ms: u64, dice: &mut Dice) -> Draft {
     Draft {
         at_ms: dice.below(span_ms),
@@ -198,7 +199,7 @@ fn run_ms(of: LogNormal, dice: &mut Dice) -> u64 {
     ((dice.log_normal(of) * 1000.0) as u64).clamp(1000, RUN_MS_MAX)
 }
 
-/// CPU in thousandths of a core, memory and disk in whole mebibytes, each at least one.
+/// Draws a request: thousandths of a core, and whole mebibytes of memory and disk, each at least one.
 fn request(of: &[LogNormal; 3], most: [u64; 3], dice: &mut Dice) -> [u64; 3] {
     let units = [(CPU_MILLIS, 1), (MEMORY_BYTES, 1 << 20), (DISK_BYTES, 1 << 20)];
     let cpu = dice.normal();

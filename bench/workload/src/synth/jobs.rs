@@ -1,8 +1,8 @@
 //! The jobs of the synthetic day, with names, tenants and rules.
 //!
-//! In the trace 21 % of the service jobs and 11 % of the batch jobs require each task on a machine of its own, and so
-//! they do here. The other rules have no counterpart in the trace; their shares are chosen so that each occurs often
-//! enough to matter and distorts no result.
+//! In the trace, 21 % of the service jobs and 11 % of the batch jobs require that no two of their tasks share a
+//! machine; the shares are the same here. The other rules have no counterpart in the trace. Their shares are chosen so
+//! that each rule occurs often enough to matter, and no rule distorts results.
 
 use super::dice::Dice;
 use super::drafts::Draft;
@@ -54,7 +54,7 @@ impl Writer {
         };
         let name = format!("{name}-{counter}").into();
         *counter += 1;
-        // The lower of two draws: a few tenants have most of the jobs, as in the trace.
+        // The lower of two random numbers is used, so a few tenants have most of the jobs, as in the trace.
         let tenant = self.dice.below(TENANTS).min(self.dice.below(TENANTS));
         let mut group = TaskGroup::new(draft.count, Amounts::new(draft.request));
         group.name = self.group.clone();
@@ -89,7 +89,7 @@ impl Writer {
         }
     }
 
-    /// Rules that a job of this many tasks can satisfy: one task per machine needs enough machines.
+    /// Rules that a job with this many tasks can satisfy: for one task per machine, there must be enough machines.
     fn service_rules(&mut self, count: u32) -> PlacementRules {
         let count = u64::from(count);
         let mut rules = PlacementRules::default();
@@ -144,7 +144,7 @@ impl Writer {
     }
 }
 
-/// Each task on a machine of its own.
+/// No two tasks share a machine.
 fn apart() -> TaskRule {
     TaskRule::AntiAffinity { from: TaskSelector::SameJob, level: TopologyLevel::Machine }
 }

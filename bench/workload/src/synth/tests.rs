@@ -71,7 +71,7 @@ fn the_same_options_give_the_same_workload() {
     assert_eq!(format!("{a:?}"), format!("{b:?}"));
     let other = synthesize(&SynthOptions { seed: 2, ..options });
     assert_ne!(format!("{:?}", a.arrivals), format!("{:?}", other.arrivals));
-    // These numbers are the same on every platform. Changing them changes the workload of a seed.
+    // These numbers are the same on every platform. If they change, the workload of every seed has changed.
     let tasks: u64 = a.arrivals.iter().map(|arrival| arrival.job.task_count()).sum();
     let last = a.arrivals.last().map(|arrival| (arrival.at_ms, arrival.run.of(0)));
     assert_eq!((a.arrivals.len(), tasks, last), (3363, 21_196, Some((86_365_632, Some(440_177)))));
