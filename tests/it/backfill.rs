@@ -29,7 +29,7 @@ fn runs(job: Job, run_ms: u64) -> Job {
     Job { runtime_estimate_ms: Some(run_ms), ..job }
 }
 
-/// A gang of a number of tasks of four cores.
+/// A gang of this many tasks of four cores.
 fn gang(name: &str, tasks: u32, run_ms: u64) -> Job {
     Job { gang_min: Some(tasks), ..runs(job(name, tasks, 4), run_ms) }
 }
@@ -75,7 +75,7 @@ fn what_would_begin_beyond_the_window_has_no_plan_yet() {
     assert_eq!(placed(&cell, long), 0);
 }
 
-/// Checks that a job blocked by its quota delays no other job: the plan is for the first job that lacks only machines.
+/// A job that its quota blocks delays no other job: the plan is for the first job that lacks only machines.
 #[test]
 fn a_job_over_its_quota_has_no_plan() {
     let cell = cell(&[4, 4]);
@@ -92,11 +92,11 @@ fn a_job_over_its_quota_has_no_plan() {
     let wide = submit(&cell, gang("wide", 2, 500));
     run(&mut scheduler, &cell, LONG);
     assert_eq!(scheduler.planned(), [(wide, 1000)]);
-    // Room for one of its two tasks makes no difference.
+    // Quota for one of the job's two tasks makes no difference.
     limit(8);
     run(&mut scheduler, &cell, 2 * LONG);
     assert_eq!(scheduler.planned(), [(wide, 1000)]);
-    // With room for both in its quota, it is the first job that lacks only machines.
+    // With quota for both tasks, the job is the first one that lacks only machines.
     limit(12);
     run(&mut scheduler, &cell, 3 * LONG);
     assert_eq!(scheduler.planned(), [(over, 1000)]);
@@ -224,7 +224,7 @@ fn what_became_of_plans_is_counted() {
     let expected =
         BackfillFigures { held: 1, made: 1, backfilled: 1, ..BackfillFigures::default() };
     assert_eq!(look(&mut scheduler, 2 * LONG), expected);
-    // The first job ends five seconds late, so the wide one also starts late.
+    // The first job ends five seconds late, so the wide job also starts late.
     tell_time(&cell, 6000);
     finish(&cell, JobId(2));
     finish(&cell, first);
@@ -236,7 +236,7 @@ fn what_became_of_plans_is_counted() {
 // --- The reference model ------------------------------------------------------------------------
 
 /// A gang: number of tasks, cores and memory of each, estimated run time, the time by which it ends earlier, whether it
-/// has priority, and the delay after the previous gang.
+/// has priority, and the delay after the previous gang's arrival.
 type Gang = (u32, u64, u64, Option<u64>, u64, bool, u64);
 
 fn gangs() -> impl Strategy<Value = Vec<Gang>> {
@@ -245,7 +245,7 @@ fn gangs() -> impl Strategy<Value = Vec<Gang>> {
     prop::collection::vec(one, 1..20)
 }
 
-/// Earliest time at which enough of a job's tasks fit beside the running ones, by trying each time and machine.
+/// Earliest time at which enough tasks of a job fit next to the running ones, computed by trying each time and machine.
 fn naive_start(cell: &Cell, id: JobId) -> Option<u64> {
     let job = cell.job(id).unwrap();
     let request = &job.groups[0].request;
@@ -294,8 +294,8 @@ fn first_waiting(cell: &Cell) -> Option<JobId> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// The first job of the queue gets the earliest start that an exhaustive search finds; no
-    /// placement delays it, and it starts by then.
+    /// The first job of the queue gets the earliest start that an exhaustive search finds; no placement delays that
+    /// start, and the job starts by then.
     #[test]
     fn the_first_is_promised_the_earliest_moment(gangs in gangs(), exact in any::<bool>()) {
         let cell = cell(&[]);

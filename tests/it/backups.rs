@@ -1,4 +1,4 @@
-//! Backups: a restore gives back the saved state, any damage of the file is detected, and an image taken under load is
+//! Backups: a restore results in the saved state, any damage of the file is detected, and an image taken under load is
 //! the state of its version.
 //!
 //! `OMEGA_SEEDS=1000000 cargo test -p omega-tests backups` searches longer.
@@ -98,7 +98,7 @@ fn images_that_are_taken_under_load_are_states_that_there_were() {
         images.into_iter().map(|image| (image.version, image)).collect();
     let mut cell = Cell::new(kinds);
     let mut found = BTreeSet::new();
-    // A cached rejection starts no new version, so one version may have several states.
+    // A cached rejection starts no new version, so a version may have several states.
     let mut compare = |cell: &Cell| {
         let image = wanted.get(&cell.version()).filter(|image| !found.contains(&image.version));
         if let Some(image) = image.filter(|image| cell.state_hash() == image.state_hash()) {

@@ -31,7 +31,7 @@ fn expire(cell: &SharedCell, now_ms: u64) {
     cell.apply(Command::Expire { now_ms }).unwrap();
 }
 
-/// A sent transaction and its rejected items.
+/// A submitted transaction, and its rejected items.
 #[derive(Default)]
 struct Seen {
     decisions: usize,
@@ -81,7 +81,7 @@ fn victims_are_looked_for_outside_the_band() {
     assert_eq!(jobs.iter().map(|id| placed(&cell, *id)).collect::<Vec<_>>(), [1, 1, 0, 0]);
     let again = run_seen(&mut scheduler, &cell, LONG + 1);
     assert_eq!((again.decisions, again.evictions), (0, 0), "it waits for something to change");
-    // Without the band there are tasks to evict again, and the scheduler is woken.
+    // Without the band, some tasks may be evicted again, so the scheduler is woken.
     set(&cell, &[], None);
     run(&mut scheduler, &cell, 2 * LONG);
     assert_eq!((placed(&cell, high), placed(&cell, jobs[0])), (3, 0));
@@ -135,7 +135,7 @@ fn a_job_that_needs_more_evictions_than_there_are_takes_another_machine_that_nee
     assert_eq!([many, one, high].map(|id| placed(&cell, id)), [4, 0, 1]);
 }
 
-/// With any bands, a single scheduler never requests a forbidden eviction.
+/// Whatever the bands, a single scheduler never requests a forbidden eviction.
 #[test]
 fn a_scheduler_asks_for_nothing_that_bands_or_the_cap_forbid() {
     for seed in 0..60 {

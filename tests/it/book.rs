@@ -9,14 +9,14 @@ fn root() -> PathBuf {
     here.parent().expect("the package is in the workspace").to_owned()
 }
 
-/// Targets of the links in a Markdown text, with their anchors, if any.
+/// Targets of the links in a Markdown text, each with its anchor if it has one.
 fn links(text: &str) -> Vec<(&str, Option<&str>)> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let local = targets.filter(|to| !to.contains("://") && !to.contains(' '));
     local.map(|to| to.split_once('#').map_or((to, None), |(to, part)| (to, Some(part)))).collect()
 }
 
-/// Anchor that mdBook and code hosts make of a heading.
+/// The anchor that mdBook and code hosts derive from a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
@@ -36,7 +36,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Sources of the book, made in a temporary folder.
+/// Sources of the book, which `.ci/book` writes into a temporary folder.
 fn sources() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let out = folder.path().join("book");

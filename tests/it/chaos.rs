@@ -12,7 +12,7 @@ fn whole_cells_survive_some_seeds() {
     }
 }
 
-/// A bit of the last synced record flips on one replica; its vote must not elect a leader without the record.
+/// A bit of the last synced record flips on one replica. Its vote must not elect a leader whose log lacks that record.
 #[test]
 fn a_damaged_end_of_a_log_elects_nobody_without_it() {
     let original = cluster::run_with_plan(900_002_206, |_| {});
@@ -20,8 +20,8 @@ fn a_damaged_end_of_a_log_elects_nobody_without_it() {
     cluster::run(900_002_206).unwrap_or_else(|violation| panic!("{violation}"));
 }
 
-/// A replica that has applied its own removal requests no votes, so no other replica reports the removal to it; its
-/// clients must learn of it all the same.
+/// A replica that has applied its own removal requests no votes, so no other replica reports the removal to it. Its
+/// clients must nevertheless learn of the removal.
 #[test]
 fn clients_of_a_replica_that_knows_of_its_removal_go_on_elsewhere() {
     cluster::run(7_200_005_933).unwrap_or_else(|violation| panic!("{violation}"));
@@ -29,7 +29,7 @@ fn clients_of_a_replica_that_knows_of_its_removal_go_on_elsewhere() {
 
 #[test]
 fn a_seed_gives_the_same_run_twice() {
-    // One in a hundred of the seeds that run before a change is merged.
+    // These are one in a hundred of the seeds that run before a change is merged.
     for seed in (0..2_000).step_by(100) {
         let run = || cluster::run(seed).unwrap_or_else(|violation| panic!("{violation}"));
         let (first, second) = (run().to_string(), run().to_string());
@@ -37,7 +37,7 @@ fn a_seed_gives_the_same_run_twice() {
     }
 }
 
-/// Output of another process for some seeds, in their order.
+/// Output of another process for these seeds, in their order.
 fn digests(from: u64, count: u64) -> Vec<String> {
     let numbers = ["--from", &from.to_string(), "--seeds", &count.to_string()].map(str::to_owned);
     let mut chaos = Command::new(env!("CARGO_BIN_EXE_chaos"));
@@ -53,7 +53,7 @@ fn digests(from: u64, count: u64) -> Vec<String> {
 
 #[test]
 fn a_seed_gives_the_same_run_in_every_process() {
-    // Three digits each, so that text order is numeric order.
+    // All numbers have three digits, so that the order of the texts is that of the numbers.
     let (from, count) = (300, 12);
     let here: Vec<String> = (from..from + count)
         .map(|seed| {

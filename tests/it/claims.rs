@@ -1,5 +1,5 @@
-//! Views with their own claims: through every sync, and whenever the result arrives, a claim is subtracted from the
-//! view exactly once, until it is part of the cell or rejected.
+//! Views with their own claims. Through every sync, and whenever the result arrives, a claim is subtracted from the
+//! view exactly once, until it is rejected or part of the cell.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
@@ -13,7 +13,7 @@ use omega_tests::random::Dice;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A claim removed from the view, as recorded by the test.
+/// A claim that is subtracted from the view, as recorded by the test.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     number: Option<u64>,
@@ -102,7 +102,7 @@ impl Scheduler {
         self.kept.retain(|kept| kept.number != Some(TAKEN));
     }
 
-    /// Checks that the view's free amounts are those of the cell minus the kept claims.
+    /// Checks that the view's free amounts are those of the cell minus the claims that are kept.
     fn check_free(&self, world: &World) {
         let reference = &world.reference;
         for row in 0..reference.rows().len() {
@@ -116,7 +116,7 @@ impl Scheduler {
         }
     }
 
-    /// Checks that tenants may claim in the view exactly what they could in the cell with the kept claims.
+    /// Checks that tenants may claim in the view exactly as much as in the cell with the claims that are kept.
     fn check_quotas(&mut self, world: &World) {
         let reference = &world.reference;
         let is_there = |kept: &&Kept| {
@@ -135,7 +135,7 @@ impl Scheduler {
         }
     }
 
-    /// Completes everything that is under way.
+    /// Delivers everything that is in flight.
     fn finish(&mut self, world: &mut World) {
         self.view.drop_claims(usize::MAX);
         self.kept.retain(|kept| kept.number.is_some());
@@ -152,7 +152,7 @@ const TAKEN: u64 = u64::MAX;
 fn a_claim_is_off_the_view_exactly_once() {
     for seed in seeds(400) {
         let mut world = World::new(seed);
-        // Jobs must not be forgotten while their claims are under way.
+        // Jobs must not be removed while their claims are in flight.
         world.keep_jobs();
         let (id, number) = world.register("claims");
         let mut me = Scheduler { view: View::new(id, number), kept: Vec::new(), sent: Vec::new() };
@@ -195,7 +195,7 @@ fn dropped_claims_leave_the_view_as_it_was() {
         me.view.drop_claims(me.view.open_claims() / 2);
         me.view.drop_claims(usize::MAX);
         assert_equal_views(&world, &mut me.view);
-        // The same for claims that were submitted and never committed.
+        // Claims that were submitted and never committed are removed by the next sync, too.
         me.kept.clear();
         (0..20).for_each(|_| me.claim(&mut world));
         let txn = me.view.take_transaction();
@@ -204,7 +204,7 @@ fn dropped_claims_leave_the_view_as_it_was() {
     }
 }
 
-/// Two machines of one zone, and a job whose tasks repel each other by zone.
+/// Two machines in one zone, and a job whose tasks have anti-affinity to each other by zone.
 #[test]
 fn a_claim_whose_machine_moved_counts_where_the_machine_went() {
     let machine = |name: &str, zone: &str| {
@@ -238,8 +238,8 @@ fn a_claim_whose_machine_moved_counts_where_the_machine_went() {
     assert!(view.judge(stays.row(), group).is_ok(), "the claim was taken in another zone");
 }
 
-/// Over a network, results overtake deltas. Without other schedulers, a view that is behind its own commits shows
-/// exactly the free amounts.
+/// Over a network, results arrive before deltas. If there are no other schedulers, a view that has not synced its own
+/// commits nevertheless has exactly the free amounts.
 #[test]
 fn a_view_that_lags_behind_its_own_commits_sees_no_room_that_is_gone() {
     for seed in seeds(300) {

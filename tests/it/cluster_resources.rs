@@ -13,10 +13,10 @@ use omega_schedulers::{Observer, Profile, Scheduler, Settings, Unobserved};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The first kind after the standard ones.
+/// The first resource kind after the standard ones.
 const LICENCE: KindId = KindId(4);
 
-/// Machines with these cores, in a cell with a number of licences.
+/// A cell with these licences, and machines with these cores.
 fn licensed(cores: &[u64], licences: u64) -> SharedCell {
     let standard = Kinds::standard();
     let mut kinds: Vec<ResourceKind> = standard.iter().map(|(_, kind)| kind.clone()).collect();
@@ -33,7 +33,7 @@ fn set(cell: &SharedCell, amount: u64) {
     cell.apply(Command::SetClusterCapacity { kind: LICENCE, amount }).unwrap();
 }
 
-/// Tasks of one core that each claim a number of licences.
+/// A job whose tasks have one core and claim this many licences each.
 fn job(name: &str, tasks: u32, licences: u64) -> Job {
     let mut job = crate::small::job(name, tasks, 1);
     job.groups[0].cluster_request = Amounts::zero().with(LICENCE, licences);
@@ -187,8 +187,8 @@ fn who_waits_is_told_what_is_missing_of_the_cell() {
     assert_eq!(describe(reason, &kinds), "too little licence left in the cell as a whole");
 }
 
-/// Schedulers on threads compete for the last licences while tasks end: claims never exceed the
-/// capacity, and in the end all tasks have run.
+/// Schedulers on threads compete for the last licences while tasks end. Claims never exceed the capacity, and in the
+/// end all tasks have run.
 #[test]
 fn schedulers_on_threads_never_claim_more_than_there_is() {
     let cell = licensed(&[64, 64, 64], 5);

@@ -1,4 +1,4 @@
-//! Encoding of commands: round trips, stable bytes across versions, and rejection of foreign bytes.
+//! Encoding of commands: round trips, bytes that are stable across versions, and rejection of invalid bytes.
 
 use crate::histories::seeds;
 use omega_core::{
@@ -260,7 +260,7 @@ fn every_command() -> Vec<(&'static str, Command)> {
     commands
 }
 
-/// Deletions and updates of jobs.
+/// Commands that delete and update jobs.
 fn about_updates() -> [(&'static str, Command); 4] {
     let id = JobId(300);
     let rules = UpdateRules { min_healthy_ms: 10_000, ..UpdateRules::default() };
@@ -276,7 +276,7 @@ fn about_updates() -> [(&'static str, Command); 4] {
     ]
 }
 
-/// Reports of ends, with every reason.
+/// Reports of ends of tasks, with every reason.
 fn about_ends() -> [(&'static str, Command); 8] {
     let task = TaskId { job: JobId(5_000_000_000), index: 1 };
     let machine = MachineId { slot: 70_000, incarnation: 3 };
@@ -393,8 +393,8 @@ fn bytes_of_another_version_are_named() {
     assert!(matches!(decode(&[]), Err(CodecError::Empty)));
 }
 
-/// Random bytes: an error or a command that is encoded again, never a panic, and never more memory than a small
-/// multiple of the bytes (allocating a length of 2^63 would end this process).
+/// Random bytes give an error, or a command that can be encoded again. They never cause a panic, and never use more
+/// memory than a small multiple of the bytes. (If a length of 2^63 was allocated, this process would end.)
 #[test]
 fn rubbish_is_refused() {
     let commands = every_command();

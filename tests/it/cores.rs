@@ -28,7 +28,7 @@ fn cell_of(machines: &[&[u16]]) -> SharedCell {
     made
 }
 
-/// A job whose tasks need a number of exclusive cores.
+/// A job whose tasks request exclusive cores.
 fn pinned(name: &str, tasks: u32, cores: CoreRequest) -> Job {
     let mut job = job(name, tasks, cores.count.into());
     job.groups[0].cores = Some(cores);
@@ -139,7 +139,7 @@ fn evictions_make_room_on_one_node() {
     let low = submit(&cell, pinned("low", 4, CoreRequest::on_one_node(2)));
     run(&mut scheduler(&cell, "default"), &cell, 0);
     report(&cell, task(low, 3), TaskReport::Finished);
-    // The second node has two cores left, so one more task must leave it, and none the first.
+    // The second node has two cores left, so one of its tasks must be evicted, and none of the first node's.
     let mut high = pinned("high", 1, CoreRequest::on_one_node(4));
     high.precedence = Precedence(1);
     let high = submit(&cell, high);
@@ -215,7 +215,8 @@ fn an_image_with_cores_that_cannot_be_is_no_cell() {
     }
 }
 
-/// Four schedulers on as many threads place and end tasks that need cores, some of one node and some of any.
+/// Four schedulers on as many threads place and end tasks that request exclusive cores, some on one node and some on
+/// any.
 #[test]
 fn schedulers_that_race_for_cores_are_judged_one_by_one() {
     const THREADS: usize = 4;

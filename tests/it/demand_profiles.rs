@@ -12,7 +12,7 @@ use omega_schedulers::{Profile, Scheduler, Search, Settings};
 use omega_tests::history::Trio;
 use std::sync::Barrier;
 
-/// Tasks that claim these cores, one value for each part of the day.
+/// A job whose tasks claim these cores, with one value for each part of the day.
 fn service(name: &str, tasks: u32, cores: &[u64]) -> Job {
     let points = cores.iter().map(|cores| cores * 1000).collect();
     let demand_profile = DemandProfile { kind: KindId::CPU, points };
@@ -26,8 +26,8 @@ fn free_cores(cell: &SharedCell) -> i64 {
     cell.read(|cell| cell.machines().map(|machine| machine.free[0]).sum::<i64>() / 1000)
 }
 
-/// Two schedulers on threads, each with its own services, on one machine of ten cores. Returns the
-/// number of running tasks of each.
+/// Two schedulers on threads, each with its own services, compete for a machine of ten cores. Returns the number of
+/// running tasks of each.
 fn race(days: &[u64], nights: &[u64]) -> [usize; 2] {
     let cell = cell(&[10]);
     let owned = |name: &str, cores| Job { scheduler: name.into(), ..service(name, 8, cores) };
@@ -56,11 +56,11 @@ fn race(days: &[u64], nights: &[u64]) -> [usize; 2] {
 #[test]
 fn services_in_anti_phase_share_what_neither_peak_would_leave() {
     for _ in 0..20 {
-        // By day 3n + m <= 10, by night n + 3m <= 10: at most five together, in every race.
+        // By day 3n + m <= 10, and by night n + 3m <= 10, so at most five tasks run at the same time.
         let [days, nights] = race(&[3, 1], &[1, 3]);
         assert!(days + nights >= 4 && 3 * days + nights <= 10 && days + 3 * nights <= 10);
         assert!(3 * (days + nights) > 10, "more than the peaks would allow");
-        // One more of either would exceed the machine: no scheduler gave up early.
+        // One more task of either service would not fit, so no scheduler stopped too early.
         assert!(3 * (days + 1) + nights > 10 || days + 1 + 3 * nights > 10);
         assert!(3 * days + nights + 1 > 10 || days + 3 * (nights + 1) > 10);
     }
@@ -90,7 +90,7 @@ fn a_service_wakes_when_its_hours_become_free_though_the_peak_stays() {
     assert_eq!(placed(&cell, next), 1);
 }
 
-/// A machine of ten cores on which `low` tasks of precedence 0 run, and the victims of one task of precedence 1.
+/// The victims of a task of precedence 1, on a machine of ten cores that is full of tasks of precedence 0.
 fn victims(low: &[(&str, &[u64])], high: &[u64]) -> Vec<JobId> {
     let cell = cell(&[10]);
     let mut scheduler = scheduler(&cell, "default");
@@ -117,12 +117,12 @@ fn only_those_go_whose_hours_are_wanted() {
     assert_eq!(victims(&[day, night], &[1, 5]), [JobId(1)]);
     assert_eq!(victims(&[day, night], &[9, 9]), [JobId(0), JobId(1)]);
     assert_eq!(victims(&[day, night], &[11, 0]), [], "that is more than there is");
-    // A constant demand is checked against the highest point of the sum.
+    // A constant demand is checked against the highest point of the sum of the others' demands.
     assert_eq!(victims(&[day, night], &[4]), [JobId(1)]);
 }
 
-/// A load report is stored with the claims of the machine at that time. For two services with different peak hours,
-/// these are less than the sum of their requests.
+/// A load report is stored with the machine's claims at that time. For two services with different peak hours, these
+/// are less than the sum of their requests.
 #[test]
 fn what_was_claimed_when_a_load_came_is_what_the_highest_hour_claims() {
     let mut cells = Trio::new(&Kinds::standard());
@@ -142,7 +142,8 @@ fn what_was_claimed_when_a_load_came_is_what_the_highest_hour_claims() {
     assert_eq!(machine.load.unwrap().claimed.get(KindId::CPU), 5000);
 }
 
-/// A claim with optional resources for a group without any claims the group's request with its demand profile.
+/// If a group has no optional resources, a claim with optional resources claims the group's request with its demand
+/// profile.
 #[test]
 fn a_claim_with_optional_resources_of_a_group_without_any_varies_over_the_day() {
     let mut cells = Trio::new(&Kinds::standard());

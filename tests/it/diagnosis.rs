@@ -1,4 +1,4 @@
-//! Diagnoses, checked by applying their remedies: each must make as many machines feasible as it says.
+//! Diagnoses, checked by applying their remedies: each remedy must make as many machines feasible as it says.
 
 use crate::placement_plugins::Silent;
 use crate::placement_world::World;
@@ -16,7 +16,7 @@ use omega_schedulers::{
 };
 use proptest::prelude::*;
 
-/// Machines in odd rows.
+/// Filter that accepts the machines in odd rows.
 struct Odd;
 
 impl MachineFilter for Odd {
@@ -46,7 +46,7 @@ fn used(mut world: World, machines: usize) -> World {
     world
 }
 
-/// A group that often has no feasible machine: large, with requirements.
+/// A group with large requests and requirements, for which often no machine is feasible.
 fn hard_group(world: &mut World) -> TaskGroup {
     let mut group = world.random_group();
     let cores = group.cores.map_or(1, |cores| u64::from(cores.count));
@@ -61,7 +61,7 @@ fn hard_group(world: &mut World) -> TaskGroup {
     group
 }
 
-/// Machines that each filter removes, one machine and one filter at a time.
+/// Number of machines that each filter rejects, computed one machine and one filter at a time.
 fn removed(world: &World, profile: &Profile, group: GroupRef) -> Vec<(&'static str, usize)> {
     let tasks = tasks(&world.view, group);
     let filters: Vec<_> = profile.filters().filter(|filter| filter.applies(&tasks)).collect();
@@ -97,7 +97,7 @@ fn check_sums(world: &World, profile: &Profile, group: GroupRef) -> Diagnosis {
     diagnosis
 }
 
-/// Number of machines that take a group.
+/// Number of machines that accept a group.
 fn feasible(world: &mut World, group: TaskGroup) -> usize {
     let group = world.submit(group);
     diagnose(&world.view, &Profile::first_fit(), group).feasible
@@ -112,7 +112,7 @@ fn toleration(taint: &Taint) -> Toleration {
     }
 }
 
-/// Lifts the constraint that a remedy names, and counts the machines.
+/// Lifts the constraint that a remedy names, and compares the number of feasible machines.
 fn check_lift(world: &mut World, group: &TaskGroup, before: usize, lift: (&Obstacle, usize)) {
     let (obstacle, machines) = lift;
     let mut changed = group.clone();
@@ -151,7 +151,7 @@ fn smaller(group: &TaskGroup, shortage: &Shortage) -> TaskGroup {
         (count > 0).then_some(DeviceRequest { count, ..devices })
     });
     smaller.cores = group.cores.and_then(|cores| {
-        // A group with a smaller CPU request can have only as many exclusive cores.
+        // A group with a smaller CPU request can have only that many exclusive cores.
         let count = cores.count.saturating_sub(shortage.cores as u16);
         let count = count.min((smaller.request.get(KindId::CPU) / 1000) as u16);
         (count > 0).then_some(CoreRequest { count, ..cores })
@@ -159,7 +159,7 @@ fn smaller(group: &TaskGroup, shortage: &Shortage) -> TaskGroup {
     smaller
 }
 
-/// Number of machines that would take a group if the cell were empty.
+/// Number of machines that would accept a group if the cell were empty.
 fn feasible_when_empty(world: &World, group: &TaskGroup) -> usize {
     let mut empty = World::new(0, 0);
     for row in 0..world.view.rows() {
@@ -193,7 +193,7 @@ fn check_remedies(seed: u64, machines: usize) {
             Remedy::LargerMachine { shortage } => {
                 assert_eq!(feasible_when_empty(&world, &spec), diagnosis.feasible);
                 let mut larger = (**world.view.machine(shortage.machine.row()).unwrap()).clone();
-                // It has another name, which the group may require.
+                // The larger machine has another name, but the group may require the name of the old one.
                 let named = spec.rules.machine.is_some();
                 larger.name = "larger".into();
                 for (kind, missing) in &shortage.amounts {

@@ -96,7 +96,7 @@ fn a_directory_on_rocksdb_is_opened_with_its_engine_or_refused() {
     log.append(&Batch { entries: Vec::new(), hard_state: Some(vote()) }).unwrap();
     log.sync().unwrap();
     drop(log);
-    // A creation over a log that contains a vote.
+    // A directory is created over a log that contains a vote.
     let identity = std::fs::read(folder.path().join("IDENTITY")).unwrap();
     std::fs::remove_file(folder.path().join("IDENTITY")).unwrap();
     assert!(matches!(open(anything()), Err(OpenDirectoryError::IdentityMissing(_))));
@@ -104,7 +104,7 @@ fn a_directory_on_rocksdb_is_opened_with_its_engine_or_refused() {
     assert!(matches!(over, Err(CreateDirectoryError::NotEmpty(_))), "{over:?}");
     std::fs::write(folder.path().join("IDENTITY"), identity).unwrap();
     assert_eq!(open(anything()).unwrap().open_log().unwrap().hard_state(), vote());
-    // A lost vote.
+    // The vote is lost.
     std::fs::remove_dir_all(folder.path().join("log")).unwrap();
     std::fs::create_dir(folder.path().join("log")).unwrap();
     let error = open(anything()).unwrap().open_log().unwrap_err();
@@ -173,7 +173,7 @@ fn an_identity_that_is_damaged_or_missing_is_refused() {
     }
     disk.remove(&path).unwrap();
     assert!(matches!(open(&disk, anything()), Err(OpenDirectoryError::IdentityMissing(_))));
-    // A new one cannot be created over a log that contains a vote.
+    // A new directory cannot be created over a log that contains a vote.
     assert!(matches!(create(&disk), Err(CreateDirectoryError::NotEmpty(_))));
 }
 
@@ -199,7 +199,7 @@ fn an_engine_that_was_not_built_in_is_refused() {
     assert!(disk.files().is_empty());
 }
 
-/// Power fails at each operation of a creation: afterwards the directory exists, or can be created again.
+/// The power fails at each operation of a creation. Afterwards the directory exists, or can be created again.
 #[test]
 fn a_creation_that_was_cut_short_can_be_finished() {
     for cut in 0..40 {
@@ -226,7 +226,7 @@ fn a_creation_that_was_cut_short_can_be_finished() {
     }
 }
 
-/// Each operation of a creation fails in turn: it returns an error, and can be tried again.
+/// Each operation of a creation fails in turn. The creation then returns an error, and can be tried again.
 #[test]
 fn a_creation_that_failed_can_be_tried_again() {
     for kind in [Operation::Write, Operation::Sync, Operation::Name, Operation::FolderSync] {

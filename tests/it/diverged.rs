@@ -1,5 +1,5 @@
-//! Replicas that applied equal entries with other outcomes: they stop at the next entry, instead of going on with another
-//! state.
+//! Replicas that applied equal entries with different outcomes. They stop at the next entry, because their states
+//! differ.
 
 use omega_cellstate::Cell;
 use omega_core::{
@@ -11,7 +11,7 @@ use omega_store::membership::Membership;
 use omega_store::node;
 use omega_store::replica::{Ask, FIRST, Replica, Settings, Start, Stop};
 
-/// A cell with a machine of some milli-cores and a job of one task of a core.
+/// A cell with a machine of this many thousandths of a core, and a job with one task of a core.
 fn cell(milli: u64) -> (Cell, JobId, MachineId) {
     let mut cell = Cell::new(Kinds::standard());
     cell.apply(Command::RegisterScheduler { name: "a".into() }).unwrap();
@@ -23,7 +23,7 @@ fn cell(milli: u64) -> (Cell, JobId, MachineId) {
     (cell, job, machine)
 }
 
-/// The only replica of a cell, with these entries, all of which are committed.
+/// A replica that is the only one of its cell, with these entries, which are all committed.
 fn alone(cell: Cell, entries: Vec<Entry>, fingerprint: u64) -> Replica {
     let commit = entries.last().map_or(FIRST.index, |last| last.position.index);
     let term = entries.last().map_or(Term(1), |last| last.position.term);
@@ -38,7 +38,7 @@ fn alone(cell: Cell, entries: Vec<Entry>, fingerprint: u64) -> Replica {
     Replica::new(Start { node, cell, fingerprint }, Settings::default())
 }
 
-/// Lets the replica proceed until it asks for no more writes. Returns the entries that it wrote.
+/// Steps the replica until it requests no more writes. Returns the entries that it wrote.
 fn written(replica: &mut Replica) -> Vec<Entry> {
     let mut entries = Vec::new();
     loop {

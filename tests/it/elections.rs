@@ -11,7 +11,7 @@ fn at(index: u64) -> Position {
     Position { index: LogIndex(index), term: Term(2) }
 }
 
-/// A node that starts with entries up to the last, and may have acknowledged more.
+/// A node that starts with entries up to `last`, and may have acknowledged others up to `doubt`.
 fn start(id: u64, last: u64, doubt: Option<u64>, membership: &Membership) -> Node {
     let entry = |index| {
         let data = vec![7; 10].into();
@@ -32,12 +32,12 @@ fn three() -> Membership {
     Membership::founding([1, 2, 3].map(ReplicaId))
 }
 
-/// Delivers messages among these nodes until there are none; all others are down.
+/// Delivers messages between these nodes until there are none. All other nodes are down.
 fn settle(nodes: &mut [&mut Node]) {
     settle_but(nodes, |_| false);
 }
 
-/// Delivers all messages except lost ones, which are returned.
+/// Delivers all messages except those for which `lost` returns true, and returns the latter.
 fn settle_but(nodes: &mut [&mut Node], lost: impl Fn(&Message) -> bool) -> Vec<Message> {
     let mut kept = Vec::new();
     loop {
@@ -72,7 +72,7 @@ fn leads(node: &Node) -> bool {
     node.leadership().is_leader
 }
 
-/// Replicas 1 and 2 acknowledged entry 7, and 2 has lost it; 3 never had it.
+/// Replicas 1 and 2 acknowledged entry 7, and replica 2 has lost it; replica 3 never had it.
 #[test]
 fn a_replica_in_doubt_elects_nobody_without_what_it_may_have_acknowledged() {
     let mut two = start(2, 6, Some(7), &three());
@@ -97,8 +97,8 @@ fn a_replica_in_doubt_elects_nobody_without_what_it_may_have_acknowledged() {
     assert!(leads(&two), "it has caught up, and is elected as any other");
 }
 
-/// All replicas lost power, and one log has a torn record that no other replica has: at most one
-/// disk is damaged, so all votes together prove that it was never committed.
+/// All replicas lost power, and one log has a torn record that no other replica has. At most one disk is damaged, so
+/// the votes of all replicas prove that the record was never committed.
 #[test]
 fn all_votes_together_count_in_spite_of_doubts() {
     let torn = Some(7);
@@ -113,7 +113,7 @@ fn all_votes_together_count_in_spite_of_doubts() {
     }
 }
 
-/// All votes must be for the same candidacy.
+/// The votes of all replicas must be for the same candidate and term.
 #[test]
 fn a_late_vote_is_not_one_of_all() {
     let mut one = start(1, 6, None, &three());
@@ -143,7 +143,7 @@ fn a_replica_in_doubt_does_not_lead_alone() {
     assert!(!leads(&node));
 }
 
-/// A leader of three voters with equal logs, and an empty learner.
+/// A leader of three voters with equal logs, and a learner whose log is empty.
 fn with_learner(last: u64) -> [Node; 4] {
     let mut membership = three();
     membership.learners.insert(ReplicaId(4));
@@ -157,7 +157,7 @@ fn with_learner(last: u64) -> [Node; 4] {
     nodes
 }
 
-/// Ticks of the leader, with replies of the nodes that are up.
+/// Ticks the leader, and delivers replies of the nodes that are up.
 fn tick(leader: &mut Node, others: &mut [&mut Node]) {
     for _ in 0..3 * node::Settings::default().election_ticks {
         leader.tick();
@@ -193,7 +193,7 @@ fn a_change_that_would_lose_the_quorum_is_refused() {
     assert!(one.propose_change(&remove(2)).is_ok());
 }
 
-/// Whether a new leader continues to lead after it has committed the entry of an earlier leader that removes it.
+/// Whether a new leader still leads after it has committed an earlier leader's entry that removes it.
 fn leads_after_its_removal() -> bool {
     let [mut one, mut two, mut three] = [1, 2, 3].map(|id| start(id, 6, None, &three()));
     one.campaign();
@@ -201,10 +201,11 @@ fn leads_after_its_removal() -> bool {
     tick(&mut one, &mut [&mut two, &mut three]);
     let remove = MembershipChange::one(MemberStep::Remove(two.id()));
     one.propose_change(&remove).unwrap();
-    // Both others have the entry, but the leader does not learn that: it dies before the commit.
+    // Both other nodes have the entry, but the leader does not learn this, because it stops before the commit.
     settle_but(&mut [&mut one, &mut two, &mut three], |message| message.to == ReplicaId(1));
     assert!(two.membership().contains(two.id()));
-    // As after a transfer of leadership: otherwise the others would not vote while they believe that it leads.
+    // This election is like one after a transfer of leadership. Otherwise the others would not vote while they assume
+    // that there is a leader.
     let term = one.leadership().term;
     two.receive(&Message::new(MessageKind::StandNow, one.id(), two.id(), term)).unwrap();
     settle(&mut [&mut two, &mut three]);

@@ -27,7 +27,7 @@ fn important(name: &str, tasks: u32, cores: u64) -> Job {
     Job { precedence: Precedence(1), ..job(name, tasks, cores) }
 }
 
-/// Sent and committed transactions.
+/// Submitted and committed transactions.
 #[derive(Default)]
 struct Seen {
     decisions: usize,
@@ -88,7 +88,8 @@ fn nobody_is_evicted_for_a_job_that_never_preempts_or_is_no_more_important() {
     }
 }
 
-/// Each of two jobs could evict the other: the more important one gets the machine, and evictions end.
+/// Each of two jobs could evict the other. The more important one gets the machine, and then there are no further
+/// evictions.
 #[test]
 fn who_was_evicted_does_not_come_back_at_the_cost_of_others() {
     let cell = cell(&[2, 2]);
@@ -122,7 +123,7 @@ fn no_eviction_is_submitted_for_a_gang_that_stays_too_small() {
     let low = submit(&cell, job("low", 8, 1));
     let mut scheduler = evicting(&cell);
     run(&mut scheduler, &cell, 0);
-    // Evictions would help two of its tasks, but not the third.
+    // Evictions would make room for two of the gang's tasks, but not for the third.
     let gang = Job { gang_min: Some(3), ..important("gang", 3, 3) };
     let gang = submit(&cell, gang);
     let before = cell.read(|cell| cell.version());
@@ -134,7 +135,7 @@ fn no_eviction_is_submitted_for_a_gang_that_stays_too_small() {
     assert_eq!(cell.read(|cell| cell.version()), before);
     assert_eq!((placed(&cell, gang), placed(&cell, low)), (0, 8));
     assert_settled(&mut scheduler, &cell, 5 * LONG);
-    // With one more machine it fits.
+    // With one more machine, the gang fits.
     add_machine(&cell, Machine::new("more", amounts(4)));
     let seen = run_seen(&mut scheduler, &cell, 6 * LONG);
     assert_eq!((placed(&cell, gang), seen.evictions), (3, 6));
@@ -155,7 +156,7 @@ fn claims_of_one_transaction_evict_different_tasks() {
     assert_settled(&mut scheduler, &cell, LONG);
 }
 
-/// Checks that evictions supplement free resources that do not suffice alone.
+/// If free resources alone do not suffice, evictions supplement them.
 #[test]
 fn room_that_comes_free_wakes_who_can_evict_the_rest() {
     let cell = cell(&[4]);
@@ -169,7 +170,7 @@ fn room_that_comes_free_wakes_who_can_evict_the_rest() {
     }
     assert_eq!((placed(&cell, high), placed(&cell, low)), (0, 2));
     report(&cell, task(low, 0), TaskReport::Finished);
-    // One core is free and one can be freed, which does not suffice to wake the job.
+    // One core is free, and one could be freed by an eviction. That is not enough for the job, so it is not woken.
     let seen = run_seen(&mut scheduler, &cell, 4 * LONG);
     assert_eq!((seen.decisions, placed(&cell, high)), (0, 0));
     report(&cell, task(peer, 0), TaskReport::Finished);
@@ -217,7 +218,7 @@ fn a_job_that_no_eviction_helps_costs_one_pass() {
     run(&mut scheduler, &cell, 0);
     submit(&cell, important("high", 1, 1));
     step(&mut scheduler, &cell, 0);
-    // One call for the search, one for finding victims.
+    // The filter is called once for the search, and once to find victims.
     assert_eq!(asked.load(Ordering::Relaxed), 2 * machines / BLOCK);
 }
 
@@ -241,7 +242,7 @@ fn a_budget_protects_what_it_can_and_counts_what_is_about_to_go() {
     let mut scheduler =
         with_plugin(&cell, DefaultPreemption::new(candidates, vec![budget("web", keep)]));
     run(&mut scheduler, &cell, 0);
-    // Younger tasks, which would be evicted first.
+    // These tasks are younger than the others, so they would be evicted first.
     let web = submit(&cell, labelled(job("web", 4, 1), "web"));
     run(&mut scheduler, &cell, 0);
     let high = Job { precedence: Precedence(2), ..job("high", 3, 1) };
@@ -249,7 +250,7 @@ fn a_budget_protects_what_it_can_and_counts_what_is_about_to_go() {
     let seen = run_seen(&mut scheduler, &cell, 0);
     assert_eq!((seen.transactions, seen.evictions, placed(&cell, high)), (1, 3, 3));
     assert_eq!((placed(&cell, web), placed(&cell, db)), (3, 2), "one of four may go");
-    // A budget is violated if nothing else helps.
+    // A budget is violated only if nothing else makes room.
     let highest = Job { precedence: Precedence(3), ..job("highest", 2, 4) };
     let highest = submit(&cell, highest);
     run(&mut scheduler, &cell, LONG);
@@ -261,7 +262,7 @@ fn a_budget_protects_what_it_can_and_counts_what_is_about_to_go() {
 fn the_plugin_tries_as_many_machines_as_it_is_to() {
     let machines = 4 * BLOCK;
     let cell = cell(&vec![1; machines]);
-    // One machine has the only victim of the lowest precedence; a search of few machines may miss it.
+    // Only one machine has a victim of the lowest precedence, so a search of few machines may miss it.
     let lowest = submit(&cell, Job { precedence: Precedence(-5), ..job("lowest", 1, 1) });
     let mut missed = 0;
     let low = submit(&cell, job("low", machines as u32 - 1, 1));
@@ -281,7 +282,7 @@ fn the_plugin_tries_as_many_machines_as_it_is_to() {
         let high = submit(&copy, important("high", 1, 1));
         let seen = run_seen(&mut scheduler, &copy, 0);
         assert_eq!(placed(&copy, high), 1);
-        // A task that was evicted instead of it then evicts it.
+        // If another task is evicted instead, it then evicts that victim.
         missed += usize::from(seen.evictions > 1);
     }
     assert!(missed > 0, "all looked at every machine");
@@ -292,7 +293,7 @@ fn the_plugin_tries_as_many_machines_as_it_is_to() {
     assert_eq!((seen.evictions, placed(&cell, high), placed(&cell, lowest)), (1, 1, 0));
 }
 
-/// A claim that loses its room to another scheduler evicts nothing.
+/// If another scheduler takes the resources of a claim, the claim's evictions do not happen.
 #[test]
 fn what_is_refused_evicts_nobody() {
     let cell = cell(&[4]);
@@ -310,7 +311,7 @@ fn what_is_refused_evicts_nobody() {
     assert_settled(&mut scheduler, &cell, 2 * LONG);
 }
 
-/// Before the first commit, another scheduler takes a core.
+/// Cell in which another scheduler takes a core just before the first commit.
 struct Racing<'a> {
     cell: &'a SharedCell,
 }

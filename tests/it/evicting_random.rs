@@ -1,4 +1,4 @@
-//! Several schedulers that evict, racing in a random history: in the end no task is pending that an eviction would
+//! Several schedulers that evict, racing in a random history. In the end no task is pending that an eviction would
 //! help, no task is lost, and no budget was violated without need.
 
 use crate::histories::seeds;
@@ -23,11 +23,11 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of successful plans, and of those that violated a budget.
+/// Number of successful plans; the next counter has those of them that violated a budget.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 static BROKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The plugin, with its answers compared with a recount of the budgets.
+/// The plugin, with a check that compares its answers with a recount of the budgets.
 struct Checked {
     plugin: DefaultPreemption,
     budgets: Vec<DisruptionBudget>,
@@ -35,7 +35,7 @@ struct Checked {
 }
 
 impl Checked {
-    /// Recount of the budgets in the cell, which equals the just synced view.
+    /// Counts the budgets in the cell again. The view was just synced, so it equals the cell.
     fn recount(&self, view: &View) -> Vec<Budget> {
         let budget = |budget: &DisruptionBudget| {
             let of = |id: TaskId| {
@@ -149,7 +149,7 @@ fn scheduler(cell: &SharedCell, (seed, index): (u64, u32), takes: &str, of: u32)
     Scheduler::new(cell, profile, settings).unwrap()
 }
 
-/// Machines that would accept a task without all less important tasks, tested in copies of the cell.
+/// Machines that would accept a task without all their less important tasks, tested on copies of the cell.
 fn rows_after_eviction(cell: &SharedCell, view: &mut View, id: (JobId, usize)) -> Vec<usize> {
     let job = cell.read(|cell| cell.job(id.0).unwrap().clone());
     let helps = |row: &usize| {
@@ -190,7 +190,7 @@ fn nobody_waits_unschedulable(cell: &SharedCell, seed: u64) {
     }
 }
 
-/// Every task that has not ended is placed or pending, and their number is the requested one.
+/// Checks that every task that has not ended is placed or pending, and that their number is the requested one.
 fn nothing_is_lost(cell: &SharedCell, seed: u64) {
     cell.read(Cell::audit).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let placed: usize = cell.read(|cell| cell.machines().map(|m| m.tasks.len()).sum());
@@ -249,7 +249,7 @@ fn in_the_end_nobody_waits_whom_an_eviction_would_help() {
     assert!(made > 300 && broken > 30 && made > 2 * broken, "it is tried often: {made}, {broken}");
 }
 
-/// Checks that the budgets select the history's jobs by their labels.
+/// Checks that the budgets select jobs of the history by their labels.
 #[test]
 fn the_budgets_of_the_test_speak_of_its_tasks() {
     let labels = Labels::new([("app", "a")]);

@@ -1,4 +1,4 @@
-//! Eviction of tasks with rules about each other.
+//! Eviction of tasks that have rules about other tasks.
 
 use crate::small::{LONG, assert_settled, cell, job, placed, submit};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
@@ -10,8 +10,8 @@ use omega_schedulers::plugins::DefaultPreemption;
 use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
 use std::sync::Mutex;
 
-/// A cell whose deltas come later than its answers, as over a network: each sync brings the state
-/// before the last commit.
+/// A cell whose deltas arrive later than its replies, as over a network: each sync returns the state before the last
+/// commit.
 struct Lagging<'a> {
     cell: &'a SharedCell,
     seen: Mutex<SharedCell>,
@@ -49,7 +49,7 @@ fn apart(mut job: Job) -> Job {
     job
 }
 
-/// An evicted task stays in its machine's list until the next delta, and must not be evicted a second time.
+/// An evicted task stays in its machine's list until the next delta, and must not be evicted again until then.
 #[test]
 fn tasks_with_rules_are_evicted_once_though_deltas_come_late() {
     for base in [Profile::batch, Profile::service, Profile::first_fit] {

@@ -1,5 +1,5 @@
-//! The cache of unschedulable classes: a failed task spares equal tasks the search, but only while the failure is
-//! valid.
+//! The cache of unschedulable classes. After a task failed, no search is made for equal tasks, but only as long as the
+//! reason for the failure lasts.
 
 use crate::small;
 use omega_cellstate::{Block, SharedCell};
@@ -30,7 +30,7 @@ impl Filter for Labelled {
     }
 }
 
-/// A cell of 200 machines, none of them chosen, and 300 jobs of equal tasks.
+/// A cell of 200 machines, none of which has the label, and 300 jobs of equal tasks.
 fn cell() -> SharedCell {
     let cell = small::cell_that_remembers(10_000, &[8; 200]);
     for index in 0..JOBS {
@@ -44,7 +44,7 @@ fn cell() -> SharedCell {
 
 const JOBS: u64 = 300;
 
-/// A scheduler of these jobs, and the calls of its filter.
+/// A scheduler of these jobs, and the number of calls of its filter.
 fn scheduler(cell: &SharedCell, failures: bool) -> (Scheduler, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let profile = Profile::first_fit().with_filter(Labelled(asked.clone()));
@@ -70,7 +70,7 @@ fn one_search_is_enough_for_a_class_that_finds_nothing() {
         small::run(&mut scheduler, &cell, 0);
         asked.load(Ordering::Relaxed)
     });
-    // 200 machines are 4 blocks.
+    // The 200 machines are 4 blocks.
     assert!(asked[0] <= 8, "the filter was asked {} times", asked[0]);
     assert!(asked[1] >= JOBS as usize * 4, "without it, {} times", asked[1]);
 }
@@ -88,7 +88,7 @@ fn a_change_that_helps_is_noticed() {
     assert_eq!(small::run(&mut scheduler, &cell, 3 * small::LONG), 8);
 }
 
-/// A rejected claim returns its room, so a job that failed beside it is not unschedulable.
+/// A rejected claim frees its resources, so a job that failed while they were claimed is not unschedulable.
 #[test]
 fn room_that_comes_back_is_noticed() {
     let cell = small::cell(&[8]);

@@ -21,10 +21,10 @@ use tokio::runtime::Runtime;
 
 const IDS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
 
-/// The replica that receives no entries until it requests a read index.
+/// The replica to which no entries are sent until it requests a read index.
 type Behind = Arc<Mutex<Option<ReplicaId>>>;
 
-/// A replica's network port, which drops the entries for the replica that is kept behind.
+/// A replica's network port. It drops entries for the replica that is kept behind.
 #[derive(Debug)]
 struct Port {
     from: ReplicaId,
@@ -91,13 +91,13 @@ fn job(name: &str) -> Job {
     Job::batch(name, TaskGroup::new(2, Amounts::new([100])))
 }
 
-/// Submits a job and returns its id, despite changes of leader.
+/// Submits a job and returns its id, even if the leader changes.
 fn submit(cell: &ReplicatedCell, name: &str) -> JobId {
     loop {
         if let Ok(Outcome::Job(id)) = cell.apply(Command::SubmitJob(job(name))) {
             return id;
         }
-        // The outcome is unknown after a change of leader, and the job may exist.
+        // After a change of leader the outcome is unknown, so the job may already exist.
         cell.catch_up_with_all().unwrap();
         if let Some(id) = cell.read(|cell| cell.job_by_name(name)) {
             return id;
@@ -114,7 +114,8 @@ fn a_job_that_is_sent_again_through_a_follower_is_found_there() {
     let runtime = Runtime::new().unwrap();
     let leads = |one: &Arc<Running>| one.status().leadership.is_leader;
     let mut names = (0..).map(|count| format!("job{count}"));
-    // A replica that has just become leader is not behind: try another job and another follower.
+    // If the chosen replica has just become the leader, it is not behind; the test then tries another job and another
+    // follower.
     let (name, id, follower) = names
         .find_map(|name| {
             let leader = running.iter().position(leads)?;

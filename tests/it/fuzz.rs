@@ -9,7 +9,7 @@ use omega_store::node::{
 use omega_tests::fuzz::Target;
 use std::process::Command;
 
-/// Runs in its own process, to measure the memory of each round.
+/// The test runs in its own process, because it measures the memory of each round.
 #[test]
 fn bytes_from_anywhere_are_read_or_refused() {
     for (target, rounds) in Target::ALL.map(|target| match target {
@@ -17,7 +17,7 @@ fn bytes_from_anywhere_are_read_or_refused() {
         Target::Segment | Target::Snapshot | Target::Profile => (target, 3000),
         Target::Tables | Target::Cluster | Target::Swf => (target, 2000),
         Target::Openb | Target::Azure | Target::Google => (target, 2000),
-        // Two thousand machines each.
+        // Each input makes two thousand machines, so fewer rounds are run.
         Target::OmegaSim => (target, 200),
         _ => (target, 20_000),
     }) {
@@ -47,7 +47,7 @@ fn message(kind: MessageKind, term: u64) -> Message {
     Message::new(kind, ReplicaId(2), ReplicaId(1), Term(term))
 }
 
-/// A follower's raft panicked on the first of these; no raft sends the second.
+/// A follower's Raft node panicked on the first of these messages; no Raft node sends the second.
 #[test]
 fn what_a_raft_cannot_send_on_is_refused() {
     let mut node = node();
@@ -60,7 +60,7 @@ fn what_a_raft_cannot_send_on_is_refused() {
     assert_eq!(node.receive(&far), Err(MessageError::Malformed("a position")));
 }
 
-/// Raft considered it newer, although no snapshot had been loaded.
+/// Raft treated the snapshot as newer, although it had not been loaded.
 #[test]
 fn another_snapshot_where_this_one_ends_is_a_contradiction() {
     let mut message = message(MessageKind::Snapshot, 4);
@@ -71,7 +71,7 @@ fn another_snapshot_where_this_one_ends_is_a_contradiction() {
     assert!(matches!(error, MessageError::Contradiction { .. }), "{error}");
 }
 
-/// Followers once rejected each other's read requests, because these have no term.
+/// In the past, followers rejected each other's read requests, because these have no term.
 #[test]
 fn a_follower_reads_by_asking_its_leader() {
     let mut follower = node();

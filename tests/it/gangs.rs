@@ -20,7 +20,7 @@ fn holds(cell: &SharedCell, job: JobId) -> bool {
     cell.read(|cell| cell.gang_hold(job).is_some())
 }
 
-/// A scheduler of its own jobs with a bounded number of claims per transaction.
+/// A scheduler for the jobs that name it, with a maximum number of claims per transaction.
 fn small_scheduler(cell: &SharedCell, name: &str, claims: usize) -> Scheduler {
     let mut settings = Settings::new(name).with_search(Search::Full);
     settings.claims_max = claims;
@@ -69,7 +69,7 @@ fn a_gang_that_was_released_waits_while_others_take_the_room() {
     expire(&cell, 1000);
     expire(&cell, 2000);
     assert_eq!((placed(&cell, large), holds(&cell, large)), (0, false));
-    // The waiting gang gets the room with its next retry, within a second.
+    // The pending gang gets the resources with its next retry, which is within a second.
     for at in (0..20).map(|tenth| LONG + tenth * 100_000_000) {
         run(&mut scheduler, &cell, at);
     }

@@ -1,5 +1,5 @@
-//! Allocations that differ from the request: optional resources are used where they are free and delay no task, resizes
-//! count, and races for the same room are decided one by one.
+//! Allocations that differ from the request. Optional resources are used if they are free, and delay no task; resizes
+//! are included in the usage; and if several schedulers grow tasks, the cell decides one by one.
 
 use crate::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
 use omega_cellstate::{Cell, CellHandle, Delta, Interest, SharedCell, View};
@@ -9,7 +9,7 @@ use omega_core::{
 };
 use std::sync::Barrier;
 
-/// A job whose tasks request one core, and optional further ones.
+/// A job whose tasks request one core, and `more` optional cores.
 fn wanting(name: &str, tasks: u32, more: u64) -> Job {
     let mut job = job(name, tasks, 1);
     let amounts = Amounts::new([more * 1000]);
@@ -23,7 +23,8 @@ fn cores(cell: &SharedCell, job: JobId) -> Vec<Option<u64>> {
     cell.read(|cell| cell.tasks(job).map(|(id, _)| held(cell, id)).collect())
 }
 
-/// Resizes a task to a number of cores under a scheduler's name; returns the reason of a rejection.
+/// Resizes a task to this many cores by a transaction of the scheduler with this name. Returns the reason if the cell
+/// rejects it.
 fn resize(cell: &SharedCell, name: &str, task: TaskId, cores: u64) -> Option<Reason> {
     let commit = try_resize(cell, name, task, cores);
     commit.conflict_of(Item::Resize(0))
@@ -58,8 +59,8 @@ fn nobody_waits_because_another_one_took_more() {
 
 #[test]
 fn what_helps_nobody_is_not_given_up() {
-    // The third task fits nowhere in any case: the first keeps its optional resources, on a machine that the third
-    // cannot use.
+    // The third task fits on no machine. The first task keeps its optional resources, because they are on a machine
+    // that the third task cannot use.
     let cell = cell(&[1, 1]);
     let fast = omega_core::Machine::new("fast", Amounts::new([1000, 0, 0, 1000]));
     crate::small::add_machine(&cell, fast);
@@ -122,13 +123,14 @@ fn a_task_whose_demand_varies_holds_all_day_what_it_is_resized_to() {
     assert_eq!((placed(&cell, day), placed(&cell, night)), (1, 1), "4 at each point");
     let free = || cell.read(|cell| cell.machine(MachineId::first(0)).unwrap().free[0] / 1000);
     assert_eq!(free(), 0);
-    // 2 all day leaves 3 and 5: too much by night.
+    // With 2 cores all day, 3 and 5 are left, which is too little by night.
     assert_eq!(resize(&cell, "by-hand", task(day, 0), 2), Some(Reason::NoRoom(KindId::CPU)));
     assert_eq!(resize(&cell, "by-hand", task(day, 0), 1), None);
     assert_eq!(free(), 0, "3 are needed by night beside it");
     assert_eq!(resize(&cell, "by-hand", task(night, 0), 1), None);
     assert_eq!(free(), 2);
-    // At its request the task varies again; the resize is checked as if it were constant.
+    // With the amounts of its request, the task's demand varies again, but the resize is checked as if the demand were
+    // constant.
     assert_eq!(resize(&cell, "by-hand", task(day, 0), 3), None);
     assert_eq!(free(), 0);
     cell.read(|cell| cell.audit()).unwrap();
@@ -136,7 +138,7 @@ fn a_task_whose_demand_varies_holds_all_day_what_it_is_resized_to() {
     assert_eq!(Cell::from_image(image.clone()).unwrap().image(), image);
 }
 
-/// Four schedulers on threads grow four tasks in turn, with room for one of them at a time.
+/// Four schedulers on threads grow four tasks in turn; there is room for one grown task at a time.
 #[test]
 fn schedulers_that_race_to_grow_tasks_are_judged_one_by_one() {
     const THREADS: u32 = 4;
@@ -204,7 +206,7 @@ fn views_that_join_deltas_know_what_is_held_last() {
     assert_eq!(held, [1000, 3000]);
     assert_eq!(view.free(0, KindId::CPU), 4000);
     assert_eq!((view.holds_its_own(task(job, 0)), view.holds_its_own(task(job, 1))), (false, true));
-    // The room that its removal would free is its allocation.
+    // If the task was removed, the room that becomes free would be its allocation.
     let second = view.tasks_on(0)[1];
     view.lift(0, second);
     assert_eq!(view.free(0, KindId::CPU), 7000);

@@ -1,6 +1,6 @@
-//! Views with claims that evict, are held, dropped, rejected or never committed, and with deltas that arrive after
-//! results: after each step a view is the cell at the last sync, minus its own claims and plus the room of their
-//! victims.
+//! Views with claims that evict, are held back, dropped, rejected or never committed, and with deltas that arrive after
+//! results. After each step, a view equals the cell at the last sync, minus the view's claims, plus the resources of
+//! their victims.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
@@ -11,13 +11,13 @@ use omega_core::{
 };
 use std::collections::VecDeque;
 
-/// State of a claim or an eviction.
+/// State of a claim or an eviction, as recorded by the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Open,
     Held,
     Sent(u64),
-    /// Committed at a version to which the view is not yet synced.
+    /// Committed at a version that the view has not synced yet.
     Taken(Version),
 }
 
@@ -37,7 +37,7 @@ struct Victim {
     task: PlacedTask,
     machine: MachineId,
     way: Way,
-    /// Whether it is removed from the view, perhaps by a sync.
+    /// Whether the task is removed from the view, possibly by a sync.
     off: bool,
 }
 
@@ -48,7 +48,7 @@ struct Player {
     kept: Vec<Kept>,
     victims: Vec<Victim>,
     sent: Vec<(Transaction, Option<Commit>)>,
-    /// Delayed deltas, each with the expected view after it.
+    /// Delayed deltas, each with the view that is expected after it.
     coming: VecDeque<(Delta, View)>,
     /// Version and lineage of the last sync.
     last: (Version, Version),
@@ -88,7 +88,7 @@ impl Player {
         (!pending.is_empty()).then(|| *world.dice.pick(&pending))
     }
 
-    /// Claims a random machine for a random task, with random evictions there.
+    /// Claims a random machine for a random task, and evicts random tasks there.
     fn claim(&mut self, world: &mut World) {
         let Some((task, group)) = self.some_pending(world) else { return };
         if self.view.rows() == 0 {
@@ -98,7 +98,7 @@ impl Player {
         let machine = self.view.machine_id(row);
         let percent = *world.dice.pick(&[0, 50, 100]);
         let mut chosen: Vec<PlacedTask> = self.view.tasks_on(row).to_vec();
-        // The cell allows the eviction of no equally important task.
+        // The cell does not allow to evict a task that is equally important.
         let precedence = world.reference.jobs()[&task.job].spec.precedence;
         let only_lower = world.dice.chance(80);
         chosen.retain(|victim| !only_lower || victim.precedence < precedence);
@@ -171,7 +171,7 @@ impl Player {
         self.sent.push((txn, None));
     }
 
-    /// Delivers a transaction to the cell, loses it, or delivers its result to the view.
+    /// Delivers a transaction to the cell, drops it, or delivers its result to the view.
     fn advance(&mut self, world: &mut World) {
         if self.sent.is_empty() {
             return;
@@ -214,7 +214,7 @@ impl Player {
         }
     }
 
-    /// Sends the changes since the last delta.
+    /// Sends a delta with the changes since the last one.
     fn send_delta(&mut self, world: &World) {
         let mut delta = Delta { lineage: self.last.1, ..Delta::default() };
         world.cell.sync(self.last.0, &Interest::AllJobs, &mut delta).unwrap();
@@ -236,7 +236,7 @@ impl Player {
         self.victims.retain(|v| v.off || matches!(v.way, Way::Sent(_) | Way::Taken(_)));
     }
 
-    /// Compares the view with one built from the base without the claims and the victims.
+    /// Compares the view with a view of the last sync's cell without the claims and the victims.
     fn check(&mut self, world: &World) {
         let off: Vec<_> = self.victims.iter().filter(|victim| victim.off).copied().collect();
         off.iter().for_each(|victim| self.base.lift(victim.machine.row(), victim.task));
@@ -271,10 +271,10 @@ impl Player {
             booked.sort_unstable();
             assert_eq!(gone, booked, "{context}");
         }
-        // Devices are chosen again with each sync, so only groups without them must get the same check result.
+        // With each sync, devices are chosen again. So only groups without devices must get the same check result.
         let no_pieces = |(job, group): &(JobId, usize)| {
             let group = &world.reference.jobs()[job].spec.groups[*group];
-            // The devices and cores depend on the order of claims.
+            // Devices and exclusive cores depend on the order of the claims.
             group.devices.is_none() && group.cores.is_none()
         };
         for id in world.groups().into_iter().filter(no_pieces) {
@@ -303,7 +303,7 @@ fn a_view_is_the_cell_without_its_claims_and_their_victims() {
     let (mut evicting, mut held, mut lagging) = (0, 0, 0);
     for seed in seeds(350) {
         let mut world = World::new(seed);
-        // Jobs must not be forgotten while their claims are under way.
+        // Jobs must not be removed while their claims are in flight.
         world.keep_jobs();
         (0..30).for_each(|_| world.step());
         let mut player = Player::new(&mut world);

@@ -9,15 +9,15 @@ use omega_tests::random::Generator;
 use omega_tests::reference::Reference;
 use std::collections::BTreeMap;
 
-/// Commands in a history: enough to fill the small cells and to empty them again.
+/// Number of commands in a history, which is enough to fill the small cells and to empty them again.
 const LENGTH: usize = 60;
 
-/// A number from the environment.
+/// A number from an environment variable.
 pub(crate) fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Seeds of a search of this size; `OMEGA_SEEDS_TIMES` multiplies their number.
+/// Seeds of a search of this size. `OMEGA_SEEDS_TIMES` multiplies their number.
 pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
     match setting("OMEGA_SEED") {
         Some(seed) => seed..seed + 1,
@@ -42,7 +42,7 @@ fn a_cell_and_its_reference_agree_at_each_step() {
     }
 }
 
-/// Random histories must reach each rejection reason often.
+/// Random histories must reach each reason for a rejection often.
 #[test]
 fn random_histories_meet_every_reason() {
     let mut met: BTreeMap<String, u32> = BTreeMap::new();

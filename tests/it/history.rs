@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A replica in a cell of its own that takes a snapshot every `snapshot_bytes`.
+/// A replica that is the only one of its cell, and takes a snapshot every `snapshot_bytes`.
 fn replica(path: &Path, engine: EngineKind, snapshot_bytes: u64) -> Running {
     let origin = Origin { cell: CellId(7), kinds: Kinds::standard() };
     let identity = Identity { origin, replica: ReplicaId(1), engine };
-    // Small segments: there are many, and opening them is fast.
+    // Segments are small, so that there are many; opening small ones is fast.
     let options = SegmentOptions { segment_bytes: 16 << 10, ..SegmentOptions::default() };
     let directory = Directory::create_with(Arc::new(RealDisk), path, identity, options).unwrap();
     found(&directory, &Membership::founding([ReplicaId(1)])).unwrap();
@@ -45,7 +45,7 @@ fn commands(dice: &mut Pcg64, count: usize) -> Vec<Command> {
     (0..count).map(&mut one).collect()
 }
 
-/// The cell at a version by the commands themselves.
+/// The cell at a version, computed by applying the commands.
 fn naive(commands: &[Command], version: Version) -> Cell {
     let mut cell = Cell::new(Kinds::standard());
     for command in commands {
@@ -124,7 +124,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Damages a file of a stopped replica and replays the log: it is rejected, or gives the same state.
+/// Damages a file of a stopped replica and replays the log. The replay must fail, or give the same state.
 fn damage_and_replay(engine: EngineKind, rounds: u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r1");

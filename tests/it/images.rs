@@ -1,4 +1,4 @@
-//! Snapshot states: a restored cell behaves like the original, a capture is the state when it began, and an invalid
+//! Snapshot states: a restored cell behaves like the original, a capture is the state at its beginning, and an invalid
 //! image is rejected with a specific error.
 //!
 //! `OMEGA_SEEDS=100000 cargo test -p omega-tests images` searches longer; `OMEGA_SEED=7` runs a single history.
@@ -15,7 +15,7 @@ use omega_core::{
 use omega_tests::history;
 use omega_tests::random::Dice;
 
-/// Commands in a history: a part before the snapshot, and one after it.
+/// Number of commands in a history; some are before the snapshot, the others after it.
 const LENGTH: usize = 90;
 
 fn restored(image: &Image, seed: u64) -> Cell {
@@ -41,7 +41,7 @@ fn a_restored_cell_goes_on_as_if_it_had_never_been_saved() {
             assert_eq!(hashes.0, hashes.1, "seed {seed}, cut {cut}, {number}: {command:?}");
             again.audit().unwrap_or_else(|error| panic!("seed {seed}, cut {cut}: {error}"));
             if dice.chance(5) {
-                // The restored cell is saved and restored again.
+                // The restored cell is captured and restored once more.
                 again = restored(&again.image(), seed);
             }
         }
@@ -81,7 +81,7 @@ pub(crate) fn small_cell() -> Cell {
     cell
 }
 
-/// A random command about one of the machines after the first.
+/// A random command about a machine other than the first.
 fn about_a_machine(dice: &mut Dice, number: u64, cell: &Cell) -> Command {
     let row = 1 + dice.below(MACHINES) as u32;
     let new = Machine::new(format!("late-{number}"), Amounts::new([number]));
@@ -126,14 +126,14 @@ fn about_a_job(dice: &mut Dice, number: u64, cell: &Cell) -> Command {
     }
 }
 
-/// Enough jobs for several pieces of a capture.
+/// Number of jobs, which are enough for several pieces of a capture.
 const JOBS: usize = 3000;
 const MACHINES: usize = 1500;
 
-/// Retention of ended jobs: until the first steps, after which a few are removed at a time.
+/// Time for which ended jobs are kept. It is over at the first steps, which remove a few jobs at a time.
 const KEEP_MS: u64 = 10_000;
 
-/// Many pieces, some copied in order and some before a change.
+/// The capture has many pieces; some are copied in order, and some before they change.
 #[test]
 fn a_capture_in_many_pieces_is_the_state_when_it_began() {
     for seed in 0..12 {
@@ -159,7 +159,7 @@ fn a_capture_in_many_pieces_is_the_state_when_it_began() {
         let policy = Policy { ttl_after_finished_ms: KEEP_MS, ..Policy::default() };
         cell.apply(Command::SetPolicy(policy)).unwrap();
         for job in (0..2 * JOBS as u64 / 3).map(JobId) {
-            // More ended jobs than a piece has.
+            // More jobs have ended than there are in a piece.
             cell.apply(Command::KillJob { job }).unwrap();
             if job.0 % 10 == 0 {
                 cell.apply(Command::Expire { now_ms: job.0 }).unwrap();
@@ -179,7 +179,7 @@ fn a_capture_in_many_pieces_is_the_state_when_it_began() {
             assert_eq!(captured.into_image(), wanted, "seed {seed}");
             assert!(cell.capture_more(1).is_none(), "seed {seed}: no capture goes on");
         }
-        // A dropped capture leaves nothing behind.
+        // If a capture is dropped, nothing of it remains.
         cell.begin_capture();
         cell.end_capture();
         let hash = restored(&cell.image(), seed).state_hash();
@@ -209,7 +209,8 @@ fn a_view_of_another_lineage_starts_anew() {
         cell.apply(Command::RegisterScheduler { name: "late".into() }).unwrap();
         view.sync(&cell).unwrap();
         assert!(view.delta().full, "seed {seed}: and back");
-        // Two cells restored from one image have equal tracker numbers, so a view may move from one to the other.
+        // Two cells restored from one image have equal numbers of trackers, so a view may be synced from one cell, then
+        // from the other.
         let references = [(); 2].map(|()| SharedCell::new(restored(&cell.read(Cell::image), seed)));
         let mut delta = Delta::default();
         references[0].sync(Version(0), &Interest::AllJobs, &mut delta).unwrap();
@@ -264,7 +265,7 @@ pub(crate) fn rich_image() -> Image {
     cell.image()
 }
 
-/// A change of a snapshot, and the error that it leads to.
+/// A damage of an image, and whether an error is the expected one.
 type Harm = (&'static str, fn(&mut Image), fn(&ImageError) -> bool);
 
 macro_rules! harm {
@@ -285,7 +286,7 @@ fn machine_of(image: &mut Image, row: usize) -> &mut Machine {
     std::sync::Arc::make_mut(image.machines[row].machine.as_mut().unwrap())
 }
 
-/// Damages of everything except jobs.
+/// Damages of everything except jobs and tasks.
 fn harms_of_rows() -> Vec<Harm> {
     vec![
         harm!(i, set(&mut i.version, Version(u64::MAX)) => Version(_)),
@@ -392,7 +393,7 @@ fn an_image_that_no_cell_has_is_refused_by_name() {
     }
 }
 
-/// A damaged snapshot state is rejected, or gives a cell that passes the audit.
+/// A damaged image is rejected, or results in a cell that passes the audit.
 #[test]
 fn a_mixed_up_image_is_refused_or_sound() {
     let mut taken = 0;
@@ -446,7 +447,7 @@ fn mix_up(image: &mut Image, dice: &mut Dice) {
     }
 }
 
-/// Job numbers may be far apart; a gap costs almost nothing.
+/// Numbers of jobs may be far apart; a gap between them costs almost nothing.
 #[test]
 fn a_cell_that_has_seen_many_jobs_is_restored() {
     let mut cell = small_cell();
@@ -466,7 +467,7 @@ fn a_cell_that_has_seen_many_jobs_is_restored() {
     let again = Cell::from_image(cell.image()).unwrap();
     assert_eq!(again.state_hash(), cell.state_hash());
     assert_eq!(again.job_by_name("new"), Some(id));
-    // The old job can be found, changed, captured and forgotten like any other.
+    // The old job can be found, changed, captured and removed like any other.
     let mut again = again;
     again.begin_capture();
     let wanted = again.image();

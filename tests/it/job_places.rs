@@ -1,5 +1,5 @@
-//! Counts of each job's tasks by machine, as views keep them, compared with a recount through claims, evictions,
-//! conflicts and syncs; and the plugins that read them, compared with their formulas.
+//! Counts of each job's tasks by machine, as views keep them, compared with a recount after claims, evictions,
+//! conflicts and syncs; and the plugins that use these counts, compared with their formulas.
 
 use crate::histories::seeds;
 use crate::small::{self, add_machine, amounts, submit};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 const TASKS: u32 = 12;
 
-/// A cell with jobs of some tasks each, and a view that keeps their places.
+/// A cell with jobs of some tasks each, and a view that counts the tasks by machine.
 struct World {
     cell: SharedCell,
     view: View,
@@ -26,7 +26,7 @@ struct World {
     jobs: Vec<(JobId, Arc<Job>)>,
     /// The view's unanswered claims, with their evictions.
     open: Vec<(TaskId, usize, Vec<TaskId>)>,
-    /// Machines of tasks at the last sync.
+    /// Machine of each task at the last sync.
     seen: BTreeMap<TaskId, usize>,
     seed: u64,
 }
@@ -79,7 +79,7 @@ impl World {
             let placed = tasks.into_iter().filter_map(|(id, state)| Some((id, state.machine()?)));
             self.seen.extend(placed.map(|(id, machine)| (id, machine.row())));
         }
-        // A claim whose victim ended on its own evicts nothing any more.
+        // If the victim of a claim has ended by itself, the claim no longer evicts a task.
         for (_, row, victims) in &mut self.open {
             victims.retain(|victim| self.seen.get(victim) == Some(row));
         }
@@ -116,7 +116,7 @@ impl World {
         Some((small::task(id, self.dice.below(TASKS as usize) as u32), job))
     }
 
-    /// Someone else runs a task.
+    /// Starts a task by adoption, without the view's scheduler.
     fn adopt(&mut self) {
         let Some((task, _)) = self.some_task() else { return };
         let row = self.some_row();
@@ -153,7 +153,7 @@ impl World {
     fn kill(&mut self) {
         let at = self.dice.below(self.jobs.len().max(1));
         let Some((job, _)) = self.jobs.get(at).cloned() else { return };
-        // A scheduler forgets a job once its claims have results.
+        // A scheduler removes a job from its view once all of the job's claims have results.
         if self.open.iter().all(|(task, ..)| task.job != job) {
             let _ = self.cell.apply(Command::KillJob { job });
         }
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// Returns the result of the transaction, or loses it; or drops the last claim.
+    /// Delivers or loses the result of the transaction, or drops the last claim.
     fn answer(&mut self) {
         match self.dice.below(4) {
             0 => {
@@ -204,13 +204,13 @@ impl World {
         self.sync();
     }
 
-    /// Whether some claim is on a removed machine: it counts nowhere, even if another machine has the row.
+    /// Whether a claim is on a removed machine. Such a claim is not counted, even if another machine has the row.
     fn any_lost(&self) -> bool {
         let claims = (0..self.view.open_claims()).filter_map(|i| self.view.open_claim(i));
         claims.into_iter().any(|(_, machine, _)| self.machine(machine.row()) != machine)
     }
 
-    /// Recount of the tasks of a job on each row.
+    /// Counts the tasks of a job on each row again.
     fn recount(&self, job: JobId) -> BTreeMap<usize, u32> {
         let evicted: BTreeSet<_> = self.open.iter().flat_map(|(.., victims)| victims).collect();
         let seen = self.seen.iter().filter(|(task, _)| !evicted.contains(task));
@@ -252,7 +252,7 @@ impl World {
         machine.labels.get(key).map(|value| value.to_string())
     }
 
-    /// The points of `selector_spread`, from its formula.
+    /// The scores of `selector_spread`, computed by its formula.
     fn spread(&self, job: JobId, rows: &[u32]) -> Vec<i64> {
         let on = |row: &u32| i64::from(*self.recount(job).get(&(*row as usize)).unwrap_or(&0));
         let zone = |row: &u32| self.value(*row as usize, "zone");
@@ -278,7 +278,7 @@ impl World {
         points.map(|points| points as i64 * 100).collect()
     }
 
-    /// The points of `service_affinity`, from its formula.
+    /// The scores of `service_affinity`, computed by its formula.
     fn apart(&self, job: JobId, rows: &[u32], keys: &[&str]) -> Vec<i64> {
         let counts = self.recount(job);
         let on = |row: &u32| i64::from(*counts.get(&(*row as usize)).unwrap_or(&0));

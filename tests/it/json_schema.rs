@@ -1,13 +1,13 @@
 //! A validator for the part of JSON Schema that Omega's schemas use.
 //!
-//! It panics at an unknown keyword, because a rule that is not checked would be trusted without a test.
+//! It panics at an unknown keyword, because a rule that is not validated would otherwise seem to be tested.
 
 use serde_json::Value;
 
-/// Keywords without an effect on validation.
+/// Keywords that do not affect validation.
 const SILENT: [&str; 6] = ["$schema", "title", "description", "default", "definitions", "format"];
 
-/// Whether a schema allows a value. `root` is the schema's document.
+/// Whether a schema allows a value. `root` is the document that contains the schema.
 pub(crate) fn allows(root: &Value, schema: &Value, value: &Value) -> bool {
     let Some(keywords) = schema.as_object() else { return schema != &Value::Bool(false) };
     keywords.iter().all(|(keyword, asked)| keyword_allows((root, schema), (keyword, asked), value))

@@ -1,4 +1,4 @@
-//! A replica's process, killed repeatedly on a real disk: acknowledged changes survive.
+//! A replica's process, killed repeatedly on a real disk. All changes that it acknowledged must still exist.
 //!
 //! `OMEGA_KILLS=2000 cargo test -p omega-tests kills` repeats it more often.
 
@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A process that works in a directory and prints its acknowledged transactions.
+/// A process that commits to a directory and prints the transactions that it acknowledged.
 fn victim(path: &Path) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_victim"));
     command.arg(path).stdout(Stdio::piped()).spawn().unwrap()
@@ -42,7 +42,7 @@ fn kill_again_and_again(engine: EngineKind) {
     assert!(safe > 0, "something was acknowledged");
 }
 
-/// No second process opens the directory, for writing or reading.
+/// Checks that no second process can open the directory, for writing or for reading.
 fn refuse_a_second(engine: EngineKind) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("replica");
@@ -62,7 +62,7 @@ fn refuse_a_second(engine: EngineKind) {
 }
 
 /// Opens a directory that this process has just closed. If another test is starting a process at that moment, the child
-/// also has the lock until it executes another program.
+/// process has the lock, too, until it executes another program.
 fn opened(path: &Path) -> Directory {
     for _ in 0..1000 {
         match Directory::open(Arc::new(RealDisk), path, Expected::default()) {
@@ -84,8 +84,8 @@ fn a_second_process_in_a_directory_on_rocksdb_is_refused() {
     refuse_a_second(EngineKind::RocksDb);
 }
 
-/// A file may not grow beyond a size, as on a full disk: the write that reaches it is torn, and the replica stops. With
-/// space it continues, with everything that it acknowledged.
+/// The file system does not let a file grow beyond a size, as if the disk was full. The write that reaches the limit is
+/// torn, and the replica stops. When there is space again, it continues with everything that it acknowledged.
 #[cfg(feature = "rocksdb")]
 #[test]
 fn a_replica_on_rocksdb_without_room_stops_and_goes_on_with_room() {

@@ -1,6 +1,6 @@
 //! The filters and scores of kube-scheduler, computed for one machine at a time from their formulas.
 //!
-//! It shares no code with the plugins, and scans all machines and tasks.
+//! This code shares nothing with the plugins, and scans all machines and tasks.
 
 use crate::kube_world::{World, of};
 use omega_core::{
@@ -34,7 +34,7 @@ fn matches_required(group: &TaskGroup, machine: &Machine) -> bool {
     required.is_none_or(|any| any.iter().any(|selector| selector.matches(machine)))
 }
 
-/// Reason that rejects a task on a machine, and whether fewer tasks could help.
+/// The reason why a machine rejects a task, and whether the task could fit if fewer tasks ran there.
 pub(crate) fn refusal(
     world: &World,
     group: &TaskGroup,
@@ -87,7 +87,7 @@ fn short(world: &World, group: &TaskGroup, row: usize) -> Option<bool> {
     kinds.iter().any(short).then(|| !kinds.iter().any(never))
 }
 
-/// Whether a machine counts for a spread.
+/// Whether a spread includes a machine.
 fn counts(world: &World, group: &TaskGroup, spread: &Spread, row: usize) -> bool {
     let machine = &world.machines[row];
     spreads(group, spread.when).all(|other| domain(machine, &other.level).is_some())
@@ -102,7 +102,7 @@ fn spreads(group: &TaskGroup, when: WhenUnsatisfiable) -> impl Iterator<Item = &
     })
 }
 
-/// The matched tasks in a domain, on machines that count.
+/// Number of matching tasks in a domain, on machines that the spread includes.
 fn matched(world: &World, group: &TaskGroup, spread: &Spread, place: &str) -> i64 {
     let here = world.placed.iter().filter(|(row, other)| {
         selects(&spread.of, other)
@@ -173,7 +173,7 @@ fn beside(world: &World, group: &TaskGroup, row: usize) -> Option<bool> {
     placed.any(meets).then_some(true)
 }
 
-/// The raw value of the taint score.
+/// The raw value of the score for taints.
 pub(crate) fn tainted(world: &World, group: &TaskGroup, row: usize) -> i64 {
     tolerates(group, &world.machines[row], |effect| !hard(effect)) as i64
 }
@@ -209,7 +209,7 @@ pub(crate) fn drawn(world: &World, group: &TaskGroup, row: usize) -> i64 {
     sum
 }
 
-/// The raw value of preferred spreads; `None` for a machine that does not take part.
+/// The raw value of the score for preferred spreads; `None` for a machine that no spread includes.
 pub(crate) fn spread(
     world: &World,
     group: &TaskGroup,
@@ -245,7 +245,7 @@ pub(crate) fn spread(
     Some(sum.round() as i64)
 }
 
-/// Points for the most (`least`) or the fewest free resources.
+/// Scores for the most free resources, or (`least`) for the fewest.
 pub(crate) fn fit(
     world: &World,
     group: &TaskGroup,
@@ -268,7 +268,7 @@ pub(crate) fn fit(
     parts
 }
 
-/// Points for the balance of usage between kinds.
+/// Scores for the balance of usage between resource kinds.
 pub(crate) fn balanced(world: &World, group: &TaskGroup, row: usize, kinds: &[&str]) -> i64 {
     let points = |with: i64| {
         let mut shares = Vec::new();

@@ -1,5 +1,5 @@
 //! Plugins of earlier versions of kube-scheduler: labels that machines have or lack, machines that avoid some jobs, and
-//! the tasks of a job in one place.
+//! the tasks of a job in one domain.
 
 use crate::histories::seeds;
 use crate::small::{self, add_machine, amounts, rows, run, submit};
@@ -130,7 +130,7 @@ fn tasks_of_a_job_follow_its_first_within_one_decision_too() {
     let zone = |row: u32| row / 2;
     let placed: Vec<u32> = rows(&cell, id).into_iter().flatten().map(zone).collect();
     assert!(placed.iter().all(|zone| *zone == placed[0]), "{placed:?}");
-    // Another job can go elsewhere.
+    // Another job can be placed in another zone.
     let other = submit(&cell, small::job("k", 1, 1));
     assert_eq!(run(&mut scheduler, &cell, small::LONG), 1);
     assert_ne!(rows(&cell, other)[0].map(zone), Some(placed[0]));

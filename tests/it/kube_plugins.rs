@@ -10,7 +10,7 @@ use omega_schedulers::plugins::{
 use omega_schedulers::{Appraisal, Profile, appraise};
 use proptest::prelude::*;
 
-/// Raw values and points of a score by name; `None` if it did not apply.
+/// Raw values and scores of a plugin by its name; `None` if it did not apply.
 fn columns<'a>(appraisal: &'a Appraisal, name: &str) -> Option<(&'a [i64], Vec<i64>)> {
     let account = appraisal.scores.iter().find(|score| score.name == name).unwrap();
     let columns = account.columns.as_ref()?;
@@ -18,7 +18,7 @@ fn columns<'a>(appraisal: &'a Appraisal, name: &str) -> Option<(&'a [i64], Vec<i
     Some((&columns.raw, columns.scores.iter().map(|score| score / 100).collect()))
 }
 
-/// Points of raw values, relative to the largest.
+/// Scores from raw values, in proportion to the largest value.
 fn by_most(raw: &[i64]) -> Vec<i64> {
     let most = raw.iter().copied().max().unwrap_or(0);
     raw.iter().map(|raw| if most == 0 { 0 } else { 100 * raw / most }).collect()
@@ -111,7 +111,7 @@ fn check_local(world: &World, group: &TaskGroup, appraisal: &Appraisal) {
     }
 }
 
-/// Non-default arguments, on all machines, including overfull ones.
+/// Checks arguments other than the defaults on all machines, including overfull ones.
 fn check_arguments(world: &mut World, group: &TaskGroup) {
     let weights = [3, 1, 5];
     let resources = ["cpu", "memory", "example.com/fpga"];

@@ -13,7 +13,7 @@ use omega_core::{
 use omega_schedulers::Profile;
 use omega_tests::random::Dice;
 
-/// The kinds of the cells, in this order.
+/// The resource kinds of the cells, in order.
 pub(crate) const KINDS: [&str; 6] =
     ["cpu", "memory", "example.com/fpga", "pods", "cpu (nominal)", "memory (nominal)"];
 
@@ -54,7 +54,7 @@ impl World {
         World { cell, view, dice, machines, placed: Vec::new(), jobs: 0 }
     }
 
-    /// Puts a task on a random machine, or changes a machine.
+    /// Places a task on a random machine, or changes a machine.
     pub(crate) fn step(&mut self) {
         let row = self.dice.below(self.machines.len());
         let id = self.view.machine_id(row);
@@ -86,7 +86,7 @@ impl World {
     }
 }
 
-/// A random amount: an ordinary one, or a bound of the range.
+/// A random amount: one of the ordinary ones, or an extreme value.
 fn amount(dice: &mut Dice, ordinary: &[u64]) -> u64 {
     match dice.below(12) {
         0 => 0,
@@ -229,7 +229,7 @@ fn random_rule(dice: &mut Dice) -> TaskRule {
     }
 }
 
-/// An amount of a group by the name of its kind.
+/// The amount of the kind with this name.
 pub(crate) fn of(amounts: &Amounts, name: &str) -> i64 {
     let kind = KINDS.iter().position(|known| *known == name);
     kind.map_or(0, |kind| amounts.get(KindId(kind as u8)) as i64)

@@ -1,4 +1,4 @@
-//! Views with placements: the view without some tasks equals the cell after their release.
+//! Views with placements: a view without some tasks equals a view of the cell after their release.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
@@ -15,7 +15,7 @@ fn rows(view: &View) -> Vec<Vec<TaskId>> {
     (0..view.rows()).map(ids).collect()
 }
 
-/// Sets of tasks that overlap, and one that is empty.
+/// Sets of tasks that overlap, and an empty set.
 fn sets() -> Vec<TaskSet> {
     let set = |tenant: &str, requirements: Vec<Requirement>| TaskSet {
         tenant: tenant.into(),
@@ -85,8 +85,8 @@ fn a_view_knows_what_runs_where() {
     }
 }
 
-/// Lifts random tasks, and compares free amounts and checks of machines with a cell without those
-/// tasks.
+/// Removes random tasks from a view, and compares free amounts and checks of machines with those of a cell without
+/// these tasks.
 #[test]
 fn a_view_without_a_task_is_a_view_of_a_cell_without_it() {
     for seed in seeds(300) {

@@ -1,9 +1,9 @@
-//! An independent check of histories, which trusts neither version numbers nor the log: is there an order of the
-//! commands, consistent with their times, in which a single cell gives the same results?
+//! An independent check of histories, which uses neither version numbers nor the log. It searches for an order of the
+//! commands, consistent with their times, in which a single cell gives the same results.
 //!
 //! The search is that of Wing and Gong with the cache of Lowe: each possible next command is tried, and a set of
 //! commands that led to the same state before is not tried again. Its time is exponential in the number of unknown
-//! outcomes, so it checks the beginnings of runs. It has sixty lines; the libraries for it would add a hundred
+//! outcomes, so it checks only the beginnings of runs. The search has sixty lines; libraries for it would add a hundred
 //! dependencies.
 //!
 //! Rejections are left out, because a deposed leader may reject by its own state.
@@ -14,10 +14,10 @@ use omega_tests::cluster::checker::{Asked, Fate, History};
 use omega_tests::cluster::run_with_history;
 use std::collections::BTreeSet;
 
-/// Number of commands examined together: one bit of a number for each.
+/// Number of commands that are examined together, because a set of commands has one bit for each.
 const WINDOW: usize = 100;
 
-/// Number of commands tried before a history counts as too hard.
+/// Number of commands after which the search of a history is abandoned.
 const TRIED_MAX: usize = 20_000;
 
 /// Result without version numbers.
@@ -42,16 +42,16 @@ fn plain(outcome: &Result<Outcome, Rejection>) -> Plain {
     }
 }
 
-/// A command that a client sent.
+/// A command that a client sent, for the search.
 #[derive(Clone, Debug)]
 struct Operation {
     command: Command,
     invoked: u64,
-    /// Time and content of its reply; `None` if it may take effect at any time or never.
+    /// Time and content of its reply; `None` if there was no reply, so it may take effect at any time or never.
     answered: Option<(u64, Plain)>,
 }
 
-/// An operation of the search.
+/// Converts a recorded command to an operation of the search.
 fn operation(asked: &Asked) -> Option<Operation> {
     let mut command = asked.command.clone();
     let mut items = usize::MAX;
@@ -71,7 +71,8 @@ fn operation(asked: &Asked) -> Option<Operation> {
     Some(Operation { command, invoked: asked.invoked, answered })
 }
 
-/// The first commands of a history. A command answered after the last one was sent may not be applied yet.
+/// The first commands of a history. A command that was answered after the last of these was sent need not be applied
+/// yet.
 fn beginning(history: &History) -> Vec<Operation> {
     let mut all: Vec<Operation> = history.asked.iter().filter_map(operation).collect();
     all.sort_by_key(|one| one.invoked);
@@ -80,7 +81,7 @@ fn beginning(history: &History) -> Vec<Operation> {
     for one in &mut all {
         one.answered.take_if(|(completed, _)| *completed > end);
     }
-    // Commands that must come early are tried first, and those that may never happen last.
+    // Commands that must take effect early are tried first, and those that may never take effect last.
     all.sort_by_key(|one| one.answered.as_ref().map_or(u64::MAX, |(completed, _)| *completed));
     all
 }
@@ -93,7 +94,7 @@ enum Verdict {
     TooHard,
 }
 
-/// Searches for an order.
+/// Searches for a valid order of the operations.
 fn search(operations: &[Operation], cell: &Cell) -> Verdict {
     let mut seen = BTreeSet::new();
     let mut stack = vec![(0u128, cell.clone())];
@@ -120,7 +121,7 @@ fn search(operations: &[Operation], cell: &Cell) -> Verdict {
     Verdict::NoOrder
 }
 
-/// The beginning of a seed's run, and an empty cell.
+/// The beginning of the run of a seed, and an empty cell.
 fn record(seed: u64) -> (Vec<Operation>, Cell) {
     let (_, history, truth) = run_with_history(seed).unwrap_or_else(|bad| panic!("{bad}"));
     (beginning(&history), Cell::new(truth.cell().kinds().clone()))

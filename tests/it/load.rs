@@ -1,5 +1,5 @@
-//! Load reports: the columnar plugins against a naive form for one machine; wake-ups of jobs for which all machines
-//! were too loaded; schedulers with different thresholds in one cell.
+//! Load reports: the columnar plugins, compared with a naive form for one machine; wake-ups of jobs for which all
+//! machines were too loaded; and schedulers with different thresholds in one cell.
 
 use crate::placement_world::World;
 use crate::small::{LONG, add_machine, amounts, cell, job, placed, rows, run, step, submit};
@@ -17,7 +17,7 @@ fn limits() -> Vec<Limit> {
     vec![Limit { kind: KindId::CPU, service_percent: 60, batch_percent: 85 }]
 }
 
-/// Usage of a kind on a machine, computed without overflow.
+/// Usage of a kind on a machine, in a type that cannot overflow.
 fn naive_use(view: &View, row: usize, kind: KindId) -> i128 {
     let block = view.block(row / BLOCK);
     let claimable = i128::from(block.capacity(kind).unwrap()[row % BLOCK]);
@@ -53,7 +53,7 @@ fn naive_limit(tasks: &Tasks<'_>, row: usize) -> bool {
     request == 0 || 100 * (naive_use(tasks.view, row, KindId::CPU) + request) <= percent * capacity
 }
 
-/// A random world in which machines report load, tasks come and go, and time passes; after each step, the columns are
+/// A random world in which machines report load, tasks start and end, and time passes. After each step, the columns are
 /// compared.
 fn check(seed: u64, machines: usize) {
     let mut world = World::new(seed, machines);
@@ -64,7 +64,7 @@ fn check(seed: u64, machines: usize) {
     );
     Filter::keep(&limit, &mut world.view);
     Score::keep(&aware, &mut world.view);
-    // No ended job is ever forgotten.
+    // Ended jobs are never removed.
     let policy = Policy { ttl_after_finished_ms: u64::MAX, ..Policy::default() };
     world.cell.apply(Command::SetPolicy(policy)).unwrap();
     let mut now_ms = 1_000_000;
@@ -102,7 +102,7 @@ fn check(seed: u64, machines: usize) {
                 let context = format!("seed {seed} row {row}");
                 assert_eq!(scores[lane], naive_score(&tasks, row), "{context}");
                 assert_eq!(left >> lane & 1 == 1, naive_limit(&tasks, row), "{context}");
-                // A machine's value alone equals its value in the block.
+                // The value for a single machine equals its value in the block.
                 let mut alone = [0; BLOCK];
                 aware.score(&tasks, block, 1 << lane, &mut alone);
                 assert_eq!(alone[lane], scores[lane], "{context}");
@@ -164,7 +164,7 @@ fn old_reports_give_way_to_what_is_claimed() {
     let id = submit(&cell, job("a", 1, 1));
     assert_eq!(run(&mut scheduler, &cell, LONG), 0);
     cell.apply(Command::Expire { now_ms: 3_600_000 }).unwrap();
-    // Time alone wakes no job; the next event does.
+    // The passing of time alone wakes no job; the next event does.
     let other = submit(&cell, job("b", 1, 1));
     assert_eq!(run(&mut scheduler, &cell, 40 * LONG), 2);
     assert_eq!((placed(&cell, id), placed(&cell, other)), (1, 1));

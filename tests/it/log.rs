@@ -32,8 +32,8 @@ pub(crate) fn open(disk: &SimulatedDisk) -> Result<SegmentLog, OpenError> {
     SegmentLog::open(Arc::new(disk.clone()), folder(), OWNER, SMALL)
 }
 
-/// Applies random work to an engine and the naive log, and compares them after each step. `again` closes and reopens
-/// the engine.
+/// Applies random operations to an engine and to the naive log, and compares them after each step. `again` closes and
+/// reopens the engine.
 pub(crate) fn check(
     seed: u64,
     mut log: Box<dyn LogEngine>,
@@ -93,7 +93,7 @@ fn a_log_in_segments_on_a_real_disk_is_as_the_naive_one() {
     }
 }
 
-/// Works until an operation fails or the steps are done.
+/// Works until an operation fails, or all steps are done.
 fn work(
     log: &mut SegmentLog,
     naive: &mut NaiveLog,
@@ -117,7 +117,7 @@ fn work(
     Ok(())
 }
 
-/// Opens a log after a fault, and adopts its content if that is allowed.
+/// Opens a log after a fault. If its content is allowed, the naive log gets the same content.
 fn reopen(disk: &SimulatedDisk, naive: &mut NaiveLog, what: &str) -> SegmentLog {
     let mut log = open(disk).unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = Held::of(&mut log);
@@ -125,7 +125,7 @@ fn reopen(disk: &SimulatedDisk, naive: &mut NaiveLog, what: &str) -> SegmentLog 
     log
 }
 
-/// Power fails at each operation in turn, also during reopening.
+/// The power fails at each operation in turn, including those of reopening.
 #[test]
 fn after_a_crash_at_any_operation_all_that_was_synced_is_there() {
     for seed in seeds(150) {
@@ -139,7 +139,7 @@ fn after_a_crash_at_any_operation_all_that_was_synced_is_there() {
             let error = work(&mut log, &mut naive, &mut worker, 100);
             assert!(!matches!(error, Err(WriteError::Full { .. })), "{what}: {error:?}");
             disk.crash(&mut dice);
-            // Power fails again during opening.
+            // The power also fails during opening.
             for _ in 0..dice.below(4) {
                 disk.fail(Operation::PowerCut, dice.below(6) as u64);
                 drop(open(&disk));
@@ -150,7 +150,8 @@ fn after_a_crash_at_any_operation_all_that_was_synced_is_there() {
     }
 }
 
-/// The writes of a killed process are in the page cache: they are visible, but not durable.
+/// The writes of a killed process are in the page cache: the next process can read them, but they are not durable. So
+/// opening a log must sync what it found.
 #[test]
 fn what_an_opening_found_is_safe() {
     for seed in seeds(100) {
@@ -167,7 +168,7 @@ fn what_an_opening_found_is_safe() {
     }
 }
 
-/// Each write, sync, rename and sync of a folder fails in turn.
+/// Each write, sync, rename, and sync of a folder fails in turn.
 #[test]
 fn after_a_failure_the_log_refuses_and_what_was_synced_is_there() {
     let kinds = [Operation::Write, Operation::Sync, Operation::Name, Operation::FolderSync];
@@ -187,7 +188,8 @@ fn after_a_failure_the_log_refuses_and_what_was_synced_is_there() {
                 drop(log);
                 disk.mend();
                 let mut log = reopen(&disk, &mut naive, &what);
-                // What was found then is durable, even if the system wrongly considered its pages clean.
+                // Entries that were found at that time are durable, even if the system marks pages as clean that were
+                // never written.
                 let before = Held::of(&mut log);
                 disk.crash(&mut Dice::new(seed));
                 let mut log = open(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -197,7 +199,7 @@ fn after_a_failure_the_log_refuses_and_what_was_synced_is_there() {
     }
 }
 
-/// A full disk is no failure: nothing was written, and the log continues once there is space.
+/// A full disk is not a failure: nothing was written, and the log continues when there is space again.
 #[test]
 fn a_full_disk_stops_nothing_for_ever() {
     let mut full = 0;
@@ -212,7 +214,7 @@ fn a_full_disk_stops_nothing_for_ever() {
                 assert!(matches!(error, WriteError::Full { .. }), "seed {seed}: {error}");
                 full += 1;
                 compare(&mut log, &naive.now, &mut dice).unwrap();
-                // Compaction is always possible, and frees the space for the next segment.
+                // Compaction is possible at any time, and frees space for the next segment.
                 let base = naive.now.last();
                 log.compact(base).unwrap();
                 naive.done(Step::Compact(base));

@@ -1,5 +1,5 @@
-//! A replica that cannot save snapshots: its log stops growing, commits get an error, nothing is lost, and it continues
-//! after the next snapshot.
+//! A replica that cannot save snapshots. Its log stops growing, commits return an error, nothing is lost, and the
+//! replica continues after the next snapshot.
 
 use omega_core::Command;
 use omega_store::directory::EngineKind;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 const FOLDER: &str = "/replica";
 const SNAPSHOTS: &str = "/replica/snapshots";
 
-/// Memory of an entry with one transaction.
+/// Bytes of memory of an entry with one transaction.
 const ENTRY: u64 = 1 << 10;
 
-/// Number of ticks in which a snapshot is retried.
+/// Number of ticks after which a snapshot has been tried again.
 const TICKS: usize = 100;
 
 fn open(disk: &SimulatedDisk) -> Lone {
@@ -32,7 +32,7 @@ fn new() -> (SimulatedDisk, Lone) {
     (disk, lone)
 }
 
-/// Commits until rejected. Returns the number of acknowledged commits.
+/// Commits until a commit is rejected. Returns the number of acknowledged commits.
 fn work_until_refused(lone: &mut Lone) -> u64 {
     let before = lone.next;
     while lone.work() {
@@ -61,7 +61,7 @@ fn a_log_that_no_snapshot_shortens_ends_to_grow_and_goes_on_after_one() {
     disk.set_full_folder(Some(Path::new(SNAPSHOTS)));
     let acknowledged = work_until_refused(&mut lone);
     assert_eq!(lone.stopped(), None);
-    // Half of each of these small segments is its header.
+    // Half of each segment is its header, because segments are small here.
     assert!(log_bytes(&disk) < 4 * LOG_BYTES_MAX, "{} bytes on the disk", log_bytes(&disk));
     pass_time(&mut lone);
     assert!(!lone.work(), "nothing is better yet");
@@ -81,7 +81,7 @@ fn whoever_starts_again_with_a_long_log_has_all_of_it_and_the_same_bound() {
     let acknowledged = work_until_refused(&mut lone);
     drop(lone);
     disk.crash(&mut Dice::new(1));
-    // A read is an entry like any other, so it is not used here.
+    // A read would add an entry to the log, so it is not used here.
     let mut lone = reopen(&disk);
     lone.next = acknowledged;
     assert!(!lone.work(), "the bound holds after a start, too");
@@ -132,7 +132,7 @@ fn a_leader_that_saves_no_snapshot_turns_commits_away_until_it_can() {
     assert_eq!(trio.restarts, 0);
 }
 
-/// A follower with a full disk starts no election, so no message tells it that its leader has stepped down.
+/// A follower whose disk is full starts no election, so it gets no message that its leader has stepped down.
 #[test]
 fn a_follower_whose_disk_is_full_gives_up_a_leader_that_is_silent() {
     let mut trio = Trio::new();
@@ -157,7 +157,7 @@ fn is_vote(message: &PeerMessage) -> bool {
     matches!(message, PeerMessage::Agree(message) if message.kind == MessageKind::Vote)
 }
 
-/// Starts the replica without checking its progress.
+/// Starts the replica again, without a check that it makes progress.
 fn reopen(disk: &SimulatedDisk) -> Lone {
     let started = omega_tests::durable::open(Arc::new(disk.clone()), Path::new(FOLDER)).unwrap();
     let mut lone = Lone { started, next: 0 };

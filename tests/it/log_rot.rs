@@ -1,5 +1,5 @@
-//! Logs with damage anywhere: opening yields all entries, a prefix up to undetectable damage, or an error that names
-//! the file; never other entries.
+//! Logs with damage at any place. Opening a log yields all entries, or those before a damage that cannot be detected,
+//! or an error that names the file; it never yields other entries.
 
 use crate::histories::seeds;
 use crate::log::{OWNER, SMALL, create, folder, open};
@@ -15,15 +15,15 @@ use omega_tests::random::Dice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A log on a disk, and its content after each step, the last first.
+/// A log on a disk, and its content after each step; the content after the last step comes first.
 struct Case {
     disk: SimulatedDisk,
     states: Vec<Held>,
-    /// Number of steps that were synced by the last sync.
+    /// Number of steps that the last sync included.
     last_synced: usize,
 }
 
-/// Whether the markers after the last sync exist, or power failed before they were written.
+/// Whether the markers after the last sync exist, or the power failed before they were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Marker {
     Written,
@@ -31,7 +31,7 @@ enum Marker {
 }
 
 impl Case {
-    /// Random work, all of it synced.
+    /// Runs random operations, all of which are synced.
     fn new(seed: u64, steps: usize, marker: Marker) -> Case {
         let disk = SimulatedDisk::new(seed);
         let mut log = create(&disk).unwrap();
@@ -62,7 +62,7 @@ impl Case {
         disk
     }
 
-    /// Opens a damaged log. Returns the number of missing last steps, or the error.
+    /// Opens a damaged log. Returns how many of the last steps are missing, or the error.
     fn missing(&self, disk: &SimulatedDisk, what: &str) -> Result<usize, OpenError> {
         let mut log = open(disk)?;
         let found = Held::of(&mut log);
@@ -71,8 +71,7 @@ impl Case {
     }
 }
 
-/// Removes the marker after the last record, as a power failure would. A marker is a head without a
-/// content.
+/// Removes the marker after the last record, as a power failure would. A marker is a record's head without content.
 pub(crate) fn lose_markers(disk: &SimulatedDisk) {
     let path = disk.files().into_iter().rfind(|path| {
         let bytes = disk.bytes(path).unwrap_or_default();
@@ -124,8 +123,8 @@ fn a_bit_that_flips_is_found_or_does_no_harm() {
     }
 }
 
-/// Without its marker, data written since the last sync but one may count as torn; then the possible loss is recorded
-/// until the log reaches as far again.
+/// If the marker is missing, data written after the last sync but one may be taken for a torn write. The possible loss
+/// is then recorded until the log is as long again.
 #[test]
 fn without_a_marker_only_the_last_writes_can_be_lost() {
     let mut lost = 0;
@@ -147,7 +146,7 @@ fn without_a_marker_only_the_last_writes_can_be_lost() {
     assert!(lost > 0, "the documents say that this can be");
 }
 
-/// Checks that the loss stays recorded after repeated opening.
+/// Checks that the possible loss is still recorded after the log was opened several times.
 fn assert_known_to_be_missing(case: &Case, disk: &SimulatedDisk, what: &str) {
     let promised = &case.states[0];
     for _ in 0..2 {
@@ -159,7 +158,7 @@ fn assert_known_to_be_missing(case: &Case, disk: &SimulatedDisk, what: &str) {
     }
 }
 
-/// A recorded loss stays until the log reaches as far again, or an operator clears it.
+/// A possible loss is recorded until the log is as long again, or an operator clears it.
 #[test]
 fn a_torn_end_is_in_doubt_until_the_log_goes_as_far() {
     let entry = |index, term| Entry {
@@ -227,7 +226,7 @@ fn random_damage_is_never_another_log() {
         for _ in 0..1 + dice.below(2) {
             what = format!("{what}; {}", disk.rot(&mut dice));
         }
-        // Any result is fine: `missing` fails the test for other entries.
+        // Any result is acceptable; `missing` panics if the log has other entries.
         drop(case.missing(&disk, &what));
     }
 }
@@ -259,14 +258,14 @@ fn a_shorter_or_missing_file_is_found() {
 
 fn check_cut(case: &Case, disk: &SimulatedDisk, path: &PathBuf, what: &str) {
     match case.missing(disk, what) {
-        // An obsolete segment.
+        // The segment is obsolete, so its damage has no effect.
         Ok(missing) => assert_eq!(missing, 0, "{what}"),
         Err(OpenError::BadSegment(at)) => assert_eq!(at, *path, "{what}"),
         Err(error) => panic!("{what}: {error}"),
     }
 }
 
-/// Random bytes behind the end, as a file system may leave after a crash, are not part of the log.
+/// Random bytes after the end, which a file system may leave after a crash, are not part of the log.
 #[test]
 fn rubbish_behind_the_end_is_cut() {
     for seed in seeds(200) {
@@ -283,7 +282,7 @@ fn rubbish_behind_the_end_is_cut() {
     }
 }
 
-/// Records of another replica's log are not valid here, at any offset.
+/// Records of another replica's log are invalid in this one, at any offset.
 #[test]
 fn records_of_another_log_do_not_count() {
     let (ours, theirs) = (SimulatedDisk::new(1), SimulatedDisk::new(2));
@@ -333,7 +332,7 @@ fn damage_after_the_opening_is_found_by_the_read() {
     assert!(error.to_string().contains("was damaged"), "{error}");
 }
 
-/// The bug that the simulation does not find: with it, everything after a damaged record is silently lost.
+/// With this bug, everything after a damaged record is silently lost. The simulation does not find it.
 #[test]
 fn damage_inside_a_log_is_no_torn_end() {
     let lost = |bug| {

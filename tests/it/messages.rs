@@ -18,7 +18,7 @@ fn through<M: Message + Default>(message: &M) -> M {
     M::decode(message.encode_to_vec().as_slice()).expect("what was encoded can be decoded")
 }
 
-/// A delta sent as messages: split into pieces of this many bytes and joined again.
+/// Encodes a delta as messages of at most this many bytes, and joins them again.
 fn through_pieces(delta: &Delta, bytes: usize) -> Delta {
     let mut whole: Option<proto::Delta> = None;
     for piece in convert::split(delta.into(), bytes) {
@@ -33,7 +33,7 @@ fn through_pieces(delta: &Delta, bytes: usize) -> Delta {
     convert::delta(whole).expect("it was a delta")
 }
 
-/// The delta as schedulers get it: without programs and payloads, which only roles of the tenant may see.
+/// The delta as schedulers get it: without programs and payloads, which only roles of the tenant may read.
 fn without_programs(delta: &Delta) -> Delta {
     let mut delta = delta.clone();
     for job in delta.jobs.iter_mut().filter_map(|of| of.job.as_mut()) {
@@ -105,7 +105,7 @@ fn every_command_comes_out_as_it_went_in() {
         assert_eq!(convert::kinds(list).expect("they were kinds"), kinds);
         let mut cell = omega_cellstate::Cell::new(kinds);
         for command in commands {
-            // A rejected command may change in the message: an empty name is omitted.
+            // Encoding may change a command that the cell rejects, because an empty name is omitted.
             let Ok(outcome) = cell.apply(command.clone()) else { continue };
             match &command {
                 Command::SubmitJob(job) => {

@@ -1,9 +1,10 @@
-//! Misbehaving schedulers next to two correct ones, while an operator changes machines, jobs, quotas and policies: the
-//! cell accepts nothing that breaks a rule, agrees with its naive reference model, and serves the two as before.
+//! Misbehaving schedulers next to two correct ones, while an operator changes machines, jobs, quotas and policies. The
+//! cell accepts nothing that breaks a rule, agrees with its naive reference model, and serves the correct schedulers as
+//! before.
 //!
-//! The misbehaving schedulers decide on long outdated states, claim tasks of others, on removed or full machines, with
-//! devices that are in use. They evict and release any task, and send transactions twice, with used numbers, and with
-//! future ones.
+//! The misbehaving schedulers decide on long outdated states. They claim tasks of other schedulers, and machines that
+//! are removed or full, with devices that are in use. They evict and release any task, and send transactions twice, and
+//! with used and future numbers.
 
 use crate::histories::seeds;
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest};
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 const ROGUES: u64 = 3;
-/// Requests of each misbehaving scheduler and of the operator.
+/// Number of requests of each misbehaving scheduler and of the operator.
 const ROUNDS: usize = 60;
 
 /// A cell, its replica and its reference model behind one lock, and the generator of the operator's commands.
@@ -47,7 +48,7 @@ impl Watched {
         let before = trio.reference().clone();
         let answer = trio.answer(command).unwrap_or_else(|what| panic!("{command:?}: {what}"));
         if let (Command::Commit(txn), Ok(Outcome::Commit(commit))) = (command, &answer) {
-            // A repeated transaction gets its cached result, and changes nothing.
+            // A repeated transaction gets its cached result, and must not change the cell.
             if commit.version > before.version() {
                 keeps_rules(txn, commit, (&before, trio.reference()));
             }
@@ -139,7 +140,7 @@ fn misbehave(cell: &Watched, seed: u64) {
             }
             generator.transaction(&seen)
         };
-        // Any result is fine.
+        // The result does not matter here.
         drop(cell.commit(&txn));
         std::thread::yield_now();
     }
@@ -210,8 +211,7 @@ fn nothing_that_a_scheduler_sends_breaks_a_rule() {
     assert!(refused > 500 && taken > 500, "{refused} refused, {taken} taken");
 }
 
-/// Checks that a correct scheduler places all tasks that fit. Jobs whose rules may exclude others
-/// end first.
+/// Checks that the correct schedulers place all tasks that fit. First, jobs end whose rules might exclude other tasks.
 fn still_serves(cell: &Watched, schedulers: &mut [Scheduler], seed: u64) {
     let choosy = |job: &Job| job.groups.iter().any(|group| !group.rules.tasks.is_empty());
     let choosy: Vec<_> = cell.read(|cell| {
@@ -235,7 +235,8 @@ fn still_serves(cell: &Watched, schedulers: &mut [Scheduler], seed: u64) {
         let late = cell.read(|cell| cell.job_by_name(&format!("late {takes}")).unwrap());
         let placed =
             || cell.read(|cell| cell.tasks(late).filter(|(_, s)| s.machine().is_some()).count());
-        // A sleeping job is retried within an hour, and a failed one then waits for the others' turns.
+        // A job in the unschedulable queue is retried within an hour, and a job that failed then waits until the others
+        // were tried.
         for round in 0..200 {
             let now = (1 + round / 50) * hour + round % 50;
             scheduler.step(cell, now, &mut Unobserved).unwrap();

@@ -16,17 +16,17 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Handlers of the fake replica, for transactions of a stream that arrived together and for sync requests, with the
-/// number of earlier streams.
+/// Handlers of the fake replica: for transactions of a stream that arrived together, and for sync requests. Both get
+/// the number of earlier streams.
 type Commits =
     fn(usize, &[proto::CommitRequest]) -> Result<Vec<proto::CommitStreamResponse>, Status>;
 type Deltas = fn(u64) -> Vec<Delta>;
 
-/// A fake replica that replies by these functions, and records the requests.
+/// A fake replica that replies by these handlers, and records the requests.
 #[derive(Clone)]
 struct Misleading {
     commits: Commits,
-    /// Number of transactions of a stream that are read before the first reply.
+    /// Number of transactions that are read from a stream before the first reply.
     together: usize,
     deltas: Deltas,
     streams: Arc<Mutex<Vec<Vec<proto::CommitRequest>>>>,
@@ -39,7 +39,7 @@ impl Misleading {
         Misleading { commits, together: 1, deltas, streams, syncs }
     }
 
-    /// Serves it, while the runtime lives.
+    /// Serves the fake replica while the runtime exists.
     fn serve(&self, runtime: &Runtime) -> RemoteCell {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
@@ -108,7 +108,7 @@ impl SchedulingService for Misleading {
         self.syncs.lock().unwrap().push(since);
         let deltas = (self.deltas)(since);
         let told = deltas.iter().map(|delta| Ok(proto::Delta::from(delta))).collect::<Vec<_>>();
-        // The stream stays open without further messages.
+        // The stream stays open, but has no further messages.
         Ok(Response::new(Box::pin(tokio_stream::iter(told).chain(tokio_stream::pending()))))
     }
 
@@ -127,7 +127,7 @@ impl SchedulingService for Misleading {
     ) -> Result<Response<Self::CommitStreamStream>, Status> {
         let mut requests = request.into_inner();
         let mut came = Vec::new();
-        // Before the stream is accepted, so the sender is still waiting for it.
+        // The stream is not accepted yet, so the sender is still waiting for this.
         while came.len() < self.together {
             came.push(requests.message().await?.expect("it has something to say"));
         }
@@ -167,7 +167,7 @@ fn what_a_broken_stream_may_have_told_is_sent_as_sent_before() {
     assert_eq!(retries, [false, true]);
 }
 
-/// A client drops a stream with replies out of order, so that no transaction gets the result of another one.
+/// If replies are out of order, the client drops the stream, so that no transaction gets the result of another one.
 #[test]
 fn an_answer_of_another_transaction_is_not_taken() {
     let answers_the_next = |before, came: &[proto::CommitRequest]| match before {
@@ -185,7 +185,7 @@ fn an_answer_of_another_transaction_is_not_taken() {
     assert_eq!(came, [(7, false), (7, true)], "it is sent again, as one that was sent before");
 }
 
-/// A delta between two versions of a cell, with a machine for each.
+/// A delta between two versions of a cell, which adds a machine for each version.
 fn delta(from: u64, to: u64) -> Delta {
     let mut cell = Cell::new(Kinds::standard());
     for machine in 0..to {

@@ -1,7 +1,7 @@
-//! Replicas on threads with disks that are slow at times, or full for a while.
+//! Replicas on threads, with disks that are slow at times, or full for some time.
 //!
-//! A replica's thread writes its log itself while the disk is fast, and leaves it to another thread after a slow write
-//! or on a full disk. In all cases acknowledged changes exist on every replica.
+//! A replica's thread writes its log itself while the disk is fast. After a slow write, or on a full disk, it passes
+//! writes to another thread. In all cases, acknowledged changes exist on every replica.
 
 use omega_cellstate::Cell;
 use omega_core::{Amounts, Command, Job, Kinds, TaskGroup};
@@ -147,7 +147,8 @@ fn start_replicas(count: u64) -> Replicas {
     Replicas { disks, running, cells, _folder: folder }
 }
 
-/// Waits until a handle's replica has all that was acknowledged. An election may take longer than the handle's patience.
+/// Waits until the replica of a handle has everything that was acknowledged. An election may take longer than the
+/// handle's timeout.
 fn catch_up(cell: &ReplicatedCell) {
     while cell.catch_up_with_all().is_err() {}
 }
@@ -162,7 +163,7 @@ fn replicas_agree_on_disks_that_are_slow_now_and_then() {
     let mut dice = Dice::new(7);
     for number in 0..120 {
         if dice.below(4) == 0 {
-            // Slower than a replica's thread waits for, or fast.
+            // The disk is either fast, or slower than a replica's thread waits.
             let temper = [0, 0, 7][dice.below(3)];
             replicas.disks[dice.below(3)].sync_ms.store(temper, Ordering::Relaxed);
         }
@@ -196,8 +197,8 @@ fn a_disk_that_was_full_is_written_again() {
                     Answer::Outcome(outcome) => known += usize::from(outcome.is_ok()),
                     // If all disks are full, no leader can be elected either.
                     Answer::Again(Again::Full | Again::Leaderless) => break,
-                    // The request waits for space, and may be done later: a full replica still follows its last leader
-                    // after that has stepped down.
+                    // The request waits for space, and may be carried out later: a replica with a full disk still
+                    // follows its last leader after that has stepped down.
                     Answer::Unknown if replicas.running.iter().any(leads) => {}
                     Answer::Unknown => break,
                     answer => panic!("{answer:?}"),
@@ -205,7 +206,7 @@ fn a_disk_that_was_full_is_written_again() {
             }
             set_full(false);
             catch_up(cell);
-            // There is space again, and soon a leader that knows it.
+            // There is space again. Before long, there is a leader that knows this.
             loop {
                 next += 1;
                 if cell.apply(job(next)).is_ok() {
@@ -225,8 +226,9 @@ fn a_disk_that_was_full_is_written_again() {
     }
 }
 
-/// The disk stays full: another replica leads and commits. The old leader knows that its disk is full from its next new
-/// segment on, and elections take their time: so the outcome of any request may be unknown, or that there is no leader.
+/// The disk stays full: another replica becomes the leader and commits. The old leader notices that its disk is full
+/// only at its next new segment, and elections take time. So the outcome of a request may be unknown, or there may be
+/// no leader.
 #[test]
 fn a_leader_whose_disk_is_full_is_followed_by_another() {
     let replicas = start_replicas(3);
@@ -271,8 +273,8 @@ fn a_full_disk_does_not_keep_an_operator_from_choosing_another_leader() {
     );
 }
 
-/// Covers both writers: the replica's own thread, which then falls silent, and the log's thread after a slow write,
-/// where the leader could continue to send heartbeats.
+/// Both writers are tested. The replica's own thread hangs with the disk, and then sends nothing. After a slow write
+/// the log has its own thread, so the leader could continue to send heartbeats.
 #[test]
 fn a_leader_whose_disk_hangs_is_followed_by_another() {
     for slow_ms in [0, 20] {
@@ -285,7 +287,7 @@ fn a_leader_whose_disk_hangs_is_followed_by_another() {
         disk.hangs.store(true, Ordering::Relaxed);
         let others: Vec<usize> = (0..3).filter(|at| *at != lost).collect();
         let mut number = 3;
-        // The outcome of a request to the old leader may be unknown; it is repeated as another job.
+        // The outcome of a request to the old leader may be unknown, so it is repeated with another job.
         while replicas.cells[others[0]].apply(job(number)).is_err() {
             number += 1;
         }

@@ -1,5 +1,5 @@
-//! A whole replica on a disk whose Nth operation fails, that fills up, or whose files are damaged: after a restart all
-//! acknowledged changes exist, or the start fails with a specific error.
+//! A replica on a disk of which the Nth operation fails, which is full, or whose files are damaged. After a restart,
+//! all acknowledged changes exist, or the start fails with a specific error.
 
 use omega_store::directory::EngineKind;
 use omega_tests::disk::{Operation, SimulatedDisk};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const FOLDER: &str = "/replica";
 
-/// Largest N of the failing operation, by kind.
+/// Largest N for which the Nth operation fails, for each kind of operation.
 const N_MAX: u64 = 200;
 
 fn disk_with_replica() -> SimulatedDisk {
@@ -24,8 +24,8 @@ fn open(disk: &SimulatedDisk) -> Result<Lone, String> {
     Lone::open(Arc::new(disk.clone()), Path::new(FOLDER))
 }
 
-/// Works until it stops or reaches a number. Returns the number of acknowledged transactions, and the reason of the
-/// stop.
+/// Works until the replica stops, or until a number of transactions. Returns the number of acknowledged transactions,
+/// and the reason for the stop.
 fn work(disk: &SimulatedDisk, until: u64) -> (u64, Option<String>) {
     let mut lone = match open(disk) {
         Ok(lone) => lone,

@@ -45,8 +45,8 @@ fn tasks_give_up_what_they_took_then_the_youngest_of_the_least_important_go() {
     let mut keeper = keeper(&cell);
     assert_eq!(keeper.step(&cell).unwrap(), Kept::default(), "it is night");
     hour(&cell, 8);
-    // Six cores must be freed: four are optional resources of two tasks; then the newest tasks are evicted, except the
-    // important one.
+    // Six cores must become free. Four of them are optional resources of two tasks; for the rest, the newest tasks are
+    // evicted, except the important one.
     assert_eq!(keeper.step(&cell).unwrap(), kept(2, 2, 0));
     assert_eq!(cores(&cell, old), [Some(1), Some(1)]);
     assert_eq!([old, young, dear, web].map(|job| placed(&cell, job)), [2, 0, 1, 1]);
@@ -55,7 +55,7 @@ fn tasks_give_up_what_they_took_then_the_youngest_of_the_least_important_go() {
     hour(&cell, 20);
     run(&mut scheduler, &cell, 4 * LONG);
     assert_eq!(placed(&cell, young), 2);
-    // Five cores are free: enough for the optional resources of both.
+    // Five cores are free, which is enough for the optional resources of both tasks.
     assert_eq!(keeper.step(&cell).unwrap(), kept(0, 0, 2));
     assert_eq!(cores(&cell, old), [Some(3), Some(3)]);
     assert_eq!(keeper.step(&cell).unwrap(), Kept::default());
@@ -91,7 +91,7 @@ fn budgets_are_kept_and_changes_come_by_and_by() {
     assert!(steps.iter().all(|released| *released <= 4), "{steps:?}");
 }
 
-/// A batch task on a machine, as the reference model sees it.
+/// A batch task on a machine, for the reference model.
 #[derive(Clone, Debug)]
 struct Reference {
     id: TaskId,
@@ -99,11 +99,12 @@ struct Reference {
     placed_ms: u64,
     holds: [i64; 2],
     request: [i64; 2],
-    /// Expected amounts: the allocation, the request, or none.
+    /// Expected amounts: the allocation, the request, or zero.
     now: [i64; 2],
 }
 
-/// Tasks to throttle on a machine with this batch share, by the documented plan, recounting for each step.
+/// Tasks to throttle on a machine with this batch share. It follows the documented plan, and sums up the usage again
+/// for each step.
 fn reference_steps_back(
     mut tasks: Vec<Reference>,
     most: [Option<i64>; 2],
@@ -158,7 +159,7 @@ fn pair(amounts: &Amounts) -> [i64; 2] {
     KINDS.map(|kind| amounts.get(kind) as i64)
 }
 
-/// A cell full of batch tasks of random sizes, and a peak of random shares that begins at 8 h.
+/// A cell that is full with batch tasks of random sizes, and a peak with random shares that begins at 8 h.
 fn random_cell(dice: &mut Dice) -> (SharedCell, [Option<i64>; 2]) {
     let cell = cell(&[]);
     for row in 0..3 {
@@ -267,8 +268,8 @@ fn plans_are_those_of_the_naive_reference() {
     assert!(throttles > 100 && releases > 100, "{throttles} {releases}");
 }
 
-/// Peaks begin and end while two controllers and schedulers run on threads: nothing is lost, and
-/// after each begin batch tasks are within their share.
+/// Peaks begin and end while two controllers and schedulers run on threads. No task is lost, and after each beginning,
+/// batch tasks are within their share.
 #[test]
 fn keepers_and_schedulers_on_threads_come_to_the_share() {
     let cell = cell(&[8; 4]);
@@ -350,7 +351,7 @@ fn a_task_whose_change_is_refused_is_left_alone_for_a_while() {
     assert_eq!(cell.read(|cell| cell.task_holds(id)).unwrap().get(KindId::CPU), 3000);
 }
 
-/// A remote cell that answers commits, but sends no deltas while disconnected.
+/// A remote cell that answers commits, but sends no deltas while it is disconnected.
 struct Far<'a> {
     cell: &'a SharedCell,
     is_silent: AtomicBool,

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// An hour, in milliseconds.
 pub(crate) const HOUR: u64 = DAY_MS as u64 / 24;
 
-/// Sets a calendar that limits batch tasks to this percentage of the CPU of machines `m0`, `m1`,
-/// ... from 8 to 20 h.
+/// Sets a calendar that limits batch tasks to this percentage of the CPU of the machines `m0`, `m1`, ..., from 8 to 20
+/// h.
 pub(crate) fn busy_by_day(cell: &SharedCell, percent: u8) {
     let share = KindShare { kind: KindId::CPU, percent };
     let hour = HOUR as u32;
@@ -59,7 +59,7 @@ pub(crate) fn cores(cell: &SharedCell, job: JobId) -> Vec<Option<u64>> {
     cell.read(|cell| cell.tasks(job).map(|(id, _)| held(cell, id)).collect())
 }
 
-/// Resizes a task to a number of cores; returns the reason of a rejection.
+/// Resizes a task to this many cores. Returns the reason if the cell rejects it.
 fn resize(cell: &SharedCell, job: JobId, cores: u64) -> Option<Reason> {
     let (scheduler, number) = cell.register("by-hand".into()).unwrap();
     let id = TransactionId { scheduler, number };
@@ -190,7 +190,7 @@ fn who_took_more_gives_it_up_before_anybody_is_evicted() {
     assert_eq!((placed(&cell, web), cores(&cell, night)), (1, vec![Some(5), Some(1)]));
     let more = submit(&cell, service("more", 1, 5));
     run(&mut scheduler, &cell, 4 * LONG);
-    // Four cores of the other task become free, and after that it must be evicted.
+    // Four cores of the other task become free; for more, it must be evicted.
     assert_eq!(placed(&cell, more), 1);
     let left = cores(&cell, night).into_iter().flatten().collect::<Vec<_>>();
     assert_eq!(left, [1], "one was evicted: it held five");
@@ -198,7 +198,7 @@ fn who_took_more_gives_it_up_before_anybody_is_evicted() {
     crate::small::assert_settled(&mut scheduler, &cell, 5 * LONG);
 }
 
-/// Services on several threads throttle the same batch tasks.
+/// Services of schedulers on several threads throttle the same batch tasks, and each task is throttled once.
 #[test]
 fn who_gives_way_to_several_at_once_gives_once() {
     let cell = cell(&[8; 4]);
@@ -230,8 +230,8 @@ fn who_gives_way_to_several_at_once_gives_once() {
     schedulers.iter_mut().for_each(|s| crate::small::assert_settled(s, &cell, 300 * LONG));
 }
 
-/// Schedulers on threads place batch tasks and services while peaks begin and end: placements in a
-/// peak never raise batch tasks above their share.
+/// Schedulers on threads place batch tasks and services while peaks begin and end. Placements during a peak never raise
+/// batch tasks above their share.
 #[test]
 fn schedulers_on_threads_keep_to_the_share_meanwhile() {
     let cell = cell(&[8; 6]);

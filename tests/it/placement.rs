@@ -15,12 +15,12 @@ use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-/// A random generator for a seed.
+/// Creates a random generator with a seed.
 pub(crate) fn rng(seed: u64) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(seed)
 }
 
-/// An empty home range, so that every search starts at the first block.
+/// A home range without machines, so that every search starts at the first block.
 const FIXED: Home = Home { index: 0, of: u32::MAX };
 
 const SEARCHES: [Search; 6] = [
@@ -44,14 +44,14 @@ fn best(view: &mut View, profile: &Profile, group: GroupRef) -> Option<(i32, u32
     candidates.found.iter().max().map(|best| (best.score, best.row))
 }
 
-/// The score of a machine among all, by a full computation.
+/// The score of a machine among all machines, by a full computation.
 fn score_of(view: &View, profile: &Profile, group: GroupRef, row: usize) -> i32 {
     let appraisal = appraise(view, profile, group);
     let position = appraisal.feasible.binary_search(&(row as u32)).expect("it is feasible");
     appraisal.totals[position] as i32
 }
 
-/// Checks that every machine is feasible or has its reason; only a machine that is short of resources may have several.
+/// Checks that every machine is feasible or has a reason. Only a machine that lacks resources may have several reasons.
 pub(crate) fn check_counts(explanation: &Explanation) {
     let (short, others): (Vec<_>, Vec<_>) =
         explanation.refused.iter().partition(|(reason, _)| matches!(reason, Reason::NoRoom(_)));
@@ -86,8 +86,8 @@ fn one_by_one(
     chosen
 }
 
-/// (a) Checks the scores of a batch, task by task: claimed again in its order, each machine is scored just before its
-/// claim.
+/// (a) Checks the scores of a batch. The claims are made again one by one in the same order, and each machine is scored
+/// just before its claim.
 fn check_batch(seed: u64, machines: usize, count: u32) {
     let mut world = World::new(seed, machines).with_reservations(seed);
     (0..20).for_each(|_| world.churn());
@@ -115,8 +115,8 @@ fn check_batch(seed: u64, machines: usize, count: u32) {
     }
 }
 
-/// (b) Checks rules about other tasks: claims are accepted, and equal those of a greedy scheduler that checks each
-/// machine in turn.
+/// (b) Checks rules about other tasks: claims are accepted, and equal those of a greedy scheduler that checks one
+/// machine after the other.
 fn check_rules(seed: u64, machines: usize) {
     let mut world = World::new(seed, machines).with_reservations(seed);
     for round in 0..8 {
@@ -148,8 +148,8 @@ fn check_rules(seed: u64, machines: usize) {
     }
 }
 
-/// (c), (d) Checks that every search finds only feasible machines, and one if any exists, and that the explanation is
-/// consistent.
+/// (c), (d) Checks that every search finds only feasible machines, and finds one if there is any; and that the
+/// explanation is consistent.
 fn check_searches(seed: u64, machines: usize) {
     let mut world = World::new(seed, machines).with_reservations(seed);
     let mut rng = rng(seed);
@@ -189,7 +189,7 @@ fn check_searches(seed: u64, machines: usize) {
     }
 }
 
-/// Checks that equal seeds give equal claims, for every search and choice.
+/// Checks that equal seeds give equal claims, for every kind of search and of choice.
 fn check_seeds(seed: u64, machines: usize, near_best: u32) {
     let run = || {
         let mut world = World::new(seed, machines).with_reservations(seed);
@@ -213,8 +213,8 @@ fn check_seeds(seed: u64, machines: usize, near_best: u32) {
     assert_eq!(run(), run());
 }
 
-/// Checks that a placer's caches change nothing: after any changes between searches, it chooses the
-/// machine of a placer without caches.
+/// Checks that a placer's caches change no choice: after any changes between searches, it chooses the same machine as a
+/// placer without caches.
 fn check_reuse(seed: u64, machines: usize, which: usize) {
     let mut world = World::new(seed, machines).with_reservations(seed);
     if world.dice.chance(50) {
@@ -226,7 +226,7 @@ fn check_reuse(seed: u64, machines: usize, which: usize) {
         None => Profile::batch().with_score(PerMachine(ByJob), 3),
     };
     let mut remembers = Placer::default();
-    // More groups than jobs, so that some are equal.
+    // There are more groups than kinds of groups, so that some are equal.
     let kinds: Vec<TaskGroup> = (0..4).map(|_| world.random_group()).collect();
     for round in 0..120 {
         let group = world.dice.pick(&kinds).clone();
@@ -235,7 +235,7 @@ fn check_reuse(seed: u64, machines: usize, which: usize) {
         let search = *world.dice.pick(&SEARCHES);
         let home = Home { index: world.dice.below(3) as u32, of: 3 };
         let how = Placement { search, home, ..Placement::default() };
-        // On a separate view, because placing and dropping also are changes.
+        // A separate view is used, because placing and dropping tasks changes the view.
         let (mut other, same_group) = world.fresh_view(&profile, group);
         let place = |view: &mut View, placer: &mut Placer, how, group| {
             placer.place(view, (&profile, how), (group, &tasks), &mut rng(seed + round));
@@ -315,7 +315,7 @@ fn no_tasks_need_no_machine() {
     assert_eq!((placed, world.view.open_claims()), (0, 0));
 }
 
-/// (f) A scan of more than 1,024 blocks by several threads gives the same result as by one.
+/// (f) A scan of more than 1,024 blocks by several threads gives the same result as a scan by one thread.
 #[test]
 fn a_very_large_cell_is_scanned_as_by_one_thread() {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));

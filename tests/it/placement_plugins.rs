@@ -1,4 +1,5 @@
-//! User-defined plugins: both forms decide alike, and no plugin is called without need.
+//! User-defined plugins: plugins for one machine and columnar plugins decide alike, and no plugin is called without
+//! need.
 
 use crate::placement::{check_counts, claimed, how, rng};
 use crate::placement_world::World;
@@ -31,7 +32,7 @@ impl Filter for Silent {
     }
 }
 
-/// Odd machines with two cores left.
+/// Filter that accepts odd machines with two cores left.
 struct Odd;
 
 impl MachineFilter for Odd {
@@ -61,7 +62,7 @@ impl Filter for Odd {
     }
 }
 
-/// Prefers free memory, with scores beyond the bounds in places.
+/// Score that prefers free memory. Some of its values exceed the bounds.
 struct Roomy;
 
 fn roomy(memory: i64) -> i32 {
@@ -94,7 +95,7 @@ impl Score for Roomy {
     }
 }
 
-/// (e) Checks that a plugin for one machine decides like the columnar one.
+/// (e) Checks that a plugin for one machine decides like the columnar plugin.
 fn check_forms(seed: u64, machines: usize, count: u32) {
     let mut world = World::new(seed, machines).with_reservations(seed);
     (0..10).for_each(|_| world.churn());

@@ -22,7 +22,7 @@ pub(crate) struct World {
     pub(crate) view: View,
     pub(crate) dice: Dice,
     jobs: Vec<JobId>,
-    /// A separate generator for reservations and run times.
+    /// A separate random generator for reservations and run times.
     planner: Option<Dice>,
 }
 
@@ -42,7 +42,7 @@ impl World {
         World { cell, view, dice, jobs: Vec::new(), planner: None }
     }
 
-    /// Submits a job, which the view compiles.
+    /// Submits a job, and compiles it in the view.
     pub(crate) fn submit(&mut self, group: TaskGroup) -> GroupRef {
         let name = format!("j{}", self.jobs.len());
         let mut job = omega_core::Job::batch(name, group);
@@ -57,7 +57,7 @@ impl World {
         self.view.compile(id, &job, 0)
     }
 
-    /// Another view of the cell for a profile, with a group of this one compiled.
+    /// A new view of the cell for a profile. Compiles a group that equals this one.
     pub(crate) fn fresh_view(&self, profile: &Profile, group: GroupRef) -> (View, GroupRef) {
         let mut view = View::new(SchedulerId(1), 0).with_interest(Interest::Machines);
         view.sync(&self.cell).unwrap();
@@ -85,7 +85,7 @@ impl World {
         self.cell.read(|cell| cell.audit_no_overcommit()).expect("the cell is right");
     }
 
-    /// Adds occasional reservations.
+    /// Occasionally changes reservations from now on.
     pub(crate) fn with_reservations(mut self, seed: u64) -> World {
         self.planner = Some(Dice::new(seed ^ 0xB00C));
         self
@@ -120,12 +120,12 @@ impl World {
             }
             _ => Command::RemovePeaks { name },
         };
-        // Whether the reservation exists makes no difference.
+        // If the reservation does not exist, the command is rejected, which makes no difference.
         drop(self.cell.apply(command));
         self.view.sync(&self.cell).unwrap();
     }
 
-    /// Places some tasks anywhere, and ends some others.
+    /// Places some tasks on any machines, and ends some others.
     pub(crate) fn churn(&mut self) {
         self.plan();
         let mut group = self.random_group();
@@ -144,8 +144,8 @@ impl World {
         }
     }
 
-    /// Removes all taints and devices, so that the first machine that gets some changes what plugins report of the
-    /// whole cell.
+    /// Removes all taints and devices, so that the next machine that gets some changes whether plugins apply to the
+    /// cell.
     pub(crate) fn make_plain(&mut self) {
         for row in 0..self.view.rows() {
             let machine = Machine::clone(self.view.machine(row).expect("no machine has left yet"));
@@ -166,7 +166,7 @@ impl World {
             1..4 => Command::DrainMachine { id, draining: self.dice.chance(50) },
             _ => {
                 let mut machine = random_machine(&mut self.dice, row);
-                // It never shrinks, so every accepted claim still fits.
+                // The capacity never shrinks, so every accepted claim still fits.
                 machine.capacity = old.capacity.clone();
                 machine.name = old.name.clone();
                 machine.devices = if old.devices == 0 { machine.devices } else { old.devices };
@@ -197,7 +197,7 @@ pub(crate) fn random_group(dice: &mut Dice) -> TaskGroup {
         let milli_each = *dice.pick(&[1000, 300, 500]);
         group.devices = Some(DeviceRequest { count: 1, milli_each });
     }
-    // Derived from the request: about every fifth group needs exclusive cores.
+    // The cores depend on the request; about every fifth group needs exclusive cores.
     let count = (request[0] / 1000) as u16;
     group.cores = match request[1] >> 30 {
         2 if count > 0 => Some(CoreRequest::any(count)),
@@ -245,7 +245,7 @@ pub(crate) fn ruled_group(dice: &mut Dice) -> TaskGroup {
     group
 }
 
-/// A machine of one of a few sizes, so that there are ties.
+/// A machine of one of a few sizes, so that scores are often equal.
 pub(crate) fn random_machine(dice: &mut Dice, index: usize) -> Machine {
     let cores = *dice.pick(&[1, 4, 4, 8, 16]);
     let gib = *dice.pick(&[4, 16, 16, 64]);

@@ -1,4 +1,4 @@
-//! Extension points around a decision: plugins that reject, wait and fail at each.
+//! Extension points around a decision, with plugins that reject, wait and fail at each point.
 
 use crate::points_fixtures::{Ledger, Says, wait, with_both};
 use crate::small::{
@@ -166,7 +166,7 @@ fn a_gang_waits_together() {
     stage.assert_clean(0);
 }
 
-/// When the awaited task ends, the other tasks continue, or are too few and are retried.
+/// When the task for which the gang waits ends, the other tasks continue; if they are too few, the gang is retried.
 #[test]
 fn a_gang_does_not_wait_for_one_that_is_gone() {
     for min in [2, 3] {
@@ -189,7 +189,7 @@ fn a_claim_that_the_cell_refuses_is_unreserved() {
     stage.says.lines().permit.push_back(wait(LONG));
     let first = submit(&stage.cell, job("first", 1, 2));
     assert_eq!(stage.run(0), 0);
-    // Another scheduler does not see waiting tasks.
+    // Another scheduler's view does not have the waiting tasks.
     let mut other = job("other", 1, 1);
     other.scheduler = "other".into();
     let other = submit(&stage.cell, other);
@@ -203,7 +203,7 @@ fn a_claim_that_the_cell_refuses_is_unreserved() {
     stage.assert_clean(2 * LONG);
 }
 
-/// A waiting task's claim is dropped if the task ends or loses its machine.
+/// The claim of a waiting task is dropped if the task ends or loses its machine.
 #[test]
 fn a_task_that_ends_or_loses_its_machine_waits_no_longer() {
     let kill = |job| Command::KillJob { job };
@@ -291,7 +291,7 @@ fn a_gate_hears_of_quotas() {
     assert_eq!(stage.run(0), 1);
 }
 
-/// A queue order by size, whatever the precedence.
+/// A queue order by size, regardless of precedence.
 struct SmallFirst;
 
 impl Order for SmallFirst {
@@ -322,7 +322,7 @@ fn an_order_of_ones_own_decides_who_comes_first() {
     assert_settled(&mut scheduler, &cell, LONG);
 }
 
-/// Evicts the least important tasks of the first machine that then has room.
+/// Post filter that evicts the least important tasks of the first machine that would then have room.
 struct Pushy;
 
 impl PostFilter for Pushy {
@@ -375,7 +375,7 @@ fn a_task_that_finds_no_machine_takes_one_by_evicting() {
     assert_eq!(scheduler.queue().unplaceable(), [(low, 6)], "they are pending again");
 }
 
-/// The victims of a rejected claim are restored on the view, and visible to the next decision.
+/// The victims of a rejected claim are restored in the view, and the next decision sees them.
 #[test]
 fn evictions_go_back_with_their_claim() {
     let cell = cell(&[4]);

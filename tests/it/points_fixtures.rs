@@ -10,14 +10,14 @@ use omega_tests::random::Dice;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Answers of a [`Says`] at each point, in order; afterwards it accepts.
+/// Answers of a [`Says`] at each point, in order. When there are no more, it accepts.
 #[derive(Default)]
 pub(crate) struct Lines {
     pub(crate) admit: VecDeque<Refused>,
     pub(crate) reserve: VecDeque<Option<Refused>>,
     pub(crate) permit: VecDeque<Permission>,
     pub(crate) pre_bind: VecDeque<Option<Refused>>,
-    /// If set, points without scripted answers are answered at random.
+    /// If set, points without scripted answers answer at random.
     pub(crate) mood: Option<Dice>,
 }
 
@@ -106,7 +106,7 @@ impl PreBind for Says {
     }
 }
 
-/// A permit wait, with a retry by time.
+/// Permission to wait for at most this time, with a retry after a time.
 pub(crate) fn wait(at_most: Nanos) -> Permission {
     Permission::Wait { at_most, then: Refused(Events::TIME) }
 }
@@ -122,7 +122,7 @@ pub(crate) struct Book {
 }
 
 /// A plugin that checks the calls: every claim is reserved once, and then unreserved or bound once. It must be the
-/// first that reserves. Clones share the book.
+/// first plugin that reserves. Clones share the record.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Book>>);
 
@@ -163,7 +163,7 @@ impl PostBind for Ledger {
     }
 }
 
-/// A profile with these plugins at every point.
+/// A profile that has these plugins at every point.
 pub(crate) fn with_both(profile: Profile, ledger: &Ledger, says: &Says) -> Profile {
     profile
         .with_admit(says.clone())

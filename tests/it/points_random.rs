@@ -1,5 +1,5 @@
-//! Plugins with random answers at every point, in a random world with broken connections: nothing leaks, every
-//! reservation ends once, and in the end everything that fits is placed.
+//! Plugins with random answers at every point, in a random world with connections that break. No claim is left over,
+//! every reservation ends once, and in the end every task that fits is placed.
 
 use crate::histories::seeds;
 use crate::points_fixtures::{Ledger, Says, with_both};
@@ -33,7 +33,7 @@ impl Player {
         Player { scheduler, ledger, says }
     }
 
-    /// Checks that a reserved task waits for a permit, or is in a transaction without an answer.
+    /// Checks that each reserved task waits for a permit, or is in a transaction that has no answer yet.
     fn check_the_book(&mut self, handle: &FaultyCell, seed: u64) {
         let mut expected: BTreeSet<TaskId> =
             self.scheduler.waiting().list().iter().map(|waits| waits.task).collect();

@@ -1,4 +1,4 @@
-//! The pool: schedulers on threads of their own, over broken connections.
+//! The pool: each scheduler runs on its own thread, over connections that break.
 
 use crate::small::{add_machine, amounts, assert_settled, job, placed, submit};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell, View, Wake};
@@ -25,7 +25,7 @@ impl Clock for Ticks {
     }
 }
 
-/// Counts the placements of all workers, and ends the run at a number.
+/// Observer that counts the placements of all workers, and ends the run at a number.
 struct Count<'a> {
     placed: &'a AtomicUsize,
     wanted: usize,
@@ -68,7 +68,7 @@ fn four_workers_place_every_task_once_over_a_connection_that_breaks() {
     let clock = Ticks::default();
     let total = AtomicUsize::new(0);
     let (done, all_placed) = channel();
-    // As many tasks as fit.
+    // The jobs have as many tasks as fit.
     let jobs: Vec<JobId> = (0..40).map(|i| submit(&cell, job(&format!("j{i}"), 50, 1))).collect();
     let mut ended = std::thread::scope(|scope| {
         let observer = || Count { placed: &total, wanted: 2000, done: done.clone() };
@@ -164,7 +164,7 @@ fn a_worker_whose_cell_wakes_it_does_not_look_all_the_time() {
     let schedulers = ["watched", "looks"].map(scheduler);
     let ended = std::thread::scope(|scope| {
         let pool = Pool::start(scope, &cell, &clock, schedulers.into());
-        // Even on a slow machine, one syncs every millisecond, and the other every quarter of a second.
+        // Even on a slow computer, one scheduler syncs every millisecond, and the other every quarter of a second.
         while cell.syncs("looks") < 100 {
             std::thread::yield_now();
         }
@@ -176,7 +176,7 @@ fn a_worker_whose_cell_wakes_it_does_not_look_all_the_time() {
         while placed(&cell.cell, id) == 0 {
             std::thread::yield_now();
         }
-        // The cell still has the wake function, which does not keep the workers from ending.
+        // The cell still has the wake function, but this does not prevent the workers from ending.
         pool.stop()
     });
     assert!(ended.iter().all(|worker| worker.error.is_none()));
@@ -214,7 +214,7 @@ fn a_worker_that_is_refused_ends_with_the_error_and_loses_nothing() {
         pool.wake();
         pool.stop()
     });
-    // The other worker has no jobs, and kept looking for some.
+    // The other worker has no jobs, and went on to look for some.
     assert_eq!(ended.len(), 2);
     assert_eq!(ended[1].error, None);
     assert!(matches!(
@@ -226,7 +226,7 @@ fn a_worker_that_is_refused_ends_with_the_error_and_loses_nothing() {
     assert_eq!(placed(&cell.0, JobId(0)), 5);
 }
 
-/// A post filter that makes no room, and panics over one job.
+/// A post filter that makes no room, and panics for one of the jobs.
 struct Poisoned(Arc<AtomicUsize>);
 
 impl PostFilter for Poisoned {
@@ -241,7 +241,7 @@ impl PostFilter for Poisoned {
     }
 }
 
-/// Records the jobs that are set aside, and ends the run at a number of placements.
+/// Observer that records jobs which were set aside after a panic, and ends the run at a number of placements.
 struct Aside<'a>(Vec<(JobId, String)>, Count<'a>);
 
 impl Observer for Aside<'_> {

@@ -1,4 +1,4 @@
-//! Victims of preemption, compared with trials in cells from which tasks were removed.
+//! Victims of preemption, compared with trials in cells from which the victims were removed.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
@@ -25,19 +25,19 @@ fn budget(dice: &mut Dice) -> Budget {
     }
 }
 
-/// Whether a task of a group fits in a row without these tasks.
+/// Whether a task of a group fits on the machine in a row if these tasks are removed.
 fn fits_without(world: &World, id: (JobId, usize), row: usize, gone: &[PlacedTask]) -> bool {
     let mut view = world.without(gone.iter().map(|task| task.id));
     let group = world.compile(&mut view, id);
     fits_now(&view, row, group)
 }
 
-/// Whether it may run there now, within its tenant's limits.
+/// Whether a task of a group fits in a row now, within its tenant's limits.
 fn fits_now(view: &View, row: usize, group: GroupRef) -> bool {
     view.judge(row, group).is_ok() && view.quota_room(group, 1) > 0
 }
 
-/// Whether evicting the last of these, after the others, violates a budget.
+/// Whether the eviction of the last of these tasks, after the others, violates a budget.
 fn breaks(world: &World, budgets: &[Budget], order: &[PlacedTask]) -> bool {
     let Some(last) = order.last() else { return false };
     let protects = |budget: &Budget, task: &PlacedTask| {
@@ -92,8 +92,8 @@ fn naive(
     (!gone.is_empty()).then_some(Candidate { row, victims: gone.into(), violations })
 }
 
-/// The tasks among these whose eviction the cell rejects, because others need them by runtime affinity: the most
-/// important ones.
+/// Those of the tasks whose eviction the cell rejects because other tasks have runtime affinity to them; of these, the
+/// most important.
 fn needed(world: &World, gone: &[PlacedTask]) -> Vec<TaskId> {
     if gone.is_empty() {
         return Vec::new();
@@ -167,7 +167,8 @@ fn the_candidate_that_hurts_least_is_chosen() {
         let victims = victims.iter().map(|(precedence, number)| task(*precedence, *number));
         Candidate { row, victims: victims.collect(), violations }
     };
-    // Each is better than all before it: by budgets, highest precedence, sum, number, age.
+    // Each candidate is better than all before it. The criteria are, in order: violated budgets, highest precedence,
+    // sum of precedences, number, and age of the victims.
     let candidates = [
         candidate(0, &[(1, 1)], 1),
         candidate(1, &[(5, 2)], 0),
@@ -180,7 +181,7 @@ fn the_candidate_that_hurts_least_is_chosen() {
         let chosen = best(&candidates[..count]).map(|candidate| candidate.row);
         assert_eq!(chosen, Some(count - 1), "of the first {count}");
     }
-    // Of equals, the first.
+    // Of equal candidates, the first is chosen.
     let equal = [candidate(7, &[(4, 8)], 0), candidate(8, &[(4, 8)], 0)];
     assert_eq!(best(&equal).map(|candidate| candidate.row), Some(7));
     assert_eq!(best(&[]), None);

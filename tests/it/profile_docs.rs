@@ -1,7 +1,7 @@
-//! Documentation of profile files against the registry: the schema, the table of plugins, and the examples.
+//! Documentation of profile files, compared with the registry: the schema, the table of plugins, and the examples.
 //!
-//! `OMEGA_BLESS=1 cargo test -p omega-tests --test it profile_docs` writes the first two: review them before you
-//! commit.
+//! `OMEGA_BLESS=1 cargo test -p omega-tests --test it profile_docs` writes the schema and the table: review them before
+//! you commit.
 
 use crate::json_schema::allows;
 use omega_core::Kinds;
@@ -9,7 +9,7 @@ use omega_schedulers::config::{Point, Presence, Profiles, Registry, schema};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// A file of the workspace.
+/// Path of a file of the workspace.
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
 }
@@ -42,7 +42,8 @@ fn the_table_in_the_docs_is_that_of_the_registry() {
     check_file("docs/profiles.md", &[before, TABLE[0], &table(), "\n", TABLE[1], after].concat());
 }
 
-/// Every plugin of the library: the cell's own filters by name, and a table of the others for each kind of point.
+/// The table of every plugin of the library: the cell's own filters by name, and a table of the others for each
+/// extension point.
 fn table() -> String {
     let mut tables =
         [("Filters", String::new()), ("Scores", String::new()), ("Others", String::new())];
@@ -91,14 +92,14 @@ fn arguments(schema: &Value, point: Point, name: &str) -> String {
     described.join(", ")
 }
 
-/// The items of a list by name.
+/// Formats the items of a list by name.
 fn listed(items: &[Value]) -> String {
     let names: Vec<String> =
         items.iter().map(|item| plain(item.get("name").unwrap_or(item))).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// A value without quotes.
+/// Formats a value without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

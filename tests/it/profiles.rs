@@ -1,5 +1,5 @@
-//! Profile files: they give the same profiles as code, errors name their place, and the schema allows exactly what the
-//! parser accepts.
+//! Profile files: they result in the same profiles as code, errors name their place, and the schema allows exactly
+//! those files that the parser accepts.
 
 use crate::json_schema::allows;
 use crate::placement::{claimed, how, rng};
@@ -22,7 +22,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::cmp::Ordering;
 
-/// A name in files, and the equivalent call.
+/// The name of a plugin in files, and the equivalent call.
 type Known = (&'static str, fn(Profile, &[(KindId, u32)], i32) -> Profile);
 
 const SCORES: [Known; 14] = [
@@ -44,7 +44,7 @@ const SCORES: [Known; 14] = [
     ("avoid_marked", |p, _, w| p.with_score(AvoidMarked, w)),
 ];
 
-/// The name that a score has by default.
+/// The default name of a score.
 fn own_name(name: &str) -> String {
     let registry = Registry::built_in();
     registry.find(Point::Score, name).expect("it is registered").name().to_owned()
@@ -116,7 +116,7 @@ fn check_same(seed: u64) {
     assert_eq!(place(&read), place(&code), "{file}");
 }
 
-/// Changes a byte, a line or a word of a file, in most cases to something invalid.
+/// Changes a byte, a line or a word of a file. In most cases the result is invalid.
 fn spoil(dice: &mut Dice, file: &str) -> String {
     const WORDS: [(&str, &str); 12] = [
         ("name", "nam"),
@@ -151,7 +151,7 @@ fn spoil(dice: &mut Dice, file: &str) -> String {
     }
 }
 
-/// JSON form of a file; `None` if it is no TOML.
+/// The file as JSON; `None` if it is not TOML.
 fn as_json(file: &str) -> Option<Value> {
     serde_json::to_value(toml::from_str::<toml::Table>(file).ok()?).ok()
 }
@@ -174,7 +174,7 @@ fn check_spoiled(seed: u64) {
     let allowed = allows(&schema, &schema, &json);
     match read {
         Ok(_) => assert!(allowed, "the schema forbids what the parser takes:\n{file}"),
-        // Errors that a schema cannot express, and those that it can.
+        // Some errors cannot be expressed by a schema; the others can.
         Err(error) => match error.fault {
             Fault::Malformed(what) if what.contains("named twice") => {}
             Fault::Malformed(_)
@@ -244,7 +244,7 @@ fn a_kind_is_looked_up_by_its_name_in_each_cell() {
         "8:12: profile[0].score[0].args.kinds[0].name: the cell has no kind \"fpga\"; \
          it has: cpu, memory, disk, gpu"
     );
-    // A missing field has no place of its own.
+    // A missing field has no position of its own.
     let file =
         "[[profile]]\nname = 'p'\nbase = 'empty'\n[[profile.score]]\nplugin = 'most_allocated'\n";
     let profiles = Profiles::parse(file, &Registry::built_in()).unwrap();
@@ -252,7 +252,7 @@ fn a_kind_is_looked_up_by_its_name_in_each_cell() {
     assert_eq!((error.line, error.column), (5, 10), "{error}");
 }
 
-/// Machines with a name prefix.
+/// A filter for machines whose names have a prefix.
 #[derive(Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
@@ -269,7 +269,7 @@ impl MachineFilter for Named {
     }
 }
 
-/// The built-in plugins and `named`.
+/// A registry with the built-in plugins and the plugin `named`.
 fn with_named() -> Registry {
     let named = Plugin::filter("named", |named: &Named, _: &Kinds| {
         Ok(PerMachine(Named { prefix: named.prefix.clone() }))
@@ -357,14 +357,14 @@ fn no_two_plugins_of_a_point_have_one_name() {
         let taken = Registry::built_in().with(again).unwrap_err();
         assert_eq!((taken.point, taken.name.as_str()), (Point::Filter, name));
     }
-    // A plugin of this name at another point is another plugin.
+    // A plugin at another point may have the same name; it is another plugin.
     let filter = Plugin::filter("balanced", |_: &Named, _: &Kinds| {
         Ok(PerMachine(Named { prefix: String::new() }))
     });
     assert!(Registry::built_in().with(filter).is_ok());
 }
 
-/// A plugin at two points that keeps its arguments: a tenant's jobs wait, and so do their tasks.
+/// A plugin at two points that holds back a tenant's jobs, and their tasks.
 #[derive(Clone)]
 struct Closed(Named);
 
@@ -438,7 +438,7 @@ fn a_queue_has_one_order() {
     assert!(!allows(&schema, &schema, &as_json(&file).unwrap()));
 }
 
-/// A profile with a plugin at a point and these arguments is rejected, at this argument.
+/// Checks that a profile with this plugin and these arguments is rejected, with an error about this argument.
 fn check_refused((point, plugin): (&str, &str), arguments: &str, (field, why): (&str, &str)) {
     let file = format!(
         "[[profile]]\nname = 'p'\nbase = 'empty'\n[[profile.{point}]]\nplugin = '{plugin}'\n\
@@ -473,7 +473,7 @@ fn arguments_that_make_no_sense_are_refused() {
     }
     let empty = label("exists", "values = []").replace("'k'", "''");
     check_refused(affinity, &empty, (at, "has in [0] an empty key"));
-    // Each point has the half of the arguments that it uses.
+    // Each of the two points accepts only the arguments that it uses.
     check_refused(affinity, "preferred = []", ("preferred", "unknown field"));
     check_refused(("score", "node_affinity"), "required = []", ("required", "unknown field"));
     for (point, has, lacks) in

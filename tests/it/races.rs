@@ -1,5 +1,5 @@
-//! Two schedulers that each see room for their own task, and together would break a rule: exactly one wins, whichever
-//! commits first, and the other gets the reason.
+//! Two schedulers, each of which has room for its own task, but whose tasks together would break a rule. Whichever
+//! commits first wins, and the other gets the reason.
 
 use crate::small::{add_machine, amounts, cell, job, placed, step, submit};
 use omega_cellstate::{Cell, CellHandle, SharedCell, View};
@@ -30,7 +30,7 @@ fn two_zones() -> SharedCell {
     cell
 }
 
-/// A job of one web task with this rule, for this scheduler.
+/// A job with one web task that has this rule, for this scheduler.
 fn ruled(name: &str, rule: TaskRule) -> Job {
     let mut job = Job { scheduler: name.into(), ..job(name, 1, 1) };
     job.groups[0].labels = Labels::new([("app", "web")]);
@@ -38,7 +38,7 @@ fn ruled(name: &str, rule: TaskRule) -> Job {
     job
 }
 
-/// Claims of two schedulers, and the reason that rejects the second.
+/// Claims of two schedulers, and the reason for which the second is rejected.
 fn races() -> Vec<(&'static str, [Job; 2], Reason)> {
     let both = |rule: TaskRule| [ruled("a", rule.clone()), ruled("b", rule)];
     let with_port = |name: &str| {
@@ -54,7 +54,7 @@ fn races() -> Vec<(&'static str, [Job; 2], Reason)> {
     let beside = TaskRule::MaxColocated { of: web(), level: zone(), count: 1 };
     let mut other = ruled("b", beside.clone());
     other.groups[0].rules.tasks.clear();
-    // The first task of its kind may run anywhere; the second only near the first.
+    // The first task of its kind may run anywhere; a second one must run near it.
     let near = TaskRule::Affinity(vec![Near { tasks: web(), level: zone() }]);
     vec![
         ("ports", [with_port("a"), with_port("b")], Reason::PortTaken),
@@ -102,7 +102,7 @@ fn of_two_claims_that_break_a_rule_together_exactly_one_is_taken() {
     }
 }
 
-/// Checks with whole schedulers on threads, many times, that the rule holds in the end.
+/// Checks many times with whole schedulers on threads that the rule is not broken at the end.
 #[test]
 fn schedulers_that_race_never_break_a_rule() {
     for (what, jobs, reason) in races() {
@@ -130,7 +130,7 @@ fn schedulers_that_race_never_break_a_rule() {
                 .filter_map(|id| cell.read(|cell| cell.task(TaskId { job: *id, index: 0 })))
                 .filter_map(|state| Some(state.machine()?.row()))
                 .collect();
-            // There is room for both.
+            // Both tasks fit by then.
             assert_eq!(rows.len(), 2, "{what}, round {round}");
             assert_eq!(ids.iter().map(|id| placed(&cell, *id)).sum::<usize>(), 2);
             let holds = match reason {

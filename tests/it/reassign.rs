@@ -1,5 +1,5 @@
-//! Machine reassignment against an independent checker of the contest's rules: random instances move by move, searches,
-//! and the contest's own instances.
+//! Machine reassignment, compared with an independent checker of the ROADEF contest's rules: random instances move by
+//! move, searches, and the instances of the contest.
 
 use omega_reassign::{Budget, Problem, Settings, State, Watch, contest, search};
 use omega_tests::roadef::{Model, random_model, read_assignment};
@@ -8,7 +8,7 @@ use rand_pcg::Pcg64;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A clock that never ends a search.
+/// A watch that never ends a search.
 struct Endless;
 
 impl Watch for Endless {
@@ -17,7 +17,7 @@ impl Watch for Endless {
     }
 }
 
-/// Settings of a search with a number of steps by two walks.
+/// Settings of a search with this many steps by two walks.
 fn in_steps(seed: u64, steps: u64) -> Settings {
     Settings { seed, walks: 2, budget: Budget::Steps(steps) }
 }
@@ -32,13 +32,14 @@ fn wide(assignment: &[u32]) -> Vec<usize> {
     assignment.iter().map(|machine| *machine as usize).collect()
 }
 
-/// A single move or an exchange.
+/// A move of one process, or an exchange of two.
 enum Change {
     Move(usize, usize),
     Exchange(usize, usize),
 }
 
-/// Compares the cost of a change in the state with that of the checker after it; returns whether the change was made.
+/// Compares the cost of a change in the state with that of the checker after the change. Returns whether the change was
+/// made.
 fn agrees(state: &mut State<'_>, model: &Model, initial: &[usize], change: &Change) -> bool {
     let before = state.cost();
     let mut after = wide(state.assignment());
@@ -114,7 +115,7 @@ fn searches_of_random_instances_obey_the_rules() {
     assert!(better > 20, "many instances improve: {better}");
 }
 
-/// Folder of the contest's instances, if it is there.
+/// Folder with the instances of the contest; `None` if it is missing.
 fn folder() -> Option<PathBuf> {
     let base = std::env::var_os("OMEGA_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
@@ -135,7 +136,7 @@ fn unpacked(file: &Path) -> String {
     text
 }
 
-/// Published costs at the start.
+/// Published costs of the instances' initial assignments.
 const INSTANCES: [(&str, i128); 10] = [
     ("a1_1", 49_528_750),
     ("a1_2", 1_061_649_570),

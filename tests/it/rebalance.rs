@@ -1,4 +1,4 @@
-//! Plans and effects of a rebalancing pass in cells small enough to compute by hand.
+//! Plans and results of a rebalancing pass, in cells that are small enough to compute them by hand.
 
 use crate::rebalance_reference::{naive, running};
 use crate::small::{add_machine, amounts, cell, job, submit};
@@ -34,7 +34,7 @@ fn planned(cell: &SharedCell, settings: Settings) -> (Rebalancer, Plan) {
     (rebalancer, plan)
 }
 
-/// Plans, and applies the whole plan.
+/// Makes a plan, and applies it completely.
 fn pass(cell: &SharedCell, settings: Settings) -> Plan {
     let (mut rebalancer, plan) = planned(cell, settings);
     let done = rebalancer.apply_plan(cell, &plan).unwrap();
@@ -43,7 +43,7 @@ fn pass(cell: &SharedCell, settings: Settings) -> Plan {
     plan
 }
 
-/// Number of tasks that run on each row.
+/// Number of running tasks on each row.
 fn counts(cell: &SharedCell, rows: usize) -> Vec<usize> {
     let mut counts = vec![0; rows];
     cell.read(|cell| running(cell).iter().for_each(|(.., machine)| counts[machine.row()] += 1));
@@ -78,7 +78,8 @@ fn what_cannot_leave_a_drained_machine_is_told_with_the_reason() {
     assert_eq!(plan.moves().count(), 0);
 }
 
-/// Three machines in two zones; the first drains, and a task on the second needs its task by runtime affinity.
+/// Three machines in two zones. The first is draining, and a task on the second has runtime affinity to the task on the
+/// first.
 fn with_runtime_affinity(spare: &str) -> (SharedCell, JobId) {
     let cell = cell(&[]);
     for (name, zone) in [("m0", "a"), ("m1", "a"), ("m2", spare)] {
@@ -112,7 +113,7 @@ fn who_is_runtime_affinity_stays_near_those_who_need_it() {
     assert_eq!(why, Hindrance::RuntimeAffinity);
 }
 
-/// A draining machine whose task fits nowhere until a smaller task moves.
+/// A cell with a draining machine whose task fits on no machine until a smaller task is moved.
 fn needs_room() -> SharedCell {
     let cell = cell(&[8, 8, 4]);
     runs(&cell, job("wide", 1, 6), &[0]);
@@ -142,7 +143,7 @@ fn where_room_is_transient_the_other_task_goes_a_wave_before() {
     assert_eq!(waves, [vec![Why::MakesRoom], vec![Why::Gain(Term::Misplaced)]]);
 }
 
-/// Two machines, one with all its CPU and one with all its memory in use: only an exchange helps.
+/// Two machines: one has all its CPU allocated, the other all its memory. Only an exchange of tasks improves this.
 fn lopsided() -> SharedCell {
     let cell = cell(&[8, 8]);
     let task = |name: &str, cores: u64, gib: u64| {

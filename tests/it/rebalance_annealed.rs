@@ -1,4 +1,4 @@
-//! Plans by annealing: better in sum than those of single moves, under the same rules and limits.
+//! Plans by annealing: they are better in sum than plans of single moves, and obey the same rules and limits.
 
 use crate::rebalance_reference::naive;
 use crate::small::{cell, job, submit};
@@ -46,7 +46,7 @@ fn packed(dice: &mut Dice) -> SharedCell {
     cell
 }
 
-/// A plan by annealing with this number of steps. It is applied on a copy of the cell, which must then be as planned.
+/// Makes a plan by annealing with this many steps, and applies it to a copy of the cell, which must then be as planned.
 fn annealed(cell: &SharedCell, settings: Settings, steps: u64) -> Plan {
     let cell = SharedCell::new(cell.read(Cell::clone));
     let objectives = settings.objectives.clone();

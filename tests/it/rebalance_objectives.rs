@@ -1,4 +1,4 @@
-//! Random objectives, with entries for machines, load, moves and rules.
+//! Random objectives, including objectives for single machines, load, moves and rules.
 
 use omega_core::{KindId, Text, TopologyLevel};
 use omega_schedulers::rebalance::aims::curve::{Curve, Point};
@@ -9,7 +9,7 @@ use omega_schedulers::rebalance::aims::rules::{Limit, Rule};
 use omega_schedulers::rebalance::{Objectives, Pair, Ratio, Safety};
 use omega_tests::random::Dice;
 
-/// Machines of a random zone, or of two names.
+/// A set of machines: those of a random zone, or of two names.
 fn machine_set(dice: &mut Dice) -> MachineSet {
     match dice.below(3) {
         0 => MachineSet::default(),
@@ -64,7 +64,7 @@ fn move_costs(dice: &mut Dice) -> MoveCosts {
     }
 }
 
-/// Objectives of random weights.
+/// Objectives with random weights.
 pub(crate) fn objectives(dice: &mut Dice) -> Objectives {
     let weight = |dice: &mut Dice| [0, 0, 1, 3, 100][dice.below(5)];
     let safety = |dice: &mut Dice| Safety {

@@ -1,5 +1,5 @@
 //! The objective of a rebalancing pass, computed naively from the cell's list of placed tasks; and passes on random
-//! cells, compared with it after each step.
+//! cells, which are compared with it after each step.
 //!
 //! `OMEGA_SEED=7 cargo test -p omega-tests rebalance` runs a single history.
 
@@ -24,13 +24,13 @@ use omega_tests::reference::claimed_together;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Resources of a machine of each kind, and the claims of its tasks.
+/// Capacity of a machine in each kind, and the claims of its tasks.
 struct Use<'c> {
     id: MachineId,
     takes_tasks: bool,
     claimable: Vec<i128>,
     claimed: Vec<i128>,
-    /// The groups of those tasks.
+    /// The groups of the machine's tasks.
     groups: Vec<Cow<'c, TaskGroup>>,
 }
 
@@ -69,7 +69,7 @@ fn uses(cell: &Cell) -> Vec<Use<'_>> {
     cell.machines().map(of).collect()
 }
 
-/// The claimable mean over the machines that have the kind; [`parts`] expresses amounts as millionths of it.
+/// Mean capacity in a kind of the machines that have the kind. [`parts`] expresses amounts as millionths of this mean.
 fn mean(uses: &[Use<'_>], kind: usize) -> i128 {
     let some: Vec<i128> = uses.iter().map(|u| u.claimable[kind]).filter(|c| *c > 0).collect();
     if some.is_empty() { 1 } else { (some.iter().sum::<i128>() / some.len() as i128).max(1) }
@@ -82,12 +82,12 @@ fn parts(amount: i128, of: i128) -> i128 {
 /// Whether the machine would reject the task by its labels and taints.
 fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     let mut alone = cell.clone();
-    // Nothing else runs, and everything fits: only the machine itself can reject the task.
+    // If no other task runs and the task fits, only the machine itself can reject it.
     let others: Vec<JobId> = alone.jobs().map(|(id, _)| id).collect();
     let mut job = (**cell.job(task.job).unwrap()).clone();
     let group = cell.task_group(task).unwrap();
     others.into_iter().for_each(|job| drop(alone.apply(Command::KillJob { job })));
-    // Reservations are removed, because running tasks stay on a reserved machine.
+    // Reservations are removed, because tasks that already run stay on a reserved machine.
     let reserved: Vec<_> = alone.reservations().map(|one| one.name.clone()).collect();
     reserved.into_iter().for_each(|name| drop(alone.apply(Command::Unreserve { name })));
     job.name = "alone".into();
@@ -101,10 +101,10 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     job.groups[0].demand_profiles.clear();
     job.groups[0].rules.tasks.clear();
     job.groups[0].rules.ports.clear();
-    // One task on each machine needs a rule that keeps them apart.
+    // A group with one task per machine must have a rule for that, so this is switched off.
     job.groups[0].per_machine = false;
     job.groups[0].version = Default::default();
-    // A program refers to some of these ports.
+    // The group's program refers to some of these ports.
     job.groups[0].run = None;
     let id = match alone.apply(Command::SubmitJob(job)) {
         Ok(Outcome::Job(id)) => id,
@@ -160,7 +160,7 @@ pub(crate) fn naive(cell: &Cell, objectives: &Objectives) -> i128 {
     sum + naive_crowding(cell, objectives) + naive_misplaced(cell, objectives)
 }
 
-/// The last value that the aims for single machines give a machine.
+/// The value for a machine, from the last objective for single machines that includes the machine.
 fn own<T>(
     cell: &Cell,
     objectives: &Objectives,
@@ -176,7 +176,7 @@ fn own<T>(
     aims.filter(|aims| names(&aims.of) && labels(&aims.of)).find_map(value)
 }
 
-/// The use of a kind at each point of its demand.
+/// The usage of a kind at each point in time of its demand.
 fn uses_over_time(cell: &Cell, objectives: &Objectives, of: &Use<'_>, kind: usize) -> Vec<i128> {
     let demand = objectives.demand.get(&KindId(kind as u8));
     let points = demand.map_or(1, |demand| demand.points());
@@ -196,7 +196,7 @@ fn uses_over_time(cell: &Cell, objectives: &Objectives, of: &Use<'_>, kind: usiz
     uses
 }
 
-/// The amount above the safety level, or the cost by the curve.
+/// The cost of a machine's load: the amount above the safety level, or by the curve.
 fn naive_load(
     cell: &Cell,
     objectives: &Objectives,
@@ -210,7 +210,7 @@ fn naive_load(
         let percent = own.unwrap_or(objectives.safety(id).percent);
         return used - all * i128::from(percent) / 100;
     };
-    // A convex function is the largest of its lines, and of the cost of its first point.
+    // A convex function is the maximum of its lines, and of the cost of its first point.
     let [first, ..] = curve.points() else { unreachable!("a curve has points") };
     let line = |pair: &[Point]| {
         let [run, rise] = [pair[1].used - pair[0].used, pair[1].cost - pair[0].cost];
@@ -267,7 +267,8 @@ pub(crate) fn naive_moves<'a>(
     sum + by_job.into_values().max().unwrap_or(0) * i128::from(objectives.job_moves)
 }
 
-/// By how much each rule is broken in each domain; without a name, domains that are missing and machines that are none.
+/// By how much each rule is broken in each domain. Rules that name no domains have entries for missing domains and for
+/// machines that are in none.
 fn naive_broken(cell: &Cell, rules: &[Rule]) -> BTreeMap<(usize, Text), usize> {
     let tasks = running(cell);
     let mut broken = BTreeMap::new();
@@ -304,7 +305,7 @@ fn naive_broken(cell: &Cell, rules: &[Rule]) -> BTreeMap<(usize, Text), usize> {
     broken
 }
 
-/// Weighted cost of a move by its two machines.
+/// Weighted cost of a move, from the costs between its two machines.
 fn naive_between(cell: &Cell, objectives: &Objectives, m: &Move) -> i128 {
     let [from, to] = [m.from, m.to].map(|id| cell.machine(id).unwrap());
     let [from, to] = [from.machine, to.machine];
@@ -341,12 +342,12 @@ fn settings(dice: &mut Dice) -> Settings {
     }
 }
 
-/// Whether only the cell can reject it: views do not check gangs and quotas.
+/// Whether only the cell can reject a move for this reason, because views check neither gangs nor quotas.
 fn is_of_the_cell_alone(fate: Fate) -> bool {
     matches!(fate, Fate::Refused(Reason::GangIncomplete | Reason::QuotaExceeded(_)))
 }
 
-/// Attempts of a pass.
+/// Numbers of the attempts of a pass.
 #[derive(Debug, Default)]
 struct Tried {
     steps: usize,
@@ -410,7 +411,7 @@ fn check(cell: &SharedCell, dice: &mut Dice, seed: u64) -> Tried {
     tried
 }
 
-/// Checks many passes. Returns the total of their attempts.
+/// Checks many passes. Returns the sums of their attempts.
 fn check_all(count: u64, make: impl Fn(u64, &mut Dice) -> SharedCell) -> Tried {
     let mut all = Tried::default();
     for seed in seeds(count) {
@@ -435,7 +436,7 @@ fn a_pass_over_a_random_cell_costs_what_the_reference_reckons_after_each_step() 
     assert!(seeds(1000) != (0..1000) || tried.steps > 100, "enough is tried: {tried:?}");
 }
 
-/// A cell in which most machines have several tasks, and some drain.
+/// A cell in which most machines have several tasks, and some machines are draining.
 fn dense(dice: &mut Dice) -> SharedCell {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     let machines = 2 + dice.below(10);
@@ -500,7 +501,8 @@ fn assert_moves_once(plan: &Plan, per_job: u32) {
     assert!(by_job.into_values().all(|count| count <= per_job));
 }
 
-/// In transient kinds, all moves of a wave fit beside everything allocated at its start.
+/// Checks that in transient kinds, all moves of a wave fit in addition to everything that is allocated at the wave's
+/// start.
 fn assert_fits_with_sources_held(cell: &Cell, wave: &[Step], transient: &[KindId]) {
     let uses = uses(cell);
     for kind in transient.iter().map(|kind| kind.index()).filter(|k| *k < cell.kinds().count()) {

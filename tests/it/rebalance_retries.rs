@@ -1,4 +1,4 @@
-//! Plans applied on cells that behave like served ones: pre-checks against an older state, and lost replies.
+//! Plans that are applied to cells which behave like served ones: pre-checks against an older state, and lost replies.
 
 use crate::rebalance_reference::running;
 use crate::small::{cell, job, submit};
@@ -9,15 +9,16 @@ use omega_schedulers::rebalance::{
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A cell that checks transactions sent together first against the state before all of them, like the pre-check of a
-/// leader, and loses the replies of the first `lost` committed ones. Its next `down` batches get no reply.
+/// A cell that first checks transactions which are sent together against the state before all of them, like the
+/// pre-check of a leader. It loses the replies of the first `lost` committed ones. Its next `down` batches get no
+/// reply.
 struct Served<'a> {
     cell: &'a SharedCell,
     lost: AtomicUsize,
     down: AtomicUsize,
 }
 
-/// Takes one off a counter, unless it is 0.
+/// Subtracts one from a counter, unless it is 0. Returns whether it did.
 fn count_down(counter: &AtomicUsize) -> bool {
     let less = |count: usize| count.checked_sub(1);
     counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
@@ -62,8 +63,8 @@ impl CellHandle for Served<'_> {
     }
 }
 
-/// A chain of tasks on machines with room for one each, with an empty machine at its end: each moves into the room that
-/// the one before it leaves.
+/// A chain of tasks on machines with room for one task each; the last machine is empty. Each task is moved into the
+/// room that the task before it leaves.
 fn chain(length: u32) -> (SharedCell, Vec<Step>) {
     let cell = cell(&vec![4; length as usize + 1]);
     let id = submit(&cell, job("a", length, 3));
@@ -123,7 +124,7 @@ fn a_step_that_never_fits_is_refused_and_ends() {
     assert_eq!(carried_out(&cell, 0, &steps[..1]), Ok(vec![Fate::Stale]));
 }
 
-/// A rebalancer with a plan that takes tasks off the full machine of [`crowd`].
+/// A rebalancer, and its plan to move tasks away from the full machine of [`crowd`].
 fn crowded(served: &Served<'_>) -> (Rebalancer, Plan) {
     let mut rebalancer = Rebalancer::new(served, Settings::new(Objectives::balance())).unwrap();
     let plan = rebalancer.plan(served, &mut || true).unwrap();
@@ -176,7 +177,7 @@ fn what_conflicts_is_planned_again() {
     let cell = crowd();
     let served = Served::of(&cell, 0);
     let (mut rebalancer, plan) = crowded(&served);
-    // Another scheduler takes the room of the first targets.
+    // Another scheduler takes the room on the machines to which the first steps move tasks.
     let other = submit(&cell, job("b", 3, 40));
     for index in 0..3 {
         let task = TaskId { job: other, index };

@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// A server of a cell in memory. It ends when this is dropped.
+/// A server of a cell in memory, which ends when the value is dropped.
 pub(crate) struct Served {
     pub(crate) cell: SharedCell,
     pub(crate) address: SocketAddr,
@@ -50,7 +50,7 @@ impl Served {
         Served { cell, address, runtime, host, _end: end }
     }
 
-    /// Applies a command like the server's own calls, so that open watches are woken.
+    /// Applies a command as the server's own calls do, so that open watches are woken.
     pub(crate) fn apply(&self, command: Command) -> Outcome {
         let until = Instant::now() + Duration::from_secs(60);
         self.runtime.block_on(self.host.apply(command, until)).unwrap()
@@ -74,7 +74,7 @@ fn submit(cell: &SharedCell, name: &str, tasks: u32) {
     cell.apply(Command::SubmitJob(Job::batch(name, group))).unwrap();
 }
 
-/// Syncs until the view has a version.
+/// Syncs until the view has reached a version.
 fn sync_to(view: &mut View, cell: &RemoteCell, version: Version) {
     while view.version() < version {
         view.sync(cell).unwrap();
@@ -82,7 +82,7 @@ fn sync_to(view: &mut View, cell: &RemoteCell, version: Version) {
     }
 }
 
-/// A view keeps the cell's time, policy and cluster resources while nothing happens.
+/// While nothing changes, a view keeps the cell's time, policy and cluster resources.
 #[test]
 fn where_nothing_happens_a_view_stays_as_it_was() {
     let served = Served::start();
@@ -103,7 +103,7 @@ fn where_nothing_happens_a_view_stays_as_it_was() {
         assert!(view.now_ms() >= now_ms, "time goes back to {}", view.now_ms());
         assert_eq!((view.resources(), view.version()), (&resources, version));
     }
-    // An advance of time is no new version, but the view gets it all the same.
+    // An advance of the time is not a new version, but the view nevertheless gets it.
     cell.apply(Command::Expire { now_ms: 2_000_000 }).unwrap();
     assert_eq!(cell.read(Cell::version), version);
     while view.now_ms() < 2_000_000 {
@@ -125,7 +125,7 @@ fn a_watcher_is_woken_for_each_change_and_finds_it() {
     view.sync(&remote).unwrap();
     for name in ["a", "b", "c"] {
         served.cell.apply(machine(name)).unwrap();
-        // An advance of time may wake it, too.
+        // An advance of the time may wake the reader, too.
         while view.machine_by_name(name).is_none() {
             woken.recv().unwrap();
             view.sync(&remote).unwrap();
@@ -220,7 +220,7 @@ fn a_transaction_that_cannot_be_judged_says_why() {
     let version = served.cell.read(Cell::version);
     let said = TransactionError::BaseFromFuture { base: Version(99), version };
     assert_eq!(remote.commit(&future), Err(HandleError::Refused(said)));
-    // The stream continues, and the number is unused.
+    // The stream continues, and the rejected transaction's number is still unused.
     let mine = Transaction::new(id, Version(0), vec![claim]);
     assert_eq!(remote.commit(&mine).unwrap().conflicts.len(), 1);
 }
@@ -243,7 +243,7 @@ fn a_view_goes_on_where_the_connection_broke() {
     drop(again);
 }
 
-/// Syncs until the view has a version, through failed attempts.
+/// Syncs until the view has reached a version, even if some attempts fail.
 fn sync_to_eventually(view: &mut View, cell: &RemoteCell, version: Version) {
     while view.version() < version {
         match view.sync(cell) {
@@ -273,7 +273,7 @@ fn a_job_is_submitted_once_however_often_it_is_sent() {
     });
 }
 
-/// A claim of one task of the first job on the first machine.
+/// A transaction that claims the first machine for one task of the first job.
 fn claim(scheduler: SchedulerId, number: u64, index: u32) -> Transaction {
     let task = TaskId { job: JobId(0), index };
     let machine = MachineId::first(0);

@@ -103,13 +103,13 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// With an eviction limit, the leader advances the cell's time by commands of its own.
+/// With an eviction limit, the cell's time matters. The leader then advances the time by its own commands.
 #[test]
 fn where_a_policy_goes_by_the_time_commands_are_applied_at_it() {
     let folder = tempfile::tempdir().unwrap();
     let network = Network::default();
     let running = run_three(folder.path(), &network);
-    // One handle for each replica, whichever leads.
+    // There is one handle for each replica, whichever is the leader.
     let cells: Vec<_> = running.iter().map(ReplicatedCell::new).collect();
     cells[0].apply(machine()).unwrap();
     let now_ms = |cell: &ReplicatedCell| {
@@ -147,7 +147,7 @@ fn three_replicas_go_on_without_one() {
     network.disconnect(IDS[leader]);
     running.remove(leader).end();
     let cell = ReplicatedCell::new(&running[0]);
-    // A read waits for the next leader; the outcome of a command to the previous one would be unknown.
+    // A read waits for the next leader. A command might go to the previous leader, and its outcome would be unknown.
     cell.catch_up_with_all().unwrap();
     let Outcome::Job(job) = cell.apply(job("after", 5)).unwrap() else { panic!("a job") };
     let txn = place(&cell, 7, job);
@@ -177,7 +177,7 @@ fn a_lost_replica_is_replaced_under_a_new_id() {
     make(folder.path(), new, None);
     running.push(run(folder.path(), new, 1, &network));
     change(MemberStep::AddLearner(new)).unwrap();
-    // It is rejected until the learner has caught up.
+    // The promotion is rejected until the learner has caught up.
     while change(MemberStep::Promote(new)).is_err() {
         std::thread::yield_now();
     }
@@ -187,7 +187,7 @@ fn a_lost_replica_is_replaced_under_a_new_id() {
     assert_eq!(hashes[0], hashes[1]);
 }
 
-/// Changes the members as soon as enough of them answer: a busy machine may hold the others up.
+/// Changes the members once enough of them answer, which may take some time on a busy computer.
 fn change(cell: &ReplicatedCell, step: MemberStep) {
     let change = MembershipChange::one(step);
     loop {
@@ -199,8 +199,8 @@ fn change(cell: &ReplicatedCell, step: MemberStep) {
     }
 }
 
-/// A removed replica still runs, but nobody sends it anything. It must reject requests; once it forwarded them to the
-/// leader.
+/// A removed replica still runs, but no other replica sends messages to it. It must reject requests; in the past, it
+/// forwarded them to the leader.
 #[test]
 fn a_replica_that_was_removed_takes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -211,7 +211,7 @@ fn a_replica_that_was_removed_takes_nothing() {
     let removed = running.iter().rposition(|one| !one.status().leadership.is_leader).unwrap();
     change(&cells[(removed + 1) % 3], MemberStep::Remove(IDS[removed]));
     let refused = AskError::Unavailable(Again::Removed);
-    // The first request may have been forwarded before it learned of the removal; later ones are rejected.
+    // The first request may have been forwarded before the replica learned of its removal. Later ones are rejected.
     while cells[removed].apply(job("late", 1)) != Err(refused.clone()) {}
     assert_eq!(cells[removed].catch_up_with_all(), Err(refused.clone()));
     assert_eq!(cells[removed].apply(job("later", 1)), Err(refused));
@@ -220,7 +220,8 @@ fn a_replica_that_was_removed_takes_nothing() {
     assert!(!taken);
 }
 
-/// A removed learner requests no votes, and the leader sends it nothing: so it asks the others whether it was removed.
+/// A removed learner requests no votes, and the leader sends it no messages. So it asks the others whether it was
+/// removed.
 #[test]
 fn a_learner_that_was_removed_while_it_was_down_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -240,8 +241,8 @@ fn a_learner_that_was_removed_while_it_was_down_is_told() {
     while own.catch_up_with_all() != Err(AskError::Unavailable(Again::Removed)) {}
 }
 
-/// A replica whose log contains its removal requests no votes, so no other replica tells it; it must find out by
-/// itself.
+/// A replica whose log contains its own removal requests no votes, so no other replica reports the removal to it. It
+/// must find out by itself.
 #[test]
 fn a_replica_that_finds_its_removal_in_its_log_takes_nothing() {
     let mut host = Host::new(ReplicaId(1), 1, 8 << 10);

@@ -1,4 +1,4 @@
-//! Reservations in schedulers: which tasks they keep off, their end, explanations, and races.
+//! Reservations in schedulers: the tasks that they exclude, their end, explanations, and races.
 
 use crate::small::{LONG, add_machine, amounts, cell, job, placed, rows, run, step, submit};
 use omega_cellstate::{CellHandle, SharedCell};
@@ -122,8 +122,8 @@ fn who_waits_is_told_for_whom_the_machines_are() {
     assert_eq!(told(&mut scheduler, ids[1]), "reserved for show (demo)");
 }
 
-/// Reservations come and go while schedulers on threads place: by an independent check of the rule, no other tenant's
-/// task is ever placed on a reserved machine.
+/// Reservations begin and end while schedulers on threads place tasks. By an independent check of the rule, no task of
+/// another tenant is ever placed on a reserved machine.
 #[test]
 fn schedulers_on_threads_keep_out_of_what_is_reserved_meanwhile() {
     let cell = racks(8);
@@ -168,7 +168,7 @@ fn schedulers_on_threads_keep_out_of_what_is_reserved_meanwhile() {
             }
             expire(&cell, round * 10 + 10);
             if round % 10 == 9 {
-                // Frees room for pending tasks.
+                // Some tasks end, so that pending tasks get room.
                 let ids: Vec<_> =
                     cell.read(|cell| cell.jobs().map(|(id, _)| id).take(20).collect());
                 for job in ids {

@@ -1,4 +1,4 @@
-//! Requests to a single replica, step by step: which ones the pre-check rejects, and which it never does.
+//! Requests to a single replica, step by step: those that the pre-check rejects, and those that it must not reject.
 
 use omega_cellstate::Cell;
 use omega_core::{
@@ -11,7 +11,7 @@ use omega_store::node;
 use omega_store::replica::{Answer, Ask, AskId, FIRST, Output, PeerMessage, Replica};
 use omega_store::replica::{Settings, Start};
 
-/// The only replica of a cell, with a machine for one task and a job of two.
+/// A replica that is the only one of its cell, with a machine for one task, and a job of two tasks.
 fn alone() -> Replica {
     let mut cell = Cell::new(Kinds::standard());
     cell.apply(Command::RegisterScheduler { name: "a".into() }).unwrap();
@@ -66,7 +66,7 @@ fn a_retry_is_not_refused_while_its_first_copy_is_under_way() {
     let second = replica.proceed();
     assert_eq!((first.writes.len(), second.writes.len()), (1, 1));
 
-    // The machine is full now, and the transaction in flight.
+    // The machine is full now; the transaction that filled it is in flight.
     persist(&mut replica, &first);
     assert_eq!(conflicts(&replica.proceed(), other), Some(0));
     let again = replica.ask(Ask::Retry(asked));
@@ -82,8 +82,8 @@ fn a_retry_is_not_refused_while_its_first_copy_is_under_way() {
     assert_eq!(conflicts(&output, again), Some(1));
 }
 
-/// An early rejection leaves no record: docs/api.md says that a retry may be accepted after it, and that its result is
-/// final.
+/// A rejection by the pre-check is not recorded: docs/api.md says that a retry after it may be accepted, and that the
+/// result of the retry is final.
 #[test]
 fn a_retry_after_an_early_rejection_is_decided_by_the_log_and_then_kept() {
     let mut replica = alone();
@@ -100,7 +100,7 @@ fn a_retry_after_an_early_rejection_is_decided_by_the_log_and_then_kept() {
         "no entry, no record"
     );
 
-    // The machine has room again, so the log accepts what was rejected for an older version.
+    // The machine has room again. So the log accepts the transaction, which the pre-check rejected at an older version.
     let job = replica.applied().lock().cell.jobs().next().unwrap().0;
     let task = TaskId { job, index: 0 };
     let machine = replica.applied().lock().cell.machines().next().unwrap().id;
@@ -123,13 +123,13 @@ fn a_retry_after_an_early_rejection_is_decided_by_the_log_and_then_kept() {
     assert_eq!(told, Some(0), "the record answers without a mark, too");
 }
 
-/// A rejection that the log has recorded is final, whatever has changed since.
+/// A rejection that is recorded in the log is final, even if the cell has changed since.
 #[test]
 fn a_retry_after_a_recorded_rejection_gets_the_record() {
     let mut replica = alone();
     let first = replica.ask(Ask::Command(claim(&replica, 0, 0)));
     let asked = claim(&replica, 1, 1);
-    // A retry is not pre-checked, and so recorded.
+    // A retry is not pre-checked, so its result is recorded.
     let second = replica.ask(Ask::Retry(asked.clone()));
     let output = replica.proceed();
     persist(&mut replica, &output);
@@ -148,7 +148,7 @@ fn a_retry_after_a_recorded_rejection_gets_the_record() {
     assert_eq!(conflicts(&replica.proceed(), again), Some(1), "the first outcome is final");
 }
 
-/// A forwarded read once caused an endless loop in the leader.
+/// In the past, a read that was forwarded by another replica caused an endless loop in the leader.
 #[test]
 fn a_read_of_another_replica_is_no_request() {
     let mut replica = alone();

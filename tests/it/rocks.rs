@@ -1,5 +1,5 @@
-//! The log in RocksDB against the naive one, with damaged, truncated or missing files: opening yields all synced
-//! entries, or fails; never fewer or other entries.
+//! The log in RocksDB, compared with the naive one, with damaged, truncated or missing files. Opening yields all synced
+//! entries or fails; it never yields fewer or other entries.
 
 use crate::histories::seeds;
 use crate::log::{OWNER, check};
@@ -26,7 +26,7 @@ fn a_log_in_rocksdb_is_as_the_naive_one() {
 #[test]
 fn a_log_in_rocksdb_that_cannot_be_opened_says_why() {
     let folder = tempfile::tempdir().unwrap();
-    // The path contains a word from RocksDB's lock errors, which must not be mistaken for one.
+    // The path contains words from RocksDB's lock error, by which other errors must not be mistaken for that one.
     let path = folder.path().join("lock hold by");
     assert!(matches!(RocksLog::open(&path, OWNER), Err(OpenError::Missing(_))));
     let log = RocksLog::create(&path, OWNER).unwrap();
@@ -41,17 +41,17 @@ fn a_log_in_rocksdb_that_cannot_be_opened_says_why() {
     assert!(matches!(error, OpenError::Library { .. }), "{error}");
 }
 
-/// A log with tables, a list of files and WALs, and its content.
+/// A log with tables, a manifest and WALs, and its expected content.
 struct Case {
     folder: TempDir,
-    /// Its history since it was opened last.
+    /// Content of the log since it was last opened.
     naive: NaiveLog,
-    /// Length of the WAL after the last sync.
+    /// Length of the WAL in bytes after the last sync.
     synced_bytes: u64,
 }
 
 impl Case {
-    /// Work of three runs of the process; the last has steps after its last sync.
+    /// Runs the process three times; the last run has steps after its last sync.
     fn new(seed: u64, unsynced: usize) -> Case {
         let folder = tempfile::tempdir().unwrap();
         let (mut worker, mut naive) = (Worker::new(seed, 80), NaiveLog::default());
@@ -75,7 +75,7 @@ impl Case {
         Case { folder, naive, synced_bytes }
     }
 
-    /// Reads the log. It is rejected, or has content that a crash may leave.
+    /// Reads the log. Opening must fail, or yield content that a crash may leave.
     fn look(&self, what: &str) -> Result<Held, OpenError> {
         let found = Held::of(&mut RocksLog::look(self.folder.path(), OWNER)?);
         let allowed = self.naive.clone().reopened(found.clone());
@@ -83,7 +83,7 @@ impl Case {
         Ok(found)
     }
 
-    /// The files whose content matters, with their bytes.
+    /// The files whose content affects the log, with their bytes.
     fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         content(self.folder.path())
     }
@@ -97,8 +97,8 @@ fn work(log: &mut RocksLog, naive: &mut NaiveLog, worker: &mut Worker, steps: us
     }
 }
 
-/// Every file in a folder, in the order of names. RocksDB creates and removes files while a log is open, so only their
-/// names are read.
+/// Path of every file in a folder, in the order of names. RocksDB creates and removes files while a log is open, so
+/// only names are read.
 fn names(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let mut files: Vec<_> = files.collect();
@@ -106,13 +106,13 @@ fn names(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Files with their bytes, once the log is closed.
+/// Files with their bytes; the log must be closed.
 fn content(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let read = |path: PathBuf| (path.clone(), std::fs::read(path).unwrap());
     names(folder).into_iter().map(read).collect()
 }
 
-/// RocksDB's current WAL.
+/// Path of RocksDB's current WAL.
 fn wal(folder: &Path) -> PathBuf {
     names(folder).into_iter().rfind(|path| is_wal(path)).unwrap()
 }
@@ -139,7 +139,7 @@ fn a_bit_that_flips_in_any_file_is_found_or_does_no_harm() {
         let (before, mut refused) = (case.files(), 0);
         for (path, bytes) in &before {
             let name = path.file_name().unwrap().to_string_lossy();
-            // Files that RocksDB only writes are tested in places.
+            // Files that RocksDB only writes are changed in a few places only.
             let is_read = !name.starts_with("LOG") && !name.starts_with("OPTIONS");
             for at in (0..bytes.len()).step_by(if is_read { 1 } else { 4999 }) {
                 let what = format!("seed {seed}, {name}, byte {at} of {}", bytes.len());
@@ -156,7 +156,7 @@ fn a_bit_that_flips_in_any_file_is_found_or_does_no_harm() {
     }
 }
 
-/// The kind of a record becomes one on which RocksDB would loop forever.
+/// The kind of a record is changed to one at which RocksDB would loop forever.
 #[test]
 fn a_record_that_rocksdb_would_read_for_ever_is_refused() {
     let case = Case::new(1, 0);
@@ -178,7 +178,7 @@ fn a_record_that_rocksdb_would_read_for_ever_is_refused() {
     }
 }
 
-/// Opening for writing finds the same error, before anything is changed.
+/// If a log is opened for writing, the same error is found before anything is changed.
 #[test]
 fn a_damaged_log_in_rocksdb_is_refused_as_often_as_it_is_opened() {
     let mut refused = 0;
@@ -230,7 +230,7 @@ fn a_file_of_rocksdb_that_is_gone_or_shorter_is_found_or_not_needed() {
     }
 }
 
-/// Checks that unsynced data may be torn anywhere, and synced data is present.
+/// Checks that data which was not synced may be torn anywhere, and that synced data is present.
 #[test]
 fn a_torn_tail_costs_only_what_was_not_synced() {
     for seed in seeds(3) {

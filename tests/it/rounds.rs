@@ -1,5 +1,5 @@
-//! Rounds that follow each other without a pause: a scheduler syncs once for several transactions, and no less often
-//! than its decisions need.
+//! Rounds that follow each other without a pause: a scheduler syncs once for several transactions, but as often as its
+//! decisions need it.
 
 use crate::small::{add_machine, amounts, job, placed, submit};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
@@ -49,7 +49,7 @@ fn scheduler(cell: &Counted, profile: Profile) -> Scheduler {
     Scheduler::new(cell, profile, settings).unwrap()
 }
 
-/// Runs rounds until there is no work. Returns the sums over all rounds, and their number.
+/// Runs rounds until there is no work. Returns the sums over all rounds, and the number of rounds.
 fn go_on(scheduler: &mut Scheduler, cell: &Counted) -> (Step, usize) {
     let mut sums = Step::default();
     for round in 0.. {
@@ -73,7 +73,7 @@ fn a_busy_scheduler_syncs_once_for_many_small_transactions() {
     let (sums, rounds) = go_on(&mut scheduler, &cell);
     assert_eq!((sums.placed, sums.conflicts, rounds), (640, 0, 640 / 8), "eight in a round");
     assert!(jobs.iter().all(|job| placed(&cell.cell, *job) == 1));
-    // One sync for each 32 transactions, and one before it found no more work.
+    // There is one sync for each 32 transactions, and one that finds no more work.
     assert_eq!(cell.syncs(), 640 / 32 + 1);
 }
 
@@ -83,7 +83,7 @@ fn a_conflict_is_followed_by_a_sync() {
     (0..16).for_each(|i| _ = submit(&cell.cell, job(&format!("j{i}"), 1, 1)));
     let mut mine = scheduler(&cell, Profile::batch());
     assert_eq!(mine.go_on(&cell, 0, &mut Unobserved).unwrap().placed, 8);
-    // Another scheduler fills the machine; this one learns it only from its conflicts.
+    // Another scheduler fills the machine; this scheduler learns of that only by its conflicts.
     let other = Counted { cell: cell.cell.clone(), syncs: AtomicUsize::new(0) };
     let large = submit(&cell.cell, omega_core::Job { scheduler: "other".into(), ..job("l", 8, 1) });
     let mut others = Scheduler::new(&other, Profile::batch(), Settings::new("other")).unwrap();
@@ -106,7 +106,7 @@ fn jobs_that_come_while_it_is_busy_are_placed_in_their_order() {
     let mut urgent = job("urgent", 1, 1);
     urgent.precedence = omega_core::Precedence(9);
     let urgent = submit(&cell.cell, urgent);
-    // After the next sync, at the latest, the urgent job goes first.
+    // The urgent job is first at the latest after the next sync.
     for round in 1..=32 / 8 {
         scheduler.go_on(&cell, round, &mut Unobserved).unwrap();
     }

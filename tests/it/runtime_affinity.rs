@@ -1,4 +1,5 @@
-//! Runtime affinity with several schedulers: one of them removes the tasks that another one's tasks need.
+//! Runtime affinity with several schedulers: one of them removes tasks to which another one's tasks have runtime
+//! affinity.
 
 use crate::small::{LONG, add_machine, amounts, cell, job, placed, report, submit};
 use omega_cellstate::{Cell, CellHandle, SharedCell, View};
@@ -49,8 +50,8 @@ fn zones_of(cell: &SharedCell, job: JobId) -> BTreeSet<usize> {
     cell.read(rows).into_iter().map(|row| row % ZONES).collect()
 }
 
-/// Claims on random machines and releases its own placed tasks, until `enough` for the numbers of rounds and of
-/// releases that were rejected because of other tasks. Returns the latter.
+/// Claims random machines and releases the scheduler's own placed tasks. It ends when `enough` returns true for the
+/// number of rounds and the number of releases that were rejected because of other tasks; the latter is returned.
 fn churn(
     cell: &SharedCell,
     (job, seed): (JobId, u64),
@@ -106,7 +107,7 @@ fn schedulers_that_race_leave_nobody_alone() {
         });
         let needing = [(web, 3), (web, 4)].map(|of| scope.spawn(move || churn(cell, of, over)));
         let threads = databases.into_iter().chain(needing).collect::<Vec<_>>();
-        // Checked at each version, not only in the end.
+        // The rule is checked at each version, not only at the end.
         let mut checked = 0;
         while !threads.iter().all(|thread| thread.is_finished()) {
             cell.read(|cell| {
@@ -142,7 +143,7 @@ fn run_at(scheduler: &mut Scheduler, cell: &SharedCell, now: u64) {
     panic!("it tries again and again");
 }
 
-/// One machine in each zone is full of a database and of tasks that need it.
+/// In each zone, one machine is full of a database and of tasks that have runtime affinity to it.
 #[test]
 fn an_important_task_evicts_the_one_that_nobody_needs() {
     let cell = zones(3, 4);
@@ -156,19 +157,19 @@ fn an_important_task_evicts_the_one_that_nobody_needs() {
         run_at(&mut evicting(&cell, name), &cell, 0);
     }
     let home = zones_of(&cell, needing);
-    // The two others have two cores free each, so this job fits nowhere without an eviction.
+    // The other two machines have two free cores each, so this job fits on none without an eviction.
     let filler = submit(&cell, Job { precedence: Precedence(7), ..job("filler", 2, 2) });
     run_at(&mut evicting(&cell, "default"), &cell, 0);
     let top = Job { precedence: Precedence(5), scheduler: "top".into(), ..job("top", 4, 2) };
     let top = submit(&cell, top);
     let mut scheduler = evicting(&cell, "top");
     run_at(&mut scheduler, &cell, 0);
-    // Two of three databases were evicted, but not the one in the zone of the dependent task.
+    // Two of the three databases were evicted, but not the one in the zone of the dependent task.
     assert_eq!((placed(&cell, top), placed(&cell, databases)), (2, 1));
     assert_eq!((placed(&cell, filler), placed(&cell, needing)), (2, 1));
     assert!(home.is_subset(&zones_of(&cell, databases)));
     cell.read(Cell::audit).unwrap();
-    // Without the dependent task, the last one may be evicted, too.
+    // Without the dependent task, the last database may be evicted, too.
     report(&cell, TaskId { job: needing, index: 0 }, TaskReport::Finished);
     run_at(&mut scheduler, &cell, LONG);
     assert_eq!((placed(&cell, top), placed(&cell, databases)), (4, 0));

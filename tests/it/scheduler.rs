@@ -12,7 +12,7 @@ use omega_core::{
 use omega_schedulers::plugins::LeastAllocated;
 use omega_schedulers::{Observer, Profile, Scheduler, Search, Settings, Unobserved};
 
-/// Records the decided jobs, and the claims of each transaction.
+/// Records the jobs on which the scheduler decided, and the claims of each transaction.
 #[derive(Default)]
 struct Notes {
     decided: Vec<JobId>,
@@ -124,7 +124,7 @@ fn the_tasks_of_a_lost_machine_are_placed_again() {
     assert_settled(&mut scheduler, &cell, 2 * LONG);
 }
 
-/// Groups grow and shrink while the scheduler receives all changes, or only snapshots.
+/// Groups grow and shrink while the scheduler gets all changes as deltas, or only snapshots.
 #[test]
 fn resized_groups_are_followed_by_deltas_and_by_snapshots() {
     for changes in [1000, 1] {
@@ -220,7 +220,7 @@ fn an_explanation_is_given_of_groups_that_there_are() {
     assert_eq!(scheduler.explain(JobId(99), 0), None);
 }
 
-/// The built-in profiles score free processors and memory; a cell may lack both kinds.
+/// The built-in profiles score free processors and memory, but a cell may lack both kinds.
 #[test]
 fn the_ready_made_profiles_serve_a_cell_of_one_kind() {
     let kind = ResourceKind { name: "slots".into(), unit: Unit::Count, compressible: false };

@@ -1,4 +1,4 @@
-//! The scheduler's loop with faster competitors, changing jobs, and broken connections.
+//! The scheduler's loop with faster competitors, with changing jobs, and with connections that break.
 
 use crate::histories::seeds;
 use crate::small::{
@@ -15,15 +15,15 @@ fn try_step(scheduler: &mut Scheduler, cell: &impl CellHandle) -> Result<usize, 
     scheduler.step(cell, 0, &mut Unobserved).map(|step| step.placed)
 }
 
-/// A job of the scheduler with the same name.
+/// A job that has the name of its scheduler.
 fn own_job(name: &str, tasks: u32, cores: u64) -> omega_core::Job {
     let mut job = job(name, tasks, cores);
     job.scheduler = name.into();
     job
 }
 
-/// A scheduler that has decided, and whose transaction has not arrived yet: what follows happens between its decision
-/// and its commit.
+/// Steps a scheduler until it has decided, before its transaction arrives. What a test does next happens between the
+/// decision and the commit.
 fn decided(scheduler: &mut Scheduler, cell: &SharedCell) {
     let lost = FaultyCell::scripted(cell, &[Fault::RequestLost]);
     assert_eq!(try_step(scheduler, &lost), Err(HandleError::Unknown));
@@ -65,7 +65,7 @@ fn a_job_killed_or_resized_after_the_decision_is_let_go() {
     }
 }
 
-/// Another scheduler places the task first, and it loses its machine before the next sync.
+/// Another scheduler places the task first, and the task loses its machine before the next sync.
 #[test]
 fn a_task_placed_by_another_and_lost_again_is_placed() {
     let cell = cell(&[8]);
@@ -162,7 +162,7 @@ fn a_scheduler_whose_claims_conflict_chooses_more_widely() {
     }
 }
 
-/// A random world: jobs come, grow, shrink and end, tasks finish and are lost, machines go.
+/// A random world: jobs arrive, grow, shrink and end; tasks finish and are lost; machines are removed.
 pub(crate) struct Turmoil {
     cell: SharedCell,
     pub(crate) dice: Dice,

@@ -13,7 +13,7 @@ use omega_schedulers::{
     MachineFilter, MachineRef, PerMachine, Profile, Scheduler, Settings, Tasks,
 };
 
-/// Fails a job twice, so that it waits only for events; causes the event; then it must be placed.
+/// Lets a job fail twice, so that it waits only for events. It must be placed after the event that `cause` makes.
 fn wakes(
     scheduler: &mut Scheduler,
     cell: &omega_cellstate::SharedCell,
@@ -120,7 +120,7 @@ fn another_group_that_grows() {
     });
 }
 
-/// Claims of a job over its quota take room in the view, and are rejected.
+/// Claims of a job over its quota use room in the view until they are rejected.
 #[test]
 fn room_that_only_seemed_taken() {
     let cell = cell(&[2]);
@@ -132,7 +132,7 @@ fn room_that_only_seemed_taken() {
     submit(&cell, poor);
     let other = submit(&cell, job("other", 2, 1));
     let mut scheduler = scheduler(&cell, "default");
-    // The job over its quota always comes first, and waits at most a second.
+    // The job over its quota is always the first in the queue, and waits at most a second.
     for i in 0..40 {
         run(&mut scheduler, &cell, i * 300_000_000);
     }
@@ -158,7 +158,7 @@ fn a_job_that_is_refused_for_another_one() {
     assert_settled(&mut scheduler, &cell, 100 * LONG);
 }
 
-/// Allows machines that have reported less than a core of load.
+/// Filter that accepts machines which have reported less than one core of load.
 struct Calm;
 
 impl MachineFilter for Calm {
@@ -188,7 +188,7 @@ fn a_load_that_a_filter_looks_at() {
     assert_eq!(rows(&cell, id), [Some(0)]);
 }
 
-/// Counts turns.
+/// Observer that counts turns.
 #[derive(Default)]
 struct Turns(usize);
 
@@ -223,7 +223,7 @@ fn a_job_over_its_quota_has_no_turn_until_its_tenant_claims_less_or_may_claim_mo
         run(&mut scheduler, &cell, LONG);
         let before = if gang_min.is_some() { 0 } else { 1 };
         assert_eq!((placed(&cell, first), placed(&cell, second)), (3, before));
-        // Neither time nor other tasks' resources help it.
+        // The job is woken neither by time nor by free resources of other tasks' machines, because they do not help it.
         report(&cell, task(free, 0), TaskReport::Finished);
         assert_eq!((2..20).map(|now| turns(&mut scheduler, &cell, now * LONG)).sum::<usize>(), 0);
         report(&cell, task(first, 0), TaskReport::Finished);

@@ -13,7 +13,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// The first line that differs, with the title of its script.
+/// The first line that differs, and the title of the script.
 fn first_difference(wanted: &str, printed: &str) -> String {
     let mut title = "";
     for (number, (wanted, printed)) in (1..).zip(wanted.lines().zip(printed.lines())) {

@@ -1,5 +1,4 @@
-//! The simulated disk keeps synced data, forgets only unsynced data, and every requested fault
-//! happens.
+//! The simulated disk keeps synced data, loses only data that was not synced, and each requested fault occurs.
 
 use omega_store::Disk;
 use omega_tests::disk::{Operation, SimulatedDisk};
@@ -14,7 +13,7 @@ fn disk() -> SimulatedDisk {
     SimulatedDisk::new(1)
 }
 
-/// The possible contents of a file after a crash, over many random draws.
+/// The contents that a file may have after a crash, from many random trials.
 fn left(prepare: impl Fn(&SimulatedDisk), path: &str) -> BTreeSet<Option<Vec<u8>>> {
     let mut seen = BTreeSet::new();
     for seed in 0..2000 {
@@ -144,7 +143,7 @@ fn a_fault_comes_when_it_was_asked_for() {
     disk.list(Path::new("")).unwrap();
 }
 
-/// After a failed sync, a second one proves nothing.
+/// After a failed sync, a successful one does not prove that the data is durable.
 #[test]
 fn a_second_sync_does_not_make_safe_what_the_first_did_not() {
     let mut lost = 0;

@@ -15,7 +15,7 @@ pub(crate) fn cell(cores: &[u64]) -> SharedCell {
     cell_that_remembers(1000, cores)
 }
 
-/// A cell whose change log keeps a number of changes.
+/// A cell whose change log has room for this many changes.
 pub(crate) fn cell_that_remembers(changes: usize, cores: &[u64]) -> SharedCell {
     let cell = SharedCell::new(Cell::with_change_limit(Kinds::standard(), changes));
     for (i, cores) in cores.iter().enumerate() {
@@ -24,7 +24,7 @@ pub(crate) fn cell_that_remembers(changes: usize, cores: &[u64]) -> SharedCell {
     cell
 }
 
-/// Cores with 64 GiB.
+/// Amounts of this many cores, and 64 GiB of memory.
 pub(crate) fn amounts(cores: u64) -> Amounts {
     Amounts::new([cores * 1000, 64 << 30])
 }
@@ -36,7 +36,7 @@ pub(crate) fn add_machine(cell: &SharedCell, machine: Machine) -> MachineId {
     }
 }
 
-/// A job of the scheduler `default`, with a number of tasks of a number of cores.
+/// A job for the scheduler `default`, with this many tasks of this many cores.
 pub(crate) fn job(name: &str, tasks: u32, cores: u64) -> Job {
     Job::batch(name, TaskGroup::new(tasks, Amounts::new([cores * 1000])))
 }
@@ -48,7 +48,7 @@ pub(crate) fn submit(cell: &SharedCell, job: Job) -> JobId {
     }
 }
 
-/// A scheduler that uses the first feasible machine, for the jobs of its name.
+/// A scheduler that uses the first feasible machine, for the jobs that name it.
 pub(crate) fn scheduler(cell: &impl CellHandle, name: &str) -> Scheduler {
     let settings = Settings::new(name).with_search(Search::Full);
     Scheduler::new(cell, Profile::first_fit(), settings).unwrap()
@@ -58,7 +58,7 @@ pub(crate) fn step(scheduler: &mut Scheduler, cell: &impl CellHandle, now: Nanos
     scheduler.step(cell, now, &mut Unobserved).unwrap()
 }
 
-/// Steps until there is no work at this time; returns the number of placed tasks.
+/// Steps until there is no work at this time. Returns the number of placed tasks.
 pub(crate) fn run(scheduler: &mut Scheduler, cell: &impl CellHandle, now: Nanos) -> usize {
     let mut placed = 0;
     for _ in 0..1000 {

@@ -1,4 +1,4 @@
-//! Snapshots in a folder: they can be read back, and after any damage of a file the result is the saved state, or an
+//! Snapshots in a folder. They can be read back, and after any damage of a file the result is the saved state, or an
 //! error that names the file and the place.
 //!
 //! `OMEGA_SEEDS=1000000 cargo test -p omega-tests snapshot_files` searches longer.
@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An image of several chunks.
+/// An image with several chunks.
 pub(crate) fn large_image() -> Image {
     let mut cell = small_cell();
     for number in 0..6000u32 {
@@ -103,7 +103,7 @@ fn chunks_that_are_swapped_lost_or_repeated_are_noticed() {
     let mut repeated = bytes.clone();
     repeated[chunk(2)].copy_from_slice(&bytes[chunk(1)]);
     assert!(matches!(damage(folder.load(&repeated).unwrap_err()), SnapshotDamage::Chunk(2)));
-    // A chunk of another snapshot of the same state is not accepted.
+    // A chunk from another snapshot of the same state is not accepted.
     folder.snapshots.save(&meta(8), &large_image()).unwrap();
     let mut foreign = bytes.clone();
     foreign[chunk(1)].copy_from_slice(&folder.bytes(8)[chunk(1)]);
@@ -113,7 +113,8 @@ fn chunks_that_are_swapped_lost_or_repeated_are_noticed() {
     assert!(matches!(found, SnapshotDamage::ChunkLength { number: 1, found: 0, .. }), "{found}");
 }
 
-/// An image without the fields that the state hash leaves out: times and claims of load reports, and placement times.
+/// An image without the fields that the state hash leaves out, which are times and claims of load reports, and
+/// placement times.
 fn hashed(mut image: Image) -> Image {
     for (_, report) in &mut image.loads {
         (report.at_ms, report.claimed) = (0, Amounts::zero());
@@ -122,7 +123,7 @@ fn hashed(mut image: Image) -> Image {
     image
 }
 
-/// Forged bytes: all checksums are right, but the content is not.
+/// Bytes are forged so that all checksums are right, but the content is not.
 #[test]
 fn a_forged_snapshot_is_refused_or_sound() {
     let folder = Folder::with(&rich_image());
@@ -142,7 +143,7 @@ fn a_forged_snapshot_is_refused_or_sound() {
         match folder.load(&forged.clone().resized()) {
             Ok(image) => assert_eq!(hashed(image), hashed(rich_image()), "seed {seed}"),
             Err(LoadError::Corrupt { damage, .. }) => {
-                // Whoever can forge checksums can also forge the state hash.
+                // The hash of a state that was forged is ignored, because a forger could change that, too.
                 if let SnapshotDamage::State { found, .. } = *damage {
                     known += 1;
                     let _ = folder.load(&forged.with_word(48, found).resized());
@@ -238,7 +239,7 @@ fn a_folder_keeps_the_last_two_and_names_a_damaged_one() {
     assert_eq!(folder.names(), names, "what is newer than what is saved stays");
     std::fs::remove_file(folder.snapshots.path(at(9_999_999))).unwrap();
 
-    // Incomplete files and other programs' files are no snapshots.
+    // Incomplete files, and files of other programs, are not snapshots.
     let path = folder.folder.path();
     std::fs::write(path.join("00000000000000000040-00000003.partial"), b"OMEGASNP").unwrap();
     std::fs::write(path.join("+40-3.snapshot"), b"").unwrap();
@@ -261,7 +262,7 @@ fn a_folder_keeps_the_last_two_and_names_a_damaged_one() {
     assert_eq!(again.newest().unwrap().unwrap().meta.position, far);
 }
 
-/// On any disk error, the older snapshot exists, and the new one is complete or absent.
+/// After any disk error, the older snapshot exists, and the new one is complete or absent.
 #[test]
 fn a_disk_that_fails_leaves_nothing_half_made() {
     for fault in [Fault::Full, Fault::Broken] {
@@ -288,7 +289,7 @@ fn a_disk_that_fails_leaves_nothing_half_made() {
     }
 }
 
-/// The bytes of a golden file, in hexadecimal.
+/// The bytes of a golden file, which has them in hexadecimal.
 fn recorded(format: u32) -> Vec<u8> {
     let path = golden(format);
     let text = std::fs::read_to_string(&path);

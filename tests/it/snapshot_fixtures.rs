@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_128;
 /// The cell of all tests.
 pub(crate) const CELL: CellId = CellId(0xCE11);
 
-/// Bytes of a header before the membership, and of a chunk's body.
+/// Number of bytes of a header before the membership; the next constant is that of a chunk's body.
 pub(crate) const FIXED: usize = 124;
 pub(crate) const CHUNK: usize = 1 << 20;
 
@@ -43,7 +43,7 @@ impl Folder {
         Folder { folder, snapshots }
     }
 
-    /// A folder with a snapshot of this image.
+    /// Creates a folder with a snapshot of this image.
     pub(crate) fn with(image: &Image) -> Folder {
         let folder = Folder::new();
         folder.snapshots.save(&meta(7), image).unwrap();
@@ -54,14 +54,14 @@ impl Folder {
         std::fs::read(self.snapshots.path(at(index))).unwrap()
     }
 
-    /// Replaces a snapshot by these bytes, and reads it in every way.
+    /// Replaces the snapshot by these bytes, and reads it in every way.
     pub(crate) fn load(&self, bytes: &[u8]) -> Result<Image, LoadError> {
         std::fs::write(self.snapshots.path(at(7)), bytes).unwrap();
         let loaded = self.snapshots.load(at(7));
         let restored = self.snapshots.restore(at(7));
         match &restored {
             Ok((_, cell)) => drop(cell.audit().unwrap()),
-            // An image that cannot be restored may be readable, but not with another state's hash.
+            // An image that cannot be restored may be readable, but not if it has another state's hash.
             Err(LoadError::Corrupt { damage, .. }) if loaded.is_ok() => {
                 assert!(damage.to_string().contains("the image"), "{damage}");
             }
@@ -105,7 +105,7 @@ impl Parts {
         self
     }
 
-    /// The file with valid checksums, as a forger would write it.
+    /// Returns the file with valid checksums, as a forger would write it.
     pub(crate) fn sealed(&self) -> Vec<u8> {
         let salt = crc32fast::hash(&self.head[16..48]);
         let mut chunks = Vec::new();
@@ -120,7 +120,7 @@ impl Parts {
         [header, chunks, hash.to_vec()].concat()
     }
 
-    /// The snapshot with its present length in the header.
+    /// Returns the snapshot with its present length in the header.
     pub(crate) fn resized(self) -> Vec<u8> {
         let length = self.sealed().len() as u64;
         self.with_word(56, length).sealed()
@@ -130,13 +130,13 @@ impl Parts {
 /// Kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Writes fail for lack of space.
+    /// Writes fail because there is no space.
     Full,
     /// Writes, syncs, renames and syncs of folders fail.
     Broken,
 }
 
-/// The file system of this computer, which fails after a number of operations.
+/// The computer's file system, which fails after a number of operations.
 #[derive(Debug)]
 pub(crate) struct FailingDisk {
     left: Arc<AtomicI64>,
@@ -161,7 +161,7 @@ impl FailingDisk {
     }
 }
 
-/// Counts an operation, which fails if its turn has come.
+/// Counts an operation. Returns an error if this operation is the one that fails.
 fn count(left: &AtomicI64, fault: Fault, writes: bool) -> io::Result<()> {
     match left.fetch_sub(1, Ordering::SeqCst) {
         1.. => Ok(()),
@@ -214,7 +214,7 @@ impl DiskFile for FailingFile {
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         if let Err(error) = count(&self.left, self.fault, true) {
-            // A part of it may be written.
+            // A failing write may have written a part of its bytes.
             self.file.write_at(offset, &bytes[..bytes.len() / 2])?;
             return Err(error);
         }

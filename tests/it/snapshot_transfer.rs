@@ -8,7 +8,7 @@ use omega_store::snapshot::{Incoming, Offer, Outgoing, Piece, ReceiveError, Snap
 use omega_tests::random::Dice;
 use std::sync::Arc;
 
-/// Sends requested pieces, at most a number.
+/// Sends the pieces that are requested, but at most this many.
 fn send(outgoing: &Outgoing, incoming: &mut Incoming, pieces: usize) {
     for _ in 0..pieces {
         let Some(wanted) = incoming.wanted() else { break };
@@ -69,7 +69,7 @@ fn receiving_goes_on_after_a_crash_with_what_is_good() {
         let name = receiver.names().remove(0);
         let path = receiver.folder.path().join(&name);
         let mut partial = std::fs::read(&path).unwrap();
-        // Unsynced bytes may be lost, changed, or never written.
+        // Bytes that were not synced may be lost, changed, or never written.
         let safe = dice.below(partial.len() + 1);
         match dice.below(3) {
             0 => partial.truncate(safe),
@@ -81,7 +81,7 @@ fn receiving_goes_on_after_a_crash_with_what_is_good() {
         let mut incoming = again.receive(outgoing.offer()).unwrap();
         let wanted = incoming.wanted().unwrap_or(outgoing.offer().pieces());
         assert!(wanted as usize <= count, "seed {seed}");
-        // All complete chunks before the damage are kept, and so the pieces in them.
+        // All complete chunks before the damage are kept, so the pieces in them are not requested again.
         assert!(wanted + 2 > safe as u64 >> 20, "seed {seed}: {wanted} of {safe} bytes");
         send(&outgoing, &mut incoming, usize::MAX);
         incoming.finish().unwrap();
@@ -127,7 +127,7 @@ fn a_snapshot_that_is_sent_may_be_replaced_by_newer_ones() {
     assert_eq!(receiver.snapshots.load(at(7)).unwrap().1, large_image());
 }
 
-/// A peer that sends another snapshot than it offered.
+/// A peer sends another snapshot than it offered.
 #[test]
 fn what_is_not_what_was_offered_is_thrown_away() {
     let sender = Folder::with(&rich_image());

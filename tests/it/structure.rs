@@ -2,8 +2,8 @@
 
 use super::tidy::{assert_none, sources};
 
-/// The types that hold whole subsystems, with their files and the most fields that each may have. A new field belongs
-/// to one of its parts; a part that none fits is a type of its own.
+/// The types that contain whole subsystems, with their files and the maximum number of fields of each. A new field
+/// should be in one of the type's parts; if it fits in none, it should be in a new part.
 const WHOLES: [(&str, &str, usize); 4] = [
     ("cellstate/src/cell.rs", "Cell", 17),
     ("cellstate/src/view/mod.rs", "View", 15),
@@ -11,7 +11,7 @@ const WHOLES: [(&str, &str, usize); 4] = [
     ("bench/run/src/feeder.rs", "Feeder", 15),
 ];
 
-/// The parts of these types, whose fields no other file may touch.
+/// The parts of these types, whose fields no other file may use.
 const PARTS: [(&str, &str); 20] = [
     ("cellstate/src/view/compiled.rs", "Groups"),
     ("cellstate/src/view/cores.rs", "Cores"),
@@ -89,7 +89,7 @@ fn split(text: &str) -> Vec<&str> {
     parts.into_iter().map(str::trim).filter(|part| !part.is_empty()).collect()
 }
 
-/// The text in the parentheses that follow, and the text before them.
+/// The text in the next parentheses, and the text before them.
 fn parenthesised(text: &str) -> Option<(&str, &str)> {
     let open = text.find('(')?;
     let mut depth = 0usize;
@@ -109,7 +109,7 @@ fn parenthesised(text: &str) -> Option<(&str, &str)> {
 /// The number of values in the type of a parameter, if it is a tuple or a reference to one.
 fn values(parameter: &str) -> Option<usize> {
     let colon = match parameter.starts_with('(') {
-        // A pattern that takes the tuple apart.
+        // The parameter is a pattern that destructures a tuple.
         true => parameter.find("): ").map(|at| at + 1),
         false => parameter.find(": "),
     };
@@ -126,7 +126,7 @@ fn with_large_tuples(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for rest in code.split("fn ").skip(1) {
         let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        // Bounds of generic parameters may have parentheses too.
+        // Bounds of generic parameters may have parentheses, too.
         let after = &rest[name.len()..];
         let after = match after.strip_prefix('<') {
             Some(generics) => generics.split_once(">(").map_or("", |(_, rest)| rest),

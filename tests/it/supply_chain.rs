@@ -1,4 +1,4 @@
-//! The dependencies against `deny.toml`: their sources, their licenses, and the accepted advisories.
+//! The dependencies, compared with `deny.toml`: their sources, their licenses, and the accepted advisories.
 //!
 //! Reads `Cargo.lock` and the offline output of `cargo metadata`. New advisories need their database: `cargo deny check
 //! advisories`.
@@ -23,12 +23,12 @@ fn toml_file(name: &str) -> toml::Table {
     read(name).parse().unwrap()
 }
 
-/// A list of texts in a table.
+/// Texts of a list in TOML.
 fn texts(list: &toml::Value) -> BTreeSet<String> {
     list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
-/// A license expression, evaluated from left to right by SPDX's precedence: `WITH`, `AND`, `OR`.
+/// Parser of a license expression, evaluated from left to right with SPDX's precedence: `WITH`, `AND`, `OR`.
 struct Expression<'a> {
     words: std::iter::Peekable<std::vec::IntoIter<String>>,
     allowed: &'a BTreeSet<String>,
@@ -143,7 +143,7 @@ fn licenses_are_allowed() {
     cargo.args(["metadata", "--format-version", "1", "--locked", "--offline"]);
     let output = cargo.current_dir(root()).output().unwrap();
     if !output.status.success() {
-        // Crates of other platforms may not have been downloaded; then nothing is known about them here.
+        // Crates for other platforms may not have been downloaded; their licenses are then not checked here.
         let why = String::from_utf8_lossy(&output.stderr);
         assert!(why.contains("--offline"), "{why}");
         eprintln!("skipped: `cargo fetch --locked` has not run");

@@ -1,5 +1,5 @@
-//! The most tasks of a tenant on one machine: schedulers spread them and wait for one to end, two racing schedulers do
-//! not exceed it, and a later maximum counts existing tasks.
+//! Maximum number of a tenant's tasks on one machine. Schedulers spread the tasks, and wait for one to end; two racing
+//! schedulers do not exceed the maximum; and if it is set later, existing tasks are counted.
 
 use crate::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
 use omega_cellstate::{Cell, CellHandle, SharedCell, View};
@@ -8,13 +8,13 @@ use omega_core::{
 };
 use omega_schedulers::explain::describe_obstacle;
 
-/// Sets the maximum number of tasks of the tenant `red` on a machine.
+/// Sets the maximum number of tasks that the tenant `red` may have on a machine.
 fn set_max(cell: &SharedCell, tasks_per_machine_max: Option<u32>) {
     let tenant_config = TenantConfig { tasks_per_machine_max, ..TenantConfig::default() };
     cell.apply(Command::SetTenant { tenant: "red".into(), tenant_config }).unwrap();
 }
 
-/// A job of the tenant `red` whose tasks request nothing, so that only their number counts.
+/// A job of the tenant `red` whose tasks request nothing, so that only the number of tasks matters.
 fn red(name: &str, tasks: u32) -> Job {
     let mut job = Job { tenant: "red".into(), ..job(name, tasks, 1) };
     job.groups[0].request = Amounts::zero();
@@ -64,7 +64,7 @@ fn a_maximum_that_is_set_later_counts_what_is_there() {
     run(&mut scheduler, &cell, 2 * LONG);
     assert_eq!(spread(&cell, after), on.map(|there| 3 - there));
     cell.read(Cell::audit).unwrap();
-    // A new view counts like an existing one.
+    // A new view counts tasks as the existing one does.
     let mut late = View::new(scheduler.view().scheduler(), 0);
     late.sync(&cell).unwrap();
     let spec = cell.read(|cell| cell.job(after).unwrap().clone());
@@ -76,7 +76,7 @@ fn a_maximum_that_is_set_later_counts_what_is_there() {
     set_max(&cell, None);
     run(&mut scheduler, &cell, 4 * LONG);
     assert_eq!(placed(&cell, after), 9);
-    // A snapshot contains the maximum, and a restored cell counts again.
+    // A snapshot has the maximum, and a restored cell counts the tasks again.
     set_max(&cell, Some(5));
     let restored = cell.read(|cell| Cell::from_image(cell.image())).unwrap();
     restored.audit().unwrap();

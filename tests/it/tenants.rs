@@ -69,7 +69,7 @@ fn tenants_have_of_a_full_cell_what_they_weigh() {
     assert_eq!((used(&cell, "light"), used(&cell, "heavy")), (10, 30));
 }
 
-/// The turns of tenants with one large job each are proportional to their weights.
+/// If each tenant has one large job, the numbers of their turns are proportional to their weights.
 #[test]
 fn tenants_with_one_large_job_have_what_they_weigh() {
     let cell = cell(&[600, 600]);
@@ -79,7 +79,7 @@ fn tenants_with_one_large_job_have_what_they_weigh() {
     }
     run(&mut fair(&cell), &cell, 0);
     assert_eq!(["a", "b", "c"].map(|tenant| used(&cell, tenant)), [200, 400, 600]);
-    // A tenant that comes later, after others have left, catches up.
+    // A tenant whose jobs arrive after others have left gets more turns until it has caught up.
     for i in 0..300 {
         report(&cell, task(JobId(2), i), TaskReport::Finished);
     }
@@ -121,11 +121,11 @@ fn without_standings_the_older_job_goes_first() {
     assert_eq!([zoo, urgent, late].map(|job| placed(&cell, job)), [1, 1, 0]);
 }
 
-/// The tenant whose turn it is, by dominant shares computed from the running tasks.
+/// The tenant whose turn it is, by dominant shares that are computed from the running tasks.
 fn naive_turn(used: &BTreeMap<Text, [u128; 2]>, whole: [u128; 2], waiting: &[Text]) -> Text {
     let share = |name: &Text| {
         let used = used[name];
-        // Compared as fractions of the same denominator.
+        // Shares are compared as fractions with the same denominator.
         (used[0] * whole[1]).max(used[1] * whole[0])
     };
     let least = waiting.iter().min_by_key(|name| (share(name), (*name).clone()));
@@ -144,7 +144,7 @@ fn each_turn_goes_to_the_least_dominant_share() {
         let mut requests = BTreeMap::new();
         let mut waiting: BTreeMap<Text, usize> = BTreeMap::new();
         for name in &names {
-            // Tasks of one tenant are equal, so their order does not matter.
+            // All tasks of a tenant are equal, so their order does not matter.
             let request = [1000 * (1 + dice.below(3) as u64), (1 + dice.below(2) as u64) << 30];
             requests.insert(name.clone(), request);
             let jobs = 1 + dice.below(8);
@@ -209,7 +209,7 @@ fn what_was_lent_comes_back_and_no_more() {
     cell.read(|cell| cell.audit().unwrap());
 }
 
-/// Checks that victims do not evict in turn: tasks within a guarantee stay.
+/// Checks that tenants do not evict each other in turn: tasks within a guarantee stay.
 #[test]
 fn nobody_takes_turns_at_evicting() {
     let cell = cell(&[4]);
@@ -256,7 +256,7 @@ fn limit(cell: &SharedCell, tenant: &str, cores: u64) {
     cell.apply(Command::SetQuota { tenant: tenant.into(), limit }).unwrap();
 }
 
-/// A scheduler knows the limits as the cell does, and tries nothing that a limit rejects.
+/// A scheduler has the same limits as the cell, and submits nothing that a limit would reject.
 #[test]
 fn no_more_is_claimed_than_a_limit_leaves() {
     let cell = cell(&[20]);
@@ -276,12 +276,12 @@ fn no_more_is_claimed_than_a_limit_leaves() {
     };
     assert_eq!(steps(0), 0);
     assert_eq!((placed(&cell, one), placed(&cell, other), used(&cell, "red")), (4, 1, 5));
-    // An ended task makes room, and wakes the pending job.
+    // A task ends, so there is room, and the pending job is woken.
     crate::small::report(&cell, crate::small::task(one, 2), TaskReport::Finished);
     assert_eq!((steps(LONG), placed(&cell, other)), (0, 2));
     limit(&cell, "red", 8);
     assert_eq!((steps(2 * LONG), placed(&cell, other), used(&cell, "red")), (0, 5, 8));
-    // Without a limit the whole job is placed; a later limit evicts nothing.
+    // Without a limit the whole job is placed; a limit that is set later evicts no task.
     cell.apply(Command::SetQuota { tenant: "red".into(), limit: None }).unwrap();
     assert_eq!((steps(3 * LONG), used(&cell, "red")), (0, 12));
     limit(&cell, "red", 3);
@@ -298,8 +298,8 @@ fn no_more_is_claimed_than_a_limit_leaves() {
     assert_eq!(remedy, "with 10 cpu more in the quota of tenant red: 1 machine would take it");
 }
 
-/// The limit of a parent is exhausted by one tenant's borrowing: the other reclaims its guarantee, even though machines
-/// are free.
+/// The limit of a parent is exhausted, because one of its tenants borrows. The other tenant reclaims its guarantee,
+/// although there are free machines.
 #[test]
 fn what_is_guaranteed_is_reclaimed_from_a_full_limit_too() {
     let cell = cell(&[4, 4, 4]);
@@ -318,7 +318,7 @@ fn what_is_guaranteed_is_reclaimed_from_a_full_limit_too() {
     assert_eq!((used(&cell, "red"), used(&cell, "blue")), (2, 4));
 }
 
-/// Only evictions that count against the exhausted limit help, and they are found among many other borrowers.
+/// Only evictions within the exhausted limit help; they are found among many other borrowers.
 #[test]
 fn the_few_that_a_full_limit_holds_for_are_found() {
     let cell = cell(&[1; 200]);
@@ -338,7 +338,7 @@ fn the_few_that_a_full_limit_holds_for_are_found() {
     assert_eq!((used(&cell, "red"), used(&cell, "blue"), used(&cell, "partner")), (0, 5, 195));
 }
 
-/// Within an exhausted limit, precedence makes room only among the limit's own tasks.
+/// If a limit is exhausted, tasks of higher precedence evict only tasks within that limit.
 #[test]
 fn in_a_full_limit_a_tenant_displaces_its_own() {
     let cell = cell(&[4, 4]);
@@ -362,8 +362,8 @@ fn in_a_full_limit_a_tenant_displaces_its_own() {
     assert_eq!((placed(&cell, lowest), placed(&cell, others)), (0, 3));
 }
 
-/// Various schedulers on one cell, each on its own thread: limits hold at every version, and in the end every tenant
-/// has at least its guarantee, as far as requested.
+/// Different schedulers on one cell, each on its own thread. No limit is exceeded at any version, and in the end every
+/// tenant has its guarantee, or as much of it as it requests.
 #[test]
 fn schedulers_that_race_break_no_limit() {
     for seed in 0..4 {
@@ -416,7 +416,7 @@ fn end_some(cell: &SharedCell, tenant: &str, dice: &mut Dice) {
     });
     if let Some((task, machine)) = running {
         let report = TaskReport::Finished;
-        // It may have been evicted meanwhile; then the report is rejected.
+        // The task may have been evicted in the meantime; its report is then rejected.
         drop(cell.apply(Command::ReportTask { task, machine, report }));
     }
 }
@@ -458,7 +458,7 @@ fn clients_that_race_ask_for_no_more_than_they_may() {
     cell.read(|cell| cell.audit().unwrap());
 }
 
-/// A job that requests more than its tenant's guarantee gets the guarantee, and no more is tried.
+/// A job that requests more than its tenant's guarantee gets the guarantee, and the scheduler does not try to get more.
 #[test]
 fn a_job_gets_its_guarantee_though_it_asks_for_more() {
     let cell = cell(&[4, 4]);

@@ -1,4 +1,4 @@
-//! Eight schedulers on eight threads share one cell: nothing is lost, nothing is placed twice.
+//! Eight schedulers on eight threads share one cell. No task is lost, and no task is placed twice.
 
 use omega_cellstate::{Cell, CellHandle, GroupRef, SharedCell, View};
 use omega_core::{
@@ -21,7 +21,7 @@ struct Told {
     refused: usize,
 }
 
-/// Machines in ten racks, and for each scheduler a job with a port and a maximum share.
+/// A cell with machines in ten racks. For each scheduler, it has a job with a port and a maximum share per rack.
 fn shared_cell() -> SharedCell {
     let cell = SharedCell::new(Cell::with_change_limit(Kinds::standard(), 5000));
     for i in 0..MACHINES {
@@ -44,7 +44,7 @@ fn shared_cell() -> SharedCell {
     cell
 }
 
-/// One scheduler, which claims on random machines, commits, and ends some tasks.
+/// One scheduler, which claims random machines, commits, and ends some tasks.
 struct Scheduler {
     cell: SharedCell,
     view: View,
@@ -94,7 +94,7 @@ impl Scheduler {
             txn.granularity = Granularity::AllOrNothing;
         }
         let commit = self.cell.commit(&txn).unwrap();
-        // Some replies are lost: the retry must not place anything twice.
+        // Some replies are lost, and the retry of the transaction must not place a task twice.
         assert!(!self.dice.chance(20) || self.cell.commit(&txn) == Ok(commit.clone()));
         if self.dice.chance(30) {
             self.view.sync(&self.cell).unwrap();

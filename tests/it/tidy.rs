@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Maximum lines of a file without its tests. A longer file probably has a second idea.
+/// Maximum number of lines of a file without its tests. A longer file probably has a second idea.
 const LINES_MAX: usize = 600;
 
 fn root() -> PathBuf {
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     here.parent().expect("the package is in the workspace").to_owned()
 }
 
-/// Whether a folder contains generated code or other programs' files.
+/// Whether a folder has generated code or files of other programs.
 fn is_foreign(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name == "target" || name == "generated" || name.starts_with('.')
@@ -57,7 +57,7 @@ fn policies() -> Vec<String> {
     listed.lines().filter_map(line).collect()
 }
 
-/// Code that handles all policies must not name one of them, so that a new policy does not change it.
+/// Code that handles all policies must not name any of them, so that adding a policy does not change that code.
 #[test]
 fn what_goes_over_all_policies_names_none() {
     let policies = policies();
@@ -76,7 +76,7 @@ fn what_goes_over_all_policies_names_none() {
     assert_none("policies named where all are meant", named);
 }
 
-/// Fails with a list of what is wrong, unless it is empty.
+/// Fails with a list of violations, unless the list is empty.
 pub(super) fn assert_none(what: &str, wrong: Vec<String>) {
     assert!(wrong.is_empty(), "{what}:\n  {}", wrong.join("\n  "));
 }
@@ -97,7 +97,7 @@ fn no_file_holds_two_ideas() {
 
 #[test]
 fn nothing_is_left_to_do_in_the_sources() {
-    // Written in two halves, so that this file does not contain them.
+    // The words are written in two halves, so that this file does not contain them.
     let words = [["TO", "DO"], ["FIX", "ME"], ["XX", "X"], ["HA", "CK"]].map(|half| half.concat());
     let folders = [["/ho", "me/"], ["/ro", "ot/"], ["/Use", "rs/"], ["/wo", "rk/"], ["C:", "\\\\"]];
     let folders = folders.map(|half| half.concat());
@@ -115,8 +115,8 @@ fn nothing_is_left_to_do_in_the_sources() {
     assert_none("words that do not belong here", wrong);
 }
 
-/// The crates on which each crate may depend; there are no cycles. (A crate depends on itself for the features of its
-/// tests.)
+/// The crates on which each crate may depend, without cycles. (A crate depends on itself for features that its tests
+/// need.)
 fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
     BTreeMap::from([
         ("core", &[][..]),
@@ -182,7 +182,7 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
     ])
 }
 
-/// The workspace's crates among a manifest's dependencies of any kind.
+/// The crates of the workspace among the dependencies in a manifest, including those for tests and builds.
 fn used_crates(manifest: &str) -> BTreeSet<String> {
     let mut in_dependencies = false;
     let mut used = BTreeSet::new();
@@ -250,7 +250,7 @@ fn every_link_between_pages_leads_somewhere() {
     assert_none("links to files that are not there", broken.collect());
 }
 
-/// Maximum words of a folder's README, so that it is read before the files.
+/// Maximum number of words of a folder's README, so that readers read it before the files.
 const README_WORDS_MAX: usize = 120;
 
 /// Number of source files from which a folder needs a README.
@@ -265,7 +265,7 @@ fn named(readme: &str) -> impl Iterator<Item = &str> {
     code.filter(|name| !name.contains(' ') && (name.ends_with(".rs") || name.ends_with('/')))
 }
 
-/// Folders with Rust files, each with their number. Folders of examples are described by their crate.
+/// Folders with Rust files, each with the number of these files. Folders of examples are described by their crate.
 fn folders() -> BTreeMap<PathBuf, usize> {
     let mut folders = BTreeMap::new();
     for file in files(&root(), &[".rs"]) {
@@ -363,7 +363,7 @@ fn no_replaced_word_comes_back() {
 /// Words that must not open a comment, because it should begin with a noun phrase or a verb.
 const RIDDLES: [&str; 8] = ["What", "Who", "Whom", "Whose", "Whoever", "How", "That", "The same"];
 
-/// The documentation text of a source line, if it has any.
+/// The documentation text of a source line; `None` if it has none.
 fn documentation(line: &str) -> Option<&str> {
     let text = line.trim_start();
     let text = text.strip_prefix("///").or_else(|| text.strip_prefix("//!"))?;

@@ -1,6 +1,6 @@
-//! Starts of a replica whose log may have lost its end. If no other voter can tell it what is missing, it refuses to
-//! start; otherwise it starts in doubt. The committed membership changes in the log decide who votes, not the older
-//! snapshot.
+//! Starts of a replica whose log may have lost its end. If no other voter can tell the replica what is missing, it
+//! refuses to start; otherwise it starts in doubt. Committed membership changes in the log determine the voters, not
+//! those of the older snapshot.
 
 use crate::log_rot::lose_markers;
 use omega_core::Kinds;
@@ -19,7 +19,7 @@ const FOLDER: &str = "/replica";
 const SEGMENTS: SegmentOptions = SegmentOptions { segment_bytes: 8 << 10, reused_max: 1 };
 const TERM: Term = Term(2);
 
-/// Entries that are known to be committed when the power goes.
+/// Entries that are known to be committed when the power fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     Changes,
@@ -101,7 +101,7 @@ fn started(disk: &SimulatedDisk, torn_tail: TornTail) -> Result<Started, StartEr
     start(directory.with_options(SEGMENTS), Settings { torn_tail, ..Settings::default() })
 }
 
-/// Whether a replica leads without any other one.
+/// Whether a replica becomes leader without any other replica.
 fn leads_alone(started: Started) -> bool {
     let mut lone = Lone { started, next: 0 };
     for _ in 0..100 {
@@ -150,7 +150,7 @@ fn a_replica_that_others_can_help_starts_in_doubt() {
     }
 }
 
-/// Every entry is there, and the second copy has the term and vote; the commit index is lost with them.
+/// Every entry is present, and the second copy has the term and the vote; the commit index is lost with the first copy.
 #[test]
 fn the_last_voter_refuses_to_lose_its_term() {
     let (known, last) = (Known::Changes, Last::Term);

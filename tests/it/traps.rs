@@ -1,4 +1,4 @@
-//! Edge cases that scripts cannot express: hashes, bounds, extreme numbers.
+//! Edge cases that scripts cannot express: hashes, bounds, and extreme numbers.
 
 use omega_cellstate::{Cell, SharedCell, View};
 use omega_core::limits::{LEASE_MS_MIN, NUMBERS_AHEAD_MAX};
@@ -66,7 +66,7 @@ fn cells_that_would_use_rows_in_another_order_have_different_hashes() {
     assert_ne!(one.state_hash(), other.state_hash());
 }
 
-/// A text that is no valid name.
+/// A text that is not a valid name.
 fn bad() -> Text {
     Text::from("a\u{202e}b")
 }
@@ -146,7 +146,7 @@ fn bad_groups() -> Vec<Command> {
     ]
 }
 
-/// The rule of names applies to each text of machines and jobs.
+/// The rule for names applies to each text of machines and jobs.
 #[test]
 fn no_text_has_characters_that_are_not_shown() {
     let mut cell = cell([]);
@@ -222,7 +222,7 @@ fn a_full_cell_takes_a_machine_for_one_that_was_removed() {
     assert_eq!(cell.apply(machine("one more", 1)), Ok(Outcome::Machine(replaced)));
 }
 
-/// A block of 64 machines with a negative free amount.
+/// One block of 64 machines has a negative free amount in a kind that the task does not request.
 #[test]
 fn a_kind_that_is_not_asked_for_never_hides_a_block() {
     let two = |cpu, memory| Amounts::new([cpu, memory]);

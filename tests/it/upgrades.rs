@@ -1,4 +1,4 @@
-//! Compatibility: files of earlier versions are readable, and the API only grows.
+//! Compatibility: files of earlier versions are readable, and nothing is removed from the API.
 //!
 //! `tests/golden/data/` has, for each set of format versions that this program reads, the directory of a replica, a
 //! backup of its cell, and the expected state of both. After a change of a format, `OMEGA_BLESS=1` creates a new
@@ -66,7 +66,7 @@ fn run(directory: Directory, work: impl FnOnce(&ReplicatedCell)) {
     running.end();
 }
 
-/// Writes a random history to a disk: snapshots, segments before and behind them, and a backup.
+/// Writes a random history to a disk: snapshots, segments before and after them, and a backup.
 fn make(place: &Path) {
     let (kinds, commands) = commands(5, 160);
     let origin = Origin { cell: CellId(0xCE11), kinds };
@@ -75,7 +75,7 @@ fn make(place: &Path) {
     let directory = Directory::create_with(Arc::new(RealDisk), &dir, identity, SEGMENTS).unwrap();
     found(&directory, &Membership::founding([ME])).unwrap();
     run(directory, |cell| {
-        // In several entries, so that snapshots are taken in between.
+        // The commands are in several entries, so that snapshots are taken in between.
         for some in commands.chunks(7) {
             drop(cell.apply_all(some.to_vec()));
         }
@@ -128,14 +128,14 @@ fn directories_and_backups_of_every_format_lead_to_the_same_state() {
         let backup = read_backup(&ReadOnlyDisk::default(), &place.join("backup")).unwrap();
         let restored = (backup.cell.version(), backup.cell.state_hash());
         assert_eq!(told(restored), expected, "{}: its backup", place.display());
-        // A replica continues from it.
+        // A replica continues from the directory.
         let opened = Directory::open(Arc::new(RealDisk), &dir, Expected::default()).unwrap();
         run(opened, |cell| {
             let after = cell.apply(Command::RegisterScheduler { name: "after it".into() });
             drop(after.unwrap());
         });
         assert_eq!(told(state(&dir, Some(before.0))), expected, "{}: gone on", place.display());
-        // The time command that its leader writes first may start a version of its own.
+        // The leader first writes a command that sets the time, which may start a new version.
         assert!(state(&dir, None).0 > before.0, "{}", place.display());
     }
 }
@@ -173,7 +173,7 @@ fn enum_lines(within: &str, one: &EnumDescriptorProto, lines: &mut BTreeSet<Stri
     }
 }
 
-/// The elements of the API, one line for each.
+/// The elements of the API, with one line for each.
 fn api() -> BTreeSet<String> {
     let set = FileDescriptorSet::decode(DESCRIPTORS).unwrap();
     let mut lines = BTreeSet::new();

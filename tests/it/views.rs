@@ -1,4 +1,4 @@
-//! Views: after any deltas, a view equals one that was filled at once, and its checks agree with the cell's.
+//! Views: after any deltas, a view equals one that was filled by a single sync, and its checks agree with the cell's.
 //!
 //! `OMEGA_SEED=7 cargo test -p omega-tests views` runs a single history.
 
@@ -11,7 +11,7 @@ use omega_core::{
 use omega_tests::random::{Dice, Generator};
 use omega_tests::reference::{Reference, ReferenceJob};
 
-/// Id of an additional scheduler with handwritten transactions.
+/// Id of an additional scheduler, whose transactions the test makes.
 const PROBE: SchedulerId = SchedulerId(0);
 
 /// A shared cell with a short change log, and the reference model that the generator reads.
@@ -58,7 +58,7 @@ impl World {
         self.cell.apply(command)
     }
 
-    /// Never forgets a job from now on.
+    /// Keeps all jobs in the cell from now on, even if they have ended.
     pub(crate) fn keep_jobs(&mut self) {
         self.keeps_jobs = true;
     }
@@ -93,7 +93,7 @@ impl World {
         living.flat_map(|(id, job)| (0..job.spec.groups.len()).map(|g| (*id, g))).collect()
     }
 
-    /// A view of the cell as if these tasks had been lost.
+    /// A view of the cell as if these tasks had been reported as lost.
     pub(crate) fn without(&self, tasks: impl Iterator<Item = TaskId>) -> View {
         let mut cell = self.cell.read(Cell::clone);
         for task in tasks {
@@ -111,7 +111,7 @@ impl World {
     }
 }
 
-/// Compares a view without claims with a fresh one.
+/// Compares a view without claims with a new view.
 pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
     let seed = world.seed;
     let mut fresh = world.fresh_view();
@@ -166,7 +166,7 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
     }
 }
 
-/// Columns of a machine's load: in use, claimed, time, and capacity.
+/// Columns of a machine's load: usage, claims, time, and capacity.
 fn load_in_columns(view: &mut View, (row, kind): (usize, KindId)) -> (i64, i64, u64, i64) {
     view.keep_load(kind);
     let load = view.block(row / BLOCK).load(kind).unwrap();
@@ -174,7 +174,7 @@ fn load_in_columns(view: &mut View, (row, kind): (usize, KindId)) -> (i64, i64, 
     (load.used[lane], load.claimed[lane], load.at_ms[lane], load.capacity[lane])
 }
 
-/// Columns computed from the report and the description.
+/// The same columns, computed from the report and the description.
 fn load_of_report(view: &View, (row, kind): (usize, KindId)) -> (i64, i64, u64, i64) {
     let capacity = view.machine(row).map_or(0, |machine| machine.capacity.get(kind) as i64);
     match view.load(row) {
@@ -185,7 +185,7 @@ fn load_of_report(view: &View, (row, kind): (usize, KindId)) -> (i64, i64, u64, 
     }
 }
 
-/// The filters together agree with the cell's check.
+/// Checks that the filters together agree with the cell's check.
 fn assert_blocks_agree(world: &World, view: &mut View) {
     for group in world.groups() {
         let group = world.compile(view, group);
@@ -201,7 +201,7 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
             let simple = open & affinity & block.set(need.tolerated) & fits;
             let pieces = block.cores_fit(need, block.devices_fit(need, simple));
             let word = block.rules_allow(need, pieces);
-            // Cluster resources suffice for all rows or for none.
+            // Cluster resources suffice on all rows, or on none.
             let word = if view.cell_room(group) > 0 { word } else { 0 };
             for row in index * BLOCK..(index + 1) * BLOCK {
                 let judged = view.judge(row, group);
@@ -226,7 +226,7 @@ fn a_view_synced_by_deltas_equals_a_fresh_one() {
             for (view, percent) in views.iter_mut().zip([100, 40, 8]) {
                 if world.dice.chance(percent) {
                     view.sync(&world.cell).unwrap();
-                    // A delta without changes, as sent over a network, has the same effect.
+                    // A delta without changes, as it is sent over a network, has the same effect.
                     let told = view.delta().nothing_since();
                     view.sync(&world.cell).unwrap();
                     assert_eq!(*view.delta(), told, "seed {seed}");
@@ -261,7 +261,7 @@ fn a_view_hears_of_every_job_and_task_that_it_is_interested_in() {
     }
 }
 
-/// State of a reader of job deltas.
+/// State of a reader that follows jobs by deltas.
 #[derive(Default)]
 struct Heard {
     interest: Interest,
@@ -279,7 +279,7 @@ impl Heard {
             match &job.job {
                 Some(spec) => {
                     let new = self.jobs.insert(job.id, spec.clone()).is_none();
-                    // A new job's task that is not in the delta is pending.
+                    // If a task of a new job is not in the delta, it is pending.
                     let counts = spec.groups.iter().enumerate();
                     let groups = counts.flat_map(|(i, g)| (0..g.count).map(move |_| i));
                     for (group, index) in groups.zip(0..).filter(|_| new) {
@@ -319,7 +319,7 @@ impl Heard {
     }
 }
 
-/// The result of one claim alone, without committing it: a second item always conflicts.
+/// The result of a single claim that is not committed, because a second item of the transaction always conflicts.
 fn probe(cell: &mut Cell, number: u64, task: TaskId, machine: MachineId) -> Option<Reason> {
     let unknown = TaskId { job: JobId(u64::MAX), index: 0 };
     let claim = |task| Claim::new(task, machine, Default::default());

@@ -99,7 +99,7 @@ impl Stage {
         Stage { cell, volumes, scheduler, now: 0 }
     }
 
-    /// Steps until there is no work, after every backoff but before the unconditional retry.
+    /// Steps until there is no work. The time is after every backoff, but before jobs are retried without an event.
     fn run(&mut self) -> usize {
         self.now += LONG;
         run(&mut self.scheduler, &self.cell, self.now)
@@ -126,7 +126,7 @@ fn a_late_claim_takes_the_smallest_volume_that_the_machine_reaches() {
     assert_eq!((state.volume.as_deref(), state.is_final), (Some("fits"), true));
     assert_eq!(state.users, [task(id, 0)]);
     assert_eq!(stage.volumes.attached("m1"), ["fits".into()]);
-    // An ended task does not use the volume any more, but its claim keeps it.
+    // An ended task no longer uses the volume, but its claim is still bound to it.
     report(&stage.cell, task(id, 0), TaskReport::Finished);
     stage.run();
     let state = stage.volumes.claim("c").unwrap();
@@ -185,7 +185,7 @@ fn one_task_at_a_time_uses_what_is_for_one() {
     let mut stage = Stage::new(&["a"], 3);
     stage.volumes.put_volume(volume("v", 10, Reach::Everywhere)).unwrap();
     stage.volumes.put_claim(VolumeClaim { modes: AccessModes::ONE_TASK, ..claim("c") }).unwrap();
-    // Both tasks are decided before the first is reserved.
+    // The decisions for both tasks are made before the first is reserved.
     let id = submit(&stage.cell, job("j", 2, &["c"]));
     assert_eq!(stage.run(), 1);
     assert_eq!(stage.run(), 0);
@@ -313,7 +313,7 @@ fn of_threads_that_want_one_volume_one_gets_it() {
     }
 }
 
-/// Schedulers on threads of their own, over connections that break, with fewer volumes than claims.
+/// Schedulers on their own threads, over connections that break, with fewer volumes than claims.
 #[test]
 fn schedulers_that_race_for_volumes_share_them_out() {
     const VOLUMES: usize = 12;

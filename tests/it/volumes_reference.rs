@@ -1,5 +1,4 @@
-//! A list of volumes compared with a naive one, which keeps only the objects and scans all of them
-//! for each question.
+//! A list of volumes, compared with a naive one that has only the objects, and scans all of them for each query.
 
 use crate::histories::seeds;
 use omega_core::{
@@ -56,7 +55,7 @@ struct Naive {
     volumes: BTreeMap<Text, Volume>,
     made: BTreeSet<Text>,
     claims: BTreeMap<Text, VolumeClaim>,
-    /// The volume of each claim, and whether the choice is final.
+    /// The volume of each claim, and whether that choice is final.
     has: BTreeMap<Text, (Text, bool)>,
     limits: BTreeMap<(Text, Text), u32>,
     uses: BTreeMap<TaskId, Used>,
@@ -71,7 +70,8 @@ impl Naive {
         self.uses.values().filter(move |used| used.claims.contains(claim))
     }
 
-    /// Chooses volumes for all unbound claims of a task on a machine; an empty name is a volume to be provisioned.
+    /// Chooses volumes for all unbound claims of a task on a machine; an empty name stands for a volume to be
+    /// provisioned.
     fn choose(&self, claims: &[Text], machine: &Machine) -> Option<BTreeMap<Text, Text>> {
         let mut choices = BTreeMap::new();
         let mut open = Vec::new();
@@ -110,7 +110,7 @@ impl Naive {
         Some(choices)
     }
 
-    /// Gives a claim the only volume that is kept for it, or the first if it cannot wait.
+    /// Binds a claim to the only volume that is kept for it, or to the first one if it cannot wait.
     fn take_kept(&mut self, name: &Text) {
         let Some(claim) = self.claims.get(name) else { return };
         let kept = self.volumes.values().filter(|v| v.claim.as_ref() == Some(name));
@@ -257,7 +257,7 @@ impl World {
             reach: self.reach(),
             claim: claim.clone(),
         };
-        // It is not replaced.
+        // The existing object is not replaced.
         let naive = &mut self.naive;
         if naive.volumes.contains_key(&name) || naive.has.values().any(|(has, _)| *has == name) {
             return;
@@ -405,7 +405,7 @@ impl World {
         }
     }
 
-    /// Records that a scheduler has placed the task, with or without the reservation.
+    /// Records that a scheduler has placed the task, whether it had reserved volumes or not.
     fn runs(&mut self, task: TaskId) {
         let known = self.naive.uses.get(&task).cloned();
         let machine = self.machines[self.dice.below(self.machines.len())].name.clone();

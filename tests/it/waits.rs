@@ -1,5 +1,5 @@
-//! Jobs that wait for preferred machines, and transactions that wait for more claims: they wait as long as they should,
-//! never longer, and without needless steps.
+//! Jobs that wait for preferred machines, and transactions that wait for more claims. They wait as long as they should,
+//! not longer, and without needless steps.
 
 use crate::small::{add_machine, amounts, cell, job, placed, report, rows, step, submit, task};
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest, SharedCell};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const MS: Nanos = 1_000_000;
 
-/// Machines of one core, `m0` to `m5`; two each share a rack, and each has a label of its own.
+/// Machines of one core, `m0` to `m5`. Every two share a rack, and each has its own label.
 fn racks() -> SharedCell {
     let cell = cell(&[]);
     for i in 0..6 {
@@ -41,7 +41,7 @@ fn waiting(cell: &SharedCell) -> Scheduler {
     Scheduler::new(cell, profile, settings).unwrap()
 }
 
-/// Occupies machines by jobs that prefer each one.
+/// Fills machines with jobs that prefer them.
 fn take(cell: &SharedCell, scheduler: &mut Scheduler, machines: &[u32], now: Nanos) -> Vec<JobId> {
     let ids: Vec<JobId> = machines
         .iter()
@@ -179,8 +179,8 @@ fn a_gang_waits_together() {
     assert_eq!(on, [Some(2), Some(3)]);
 }
 
-/// Random jobs come and end: a scheduler that steps only when told that something is due places as many as one that
-/// steps all the time, and no job waits longer than both waits once there is room.
+/// Random jobs arrive and end. A scheduler that steps only when something is due places as many as a scheduler that
+/// steps all the time. Once there is room, no job waits longer than the two waits together.
 #[test]
 fn nobody_waits_longer_than_it_should() {
     for seed in 0..60 {
@@ -213,7 +213,7 @@ fn nobody_waits_longer_than_it_should() {
             }
             now = end;
         }
-        // All jobs are placed once the running ones have ended, and no free room is skipped for more than 50 ms in all.
+        // All jobs are placed once the running ones have ended, and free room is left unused for at most 50 ms in all.
         for _ in 0..200 {
             settle(&mut scheduler, &cell, now);
             let running: Vec<_> = came
@@ -281,7 +281,7 @@ fn jobs_that_come_soon_share_a_transaction() {
 
 #[test]
 fn what_is_held_survives_what_happens_meanwhile() {
-    // A cell whose change log keeps only three changes sends full deltas.
+    // A cell whose change log has room for only three changes sends full deltas.
     for changes in [3, 1000] {
         let cell = crate::small::cell_that_remembers(changes, &[8, 8]);
         let mut scheduler = holding(&cell, 5 * MS, 100);

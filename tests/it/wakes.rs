@@ -1,7 +1,7 @@
-//! Waking only the jobs that an event may help leaves no job unscheduled that could be placed.
+//! Waking only the jobs that an event may help: no job may be left unscheduled that could be placed.
 //!
 //! A scheduler follows a random history. After each of its steps, a new scheduler, for which every job is new, tries
-//! all jobs on a copy of the cell: it must place none.
+//! all jobs on a copy of the cell. It must place none.
 
 use crate::histories::seeds;
 use crate::placement_world::{random_group, random_machine, ruled_group};
@@ -17,7 +17,7 @@ use omega_schedulers::{
 };
 use omega_tests::random::Dice;
 
-/// Rejects machines with little use, so that only more use makes one feasible.
+/// Filter that rejects machines with little usage, so that only more usage makes a machine feasible.
 struct Used;
 
 impl MachineFilter for Used {
@@ -31,7 +31,7 @@ impl MachineFilter for Used {
     }
 }
 
-/// Rejects machines that report load.
+/// Filter that rejects machines which report load.
 struct Calm;
 
 impl MachineFilter for Calm {
@@ -142,7 +142,7 @@ impl History {
     }
 }
 
-/// Counts decisions.
+/// Observer that counts decisions.
 #[derive(Default)]
 struct Tries(usize);
 
@@ -152,7 +152,7 @@ impl Observer for Tries {
     }
 }
 
-/// Steps until there is no work; returns the number of placed tasks.
+/// Steps until there is no work. Returns the number of placed tasks.
 fn run(scheduler: &mut Scheduler, cell: &SharedCell, now: Nanos, tries: &mut Tries) -> usize {
     let mut placed = 0;
     loop {
@@ -166,14 +166,14 @@ fn run(scheduler: &mut Scheduler, cell: &SharedCell, now: Nanos, tries: &mut Tri
 
 fn scheduler(cell: &SharedCell, seed: u64, name: &str) -> Scheduler {
     let base = [Profile::first_fit, Profile::batch, Profile::service][(seed % 3) as usize];
-    // Filters that read the job disable the sharing of failures within a class.
+    // If a filter reads the job, failures are not shared within a class.
     let profile = match seed % 2 {
         0 => base().with_filter(PerMachine(Used)).with_filter(PerMachine(Calm)),
         _ => base(),
     };
     let settings = Settings {
         takes: "default".into(),
-        // No backoff from one step to the next.
+        // The backoff is shorter than a step.
         patience: Patience { backoff_min: 1, backoff_max: 1, ..Patience::default() },
         ..Settings::new(name)
     };
@@ -187,13 +187,13 @@ fn nobody_sleeps_who_would_be_placed_if_everybody_were_woken() {
         let cell = small::cell_that_remembers(if seed % 5 == 0 { 3 } else { 1000 }, &[]);
         let mut history = History::new(&cell, seed);
         let mut scheduler = self::scheduler(&cell, seed, "ours");
-        // It receives nothing of the other scheduler's tasks except their claims and rules.
+        // This scheduler gets nothing about the other scheduler's tasks except their claims and rules.
         let mut other = small::scheduler(&cell, "other");
         let mut now = 0;
         for round in 1..40 {
             (0..=history.dice.below(3)).for_each(|_| history.step());
             small::run(&mut other, &cell, round * small::LONG);
-            // A step may bring events for jobs that failed just before it.
+            // A step may process events that wake jobs which failed just before it.
             for quiet in 0.. {
                 now += 10;
                 let placed = run(&mut scheduler, &cell, now, &mut ours);

@@ -1,4 +1,4 @@
-//! Watches of jobs against the cell: a reader of the stream knows every task.
+//! Watches of jobs, compared with the cell: a reader of the stream knows every task.
 
 use crate::remote::Served;
 use omega_client::convert;
@@ -22,7 +22,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads until a version is complete.
+    /// Reads until the reader has everything up to a version.
     async fn reach(&mut self, version: Version) {
         let mut more = self.version < version.0;
         while more {
@@ -46,7 +46,7 @@ impl Reader {
     }
 }
 
-/// All jobs as the cell has them.
+/// All jobs, read from the cell.
 fn truth(served: &Served) -> Known {
     served.cell.read(|cell| {
         let phase = |(id, state): (TaskId, _)| {
@@ -68,7 +68,7 @@ fn submit(served: &Served, name: &str, tasks: u32) -> JobId {
     }
 }
 
-/// Places tasks of a job on the only machine.
+/// Places these tasks of a job on the only machine.
 fn place(served: &Served, number: u64, tasks: impl Iterator<Item = TaskId>) {
     let claim = |task| Claim::new(task, MachineId::first(0), SequenceNumber(0));
     let id = TransactionId { scheduler: SchedulerId(0), number };
@@ -83,11 +83,11 @@ fn place(served: &Served, number: u64, tasks: impl Iterator<Item = TaskId>) {
 fn a_watch_tells_of_every_task() {
     let served = Served::start();
     let apply = |command| served.apply(command);
-    // Ended jobs are kept.
+    // Ended jobs are not removed.
     apply(Command::SetPolicy(Policy { ttl_after_finished_ms: u64::MAX / 2, ..Policy::default() }));
     apply(Command::RegisterScheduler { name: "s".into() });
     apply(Command::RegisterMachine(Machine::new("m", Amounts::new([1 << 30]))));
-    // More tasks and jobs than fit into one message.
+    // There are more tasks and jobs than fit into one message.
     let large = submit(&served, "large", 2500);
     (0..150).for_each(|index| _ = submit(&served, &format!("small{index}"), 3));
     let url = format!("http://{}", served.address);

@@ -1,4 +1,5 @@
-//! Encoding of messages between replicas: round trips, stable bytes across versions, and rejection of foreign bytes.
+//! Encoding of messages between replicas: round trips, bytes that are stable across versions, and rejection of invalid
+//! bytes.
 
 use crate::histories::seeds;
 use omega_store::CodecError;
@@ -8,8 +9,8 @@ use omega_tests::fuzz::random_message;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Compares with the recorded bytes. If this fails, replicas of two versions cannot communicate: raise [`VERSION`], and
-/// read and write both versions until the older one is gone.
+/// Compares with the recorded bytes. If this fails, replicas of two versions cannot communicate. Then raise
+/// [`VERSION`], and read and write both versions until the older one is no longer used.
 #[test]
 fn the_bytes_of_a_version_never_change() {
     let path =
@@ -27,7 +28,7 @@ fn the_bytes_of_a_version_never_change() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), lines);
 }
 
-/// Newer than the recorded messages: its kind comes after theirs.
+/// A probe is newer than the recorded messages: its kind comes after theirs.
 #[test]
 fn a_probe_is_a_kind_of_its_own() {
     let mut bytes = Vec::new();

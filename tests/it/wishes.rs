@@ -1,4 +1,4 @@
-//! Counters of a view for scores and families of rules, compared with a scan of all tasks.
+//! Counters of a view, for scores and for families of rules, compared with a scan of all tasks.
 
 use crate::histories::seeds;
 use crate::views::World;
@@ -8,7 +8,7 @@ use omega_core::{JobId, Spread, TaskRule, WhenUnsatisfiable};
 const FAMILIES: [RuleFamily; 4] =
     [RuleFamily::Ports, RuleFamily::Spread, RuleFamily::Neighbours, RuleFamily::Limits];
 
-/// The soft spreads of a group as written.
+/// The soft spreads of a group, as its description has them.
 fn written(view: &View, group: GroupRef) -> Vec<Spread> {
     let (job, index) = view.job(group);
     let wished = job.groups[index].rules.tasks.iter().filter_map(|rule| match rule {
@@ -20,7 +20,8 @@ fn written(view: &View, group: GroupRef) -> Vec<Spread> {
     wished.collect()
 }
 
-/// Attraction of the machine in a row, with required affinities of others weighted by zero and by seven.
+/// Attraction to the machine in a row. The required affinities of other tasks are weighted with zero, and then with
+/// seven.
 pub(crate) fn draw(view: &View, need: &Need, row: usize) -> [i64; 2] {
     let draws = view.draws(need);
     [0, 7].map(|required| draws.of_block(view.block(row / BLOCK), required)[row % BLOCK])

@@ -6,22 +6,22 @@ use std::collections::BTreeSet;
 /// Replicas through which clients send. A client may switch to another one.
 const SENDERS: usize = 2;
 
-/// One request of one sender.
+/// Identifies a request of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct AskId {
     sender: usize,
     number: u8,
 }
 
-/// A request on its way to a leader.
+/// A request in flight to a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Request {
     id: AskId,
-    /// Term of the leader it is sent to.
+    /// Term of the leader to which the request is sent.
     term: usize,
     /// Client of the transaction; each client has one.
     client: usize,
-    /// Whether it may have been accepted before.
+    /// Whether the request may have been accepted before.
     retry: bool,
 }
 
@@ -32,14 +32,14 @@ pub(crate) enum Answer {
     Refused,
 }
 
-/// Answer that a client may get.
+/// Reply that a client may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Reply {
-    /// The result is in the log.
+    /// The result is recorded in the log.
     Recorded(Answer),
-    /// The pre-check rejected it, without a record.
+    /// The pre-check rejected the transaction, without a record.
     Early,
-    /// This request did nothing and never will.
+    /// This request did nothing, and never will.
     Again,
 }
 
@@ -48,12 +48,12 @@ pub(crate) enum Reply {
 pub(crate) struct Entry {
     term: usize,
     what: What,
-    /// Request that waits for it, if any does.
+    /// Request that waits for the entry; `None` if none does.
     from: Option<AskId>,
 }
 
 impl Entry {
-    /// Whether it is a claim of a client.
+    /// Whether the entry is a claim of a client.
     pub(crate) fn is_claim(&self) -> bool {
         matches!(self.what, What::Claim(_))
     }
@@ -67,16 +67,16 @@ enum What {
     Release,
 }
 
-/// A replica that leads in a term, or did.
+/// A replica that is, or was, the leader of a term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Leader {
-    /// Whether it has committed an entry of its term, and whether it has learned of a later leader.
+    /// Whether the leader has committed an entry of its term, and whether it knows of a later leader.
     stage: Stage,
-    /// Number of committed entries it has applied.
+    /// Number of committed entries that the leader has applied.
     applied: usize,
-    /// Its uncommitted entries.
+    /// Uncommitted entries of the leader.
     tail: Vec<Entry>,
-    /// The highest number that it accepted from each sender.
+    /// Highest request number that the leader accepted from each sender.
     seen: [u8; SENDERS],
 }
 
@@ -92,20 +92,20 @@ enum Stage {
 pub(crate) struct Client {
     attempts: u8,
     waits_for: Option<AskId>,
-    /// Whether one of its requests has no reply.
+    /// Whether a request of the client has had no reply.
     doubt: bool,
     pub(crate) told: Vec<Answer>,
     pub(crate) refused_early: bool,
 }
 
 impl Client {
-    /// Whether all its requests got the reply "nothing was or will be done".
+    /// Whether all requests of the client got the reply "nothing was or will be done".
     pub(crate) fn knows_that_nothing_was_done(&self) -> bool {
         self.waits_for.is_none() && !self.doubt && self.told.is_empty()
     }
 }
 
-/// The cell, with room for one task, and the placed clients.
+/// The cell, which has room for one task, and the clients whose tasks were placed.
 #[derive(Clone, Debug)]
 pub(crate) struct CellState {
     room: u8,
@@ -149,7 +149,7 @@ pub(crate) struct World {
     replies: BTreeSet<(AskId, Reply)>,
     releases: u8,
     dedupes: bool,
-    /// Whether a reply said that another entry replaced its own.
+    /// Whether a reply said that the request's entry was replaced by another one.
     pub(crate) overwritten: bool,
 }
 
@@ -168,9 +168,9 @@ pub(crate) enum Act {
     Release,
     /// The last leader commits its next entry.
     Commit,
-    /// A new leader is elected, with a number of the uncommitted entries of an earlier one.
+    /// A new leader is elected, which has this many of an earlier leader's uncommitted entries.
     Elect { of: usize, entries: usize },
-    /// A leader commits its log and its first entry.
+    /// A new leader commits its log, including its first entry.
     Begin,
     /// An earlier leader learns of a later one, and of all committed entries.
     Follow { term: usize },
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// The cell after all committed entries.
+    /// The cell's state after all committed entries.
     pub(crate) fn cell(&self) -> CellState {
         self.cell_at(self.committed.len())
     }
@@ -252,7 +252,7 @@ impl World {
                 let heard = self.replies.iter().filter(|(of, _)| *of == id);
                 acts.extend(heard.map(|(_, reply)| Act::Hear { client: number, reply: *reply }));
             } else if client.attempts < protocol.attempts[number] && !client.refused_early {
-                // The first sender makes no difference; retries may use another one.
+                // It makes no difference through which sender the first attempt goes; retries may use another one.
                 let senders = if client.attempts == 0 { number..number + 1 } else { 0..SENDERS };
                 for sender in senders {
                     let terms = 0..self.leaders.len();
@@ -277,7 +277,7 @@ impl World {
                 let asks = &mut self.clients[client];
                 asks.attempts += 1;
                 asks.waits_for = Some(id);
-                // A client that asks again after a reply asks for something that was accepted before.
+                // If a client sends its request again after a reply, the request was accepted before.
                 let retry = asks.doubt || !asks.told.is_empty();
                 self.requests.insert(Request { id, term, client, retry });
             }
@@ -320,7 +320,7 @@ impl World {
         self.forget(protocol);
     }
 
-    /// Drops data without further effect, to reduce the number of distinct states.
+    /// Drops data that has no further effect, to reduce the number of distinct states.
     fn forget(&mut self, protocol: &Protocol) {
         let mut requests = std::mem::take(&mut self.requests);
         requests.retain(|request| {
@@ -343,7 +343,8 @@ impl World {
         self.committed.push(Entry { from: None, ..entry });
     }
 
-    /// Delivers a request to a leader, which checks it by its applied state, and appends it to its log.
+    /// Delivers a request to a leader, which checks it against the state that it has applied, and appends it to its
+    /// log.
     fn deliver(&mut self, protocol: &Protocol, request: Request, term: usize, busy: bool) {
         let Request { id, client, retry, .. } = request;
         let seen = &mut self.leaders[term].seen[id.sender];
@@ -362,7 +363,7 @@ impl World {
         }
     }
 
-    /// Replies to the requests of an entry, the last of the committed ones.
+    /// Replies to the request of an entry, which is the last committed one.
     fn answer(&mut self, entry: Entry, applied: usize) {
         let Some(id) = entry.from else { return };
         let mut before = self.cell_at(applied - 1);
@@ -371,8 +372,8 @@ impl World {
         }
     }
 
-    /// Tells an earlier leader of a later one: it applies committed entries, and answers requests of its own entries,
-    /// committed or replaced.
+    /// Tells an earlier leader of a later one. The earlier leader applies committed entries, and answers the requests
+    /// of its own entries, which were committed or replaced.
     fn follow(&mut self, term: usize) {
         self.leaders[term].stage = Stage::Follows;
         while self.leaders[term].applied < self.committed.len() {
