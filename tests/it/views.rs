@@ -174,7 +174,7 @@ fn load_in_columns(view: &mut View, (row, kind): (usize, KindId)) -> (i64, i64, 
     (load.used[lane], load.claimed[lane], load.at_ms[lane], load.capacity[lane])
 }
 
-/// The same columns, computed from the report and the description.
+/// Columns of a machine's load, computed from the report and the description.
 fn load_of_report(view: &View, (row, kind): (usize, KindId)) -> (i64, i64, u64, i64) {
     let capacity = view.machine(row).map_or(0, |machine| machine.capacity.get(kind) as i64);
     match view.load(row) {

@@ -153,7 +153,7 @@ fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
     }
 }
 
-/// What the reasons depend on: groups with equal needs have equal reasons.
+/// Needs of a task group, on which the reasons depend: groups with equal needs have equal reasons.
 type Need = (usize, [Amounts; 2], Option<DeviceRequest>, PlacementRules);
 
 /// Pending jobs at the end, grouped by the reason that excludes most machines.

@@ -29,7 +29,7 @@ pub(super) struct Decision {
     named: Option<BTreeSet<String>>,
 }
 
-/// What is needed to ask the filters about one machine after another.
+/// Inputs for calling the filters for one machine after another.
 pub(super) struct Asked<'a> {
     pub(super) profile: &'a Profile,
     pub(super) group: GroupRef,

@@ -136,7 +136,7 @@ pub struct Applied {
     pub failed: Option<String>,
 }
 
-/// How many items of a list are printed.
+/// Number of items of a list that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Only the first items of a long list.

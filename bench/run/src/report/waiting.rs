@@ -83,7 +83,7 @@ pub struct NearMiss {
     pub machines: usize,
     /// The first such machine.
     pub example: String,
-    /// What each of these machines lacks.
+    /// Lacks that each of these machines has.
     pub lacks: Vec<Lack>,
 }
 
@@ -109,7 +109,7 @@ pub struct Help {
     pub machine: Option<String>,
     /// Number of existing machines that the change would make feasible.
     pub machines: usize,
-    /// What is missing, or the restriction to lift.
+    /// Lacks that the change removes, or the restriction that it lifts.
     pub lacks: Vec<Lack>,
     /// The remedy in words.
     pub text: String,

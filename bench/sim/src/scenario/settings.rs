@@ -77,7 +77,7 @@ impl ArchitectureKind {
         matches!(self, ArchitectureKind::Mono | ArchitectureKind::MonoMulti)
     }
 
-    /// How a scheduler reads the cell. A scheduler without concurrent schedulers on its machines reads their current
+    /// Access of a scheduler to the cell. A scheduler without concurrent schedulers on its machines reads their current
     /// state.
     #[must_use]
     pub fn access(self) -> Access {

@@ -27,7 +27,7 @@ pub struct Machines {
 /// One processor, in thousandths of a core.
 const CORE: u64 = 1000;
 
-/// What a scheduler did in a step: the jobs that it placed, and its plans.
+/// Result of a scheduler's step: the jobs that it placed, and its plans.
 #[derive(Default)]
 struct Seen {
     placed: Vec<Place>,

@@ -95,7 +95,7 @@ impl Now {
     }
 }
 
-/// What remains to be run of a cell's jobs.
+/// Remaining work of a cell's jobs.
 struct Left {
     assumed: Assumed,
     /// Number of tasks counted so far, from which their remaining run times are spread.

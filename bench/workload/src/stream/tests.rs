@@ -5,7 +5,7 @@ use crate::testing::{folder, message};
 use crate::{MachineChange, RunTime, csv};
 use omega_core::{Amounts, Job, TaskGroup};
 
-/// What a stream returns at each step.
+/// Results of a stream at each step.
 fn steps(stream: &mut dyn Stream) -> Vec<(u64, String)> {
     let mut steps = Vec::new();
     while let Some(event) = stream.next_event().unwrap() {

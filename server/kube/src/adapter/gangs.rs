@@ -50,7 +50,7 @@ struct Pending {
     pods: Vec<PodName>,
 }
 
-/// How a group's pending pods are scheduled.
+/// Way in which a group's pending pods are scheduled.
 enum Plan {
     Hold(Hold),
     Gang(u32),

@@ -21,7 +21,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 /// Maximum number of inputs that are handled before the workers are woken.
 const BATCH_MAX: usize = 512;
 
-/// What happens with decisions.
+/// Use that is made of decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Pods are bound.
@@ -70,7 +70,7 @@ pub struct Parts {
     pub profiles: Vec<KubeProfile>,
     /// Number of workers of each profile.
     pub workers: u32,
-    /// What happens with decisions.
+    /// Use that is made of decisions.
     pub mode: Mode,
     /// The queue of requests to the API server.
     pub outbox: Outbox,

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 const MERGED: [(&str, &str); 4] =
     [("conditions", "type"), ("containers", "name"), ("taints", "key"), ("tolerations", "key")];
 
-/// How a patch treats lists.
+/// Treatment of lists by a patch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {
     /// Lists are merged by a key, if their elements have one.

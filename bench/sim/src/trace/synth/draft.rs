@@ -46,7 +46,7 @@ pub(super) struct Lost {
     pub(super) placed: u64,
 }
 
-/// What making rows needs: the run times for tasks without an end, the random generator, and the counts of properties
+/// Inputs for making rows: the run times for tasks without an end, the random generator, and the counts of properties
 /// that the table cannot express.
 pub(super) struct Drafter<'a> {
     pub(super) lives: &'a Lives,
