@@ -1,5 +1,4 @@
-//! Agents of simulated machines, and the fate of their tasks. All are processes, some of which are
-//! killed.
+//! Agents of simulated machines, and what happens to their tasks. All are processes, some of which are killed.
 //!
 //! Every awaited event happens eventually, so there are no time limits.
 
@@ -20,10 +19,10 @@ use tokio::runtime::Runtime;
 /// Taint of machines whose agents are silent.
 const UNREACHABLE: &str = omega_client::agent::UNREACHABLE;
 
-/// Long enough for a busy machine to heartbeat in time, short enough to wait for.
+/// Timeout that is long enough for heartbeats on a busy computer, and short enough that tests can wait for it.
 const TIMEOUT: &str = "--machine-timeout=4";
 
-/// One replica on a disk, and its clients.
+/// A cell of one replica on a disk, and its clients.
 pub(crate) struct Cell {
     dir: TempDir,
     port: u16,
@@ -59,7 +58,7 @@ impl Cell {
         start(self.dir.path(), &[&["scheduler", "--cell", &self.address()][..], &more].concat())
     }
 
-    /// One with a profile.
+    /// Starts a scheduler with a profile.
     pub(crate) fn scheduler_with(&self, profile: &str) -> Process {
         std::fs::write(self.dir.path().join("profile.toml"), profile).unwrap();
         let arguments = ["scheduler", "--cell", &self.address(), "--profile", "profile.toml"];
@@ -86,7 +85,7 @@ impl Cell {
         assert_eq!(said.code, Some(0), "{}", said.stderr);
     }
 
-    /// An agent that has registered its machines.
+    /// Starts an agent, and waits until it has registered its machines.
     fn agent(&self, name: &str, machines: u32, more: &[&str]) -> Process {
         let count = machines.to_string();
         let address = self.address();
@@ -140,7 +139,7 @@ impl Cell {
         answer.machines
     }
 
-    /// Number of an agent's machines with the taint, and number of tasks on all of them.
+    /// Number of an agent's machines that have the taint, and number of tasks on all its machines.
     fn marked(&self, name: &str) -> (usize, u32) {
         let prefix = format!("{name}-");
         let machines = self.machines();
@@ -155,7 +154,7 @@ impl Cell {
         (of.iter().filter(has_taint).count(), of.iter().map(|told| told.tasks).sum())
     }
 
-    /// Ends the server and replays its log, with an audit.
+    /// Ends the server and replays its log with an audit.
     fn replay(mut self) {
         self.server = None;
         let said = say(self.dir.path(), &["log", "replay", "cell", "--all", "--audit-every", "50"]);
@@ -247,14 +246,14 @@ fn what_a_lost_machine_ran_runs_elsewhere_until_it_is_back() {
     assert!(said.stdout.contains("\"status\": \"unreachable\""), "{}", said.stdout);
     until(|| cell.job(job).running == 100);
     assert_eq!(cell.marked("few").1, 0, "nothing is placed on a lost machine");
-    // A restarted server knows the lost machines.
+    // A restarted server still knows which machines are unreachable.
     cell.server = None;
     cell.serve();
     until(|| cell.job(job).running == 100);
     assert_eq!(cell.marked("few"), (2, 0));
     let _few = cell.agent("few", 2, &[]);
     until(|| cell.marked("few").0 == 0);
-    // More than the others have room for.
+    // More tasks are submitted than fit on the other machines.
     let more = cell.submit(&service("more", 450));
     until(|| cell.job(more).running == 450);
     assert!(cell.marked("few").1 > 0, "it takes tasks again");
@@ -272,7 +271,7 @@ fn a_mass_loss_costs_no_tasks() {
     let (_, tasks) = cell.marked("gone");
     drop(gone);
     until(|| cell.marked("gone").0 == 5);
-    // Half are silent: they are marked, and their tasks wait for them.
+    // Half of the agents are silent. Their machines get the taint, and their tasks are still on them.
     let version = insist(|| cell.runtime.block_on(describe(cell.url()))).version;
     let more = cell.submit(&service("more", 1));
     until(|| cell.job(more).running == 1);
@@ -293,7 +292,7 @@ fn a_killed_scheduler_is_followed_by_another_of_its_name() {
     let mut jobs = Vec::new();
     for round in 0..5 {
         jobs.extend((0..20).map(|job| cell.submit(&batch(&format!("{round}-{job}"), 20, 10_000))));
-        // Decisions that it has not received are lost with it.
+        // Decisions that the scheduler has not received yet are lost with it.
         drop(scheduler);
         scheduler = cell.scheduler();
     }
@@ -334,7 +333,7 @@ fn agents_follow_the_leader() {
     }
 }
 
-/// Agents and schedulers find the leader through any replica, also through a single given one.
+/// Agents and schedulers find the leader through any replica, even if they know only one.
 #[test]
 fn who_knows_a_follower_finds_the_leader() {
     let mut three = Three::found();
@@ -349,13 +348,13 @@ fn who_knows_a_follower_finds_the_leader() {
     let url = three.url(follower);
     let first = submit(&runtime, &url, &service("first", 4));
     until(|| job(&runtime, &url, first).running == 4);
-    // They know the next leader, or it is named by a replica that they know.
+    // They know the next leader, or a replica that they know names it.
     three.kill(leader);
     let second = submit(&runtime, &url, &service("second", 4));
     until(|| job(&runtime, &url, second).running == 4);
 }
 
-/// An agent without access to the leader reports why its machines get no orders.
+/// An agent that cannot reach the leader reports why its machines get no directives.
 #[test]
 fn an_agent_without_the_leader_says_so() {
     let nowhere = format!("--advertise=127.0.0.1:{}", ports(1)[0]);
@@ -369,7 +368,7 @@ fn an_agent_without_the_leader_says_so() {
         event["message"].as_str().is_some_and(|said| said.starts_with("no replica gives orders"))
     });
     assert_eq!(told["machines"], 1, "{told}");
-    // It alternates between the given replica and the leader that this names.
+    // The agent alternates between the given replica and the leader that this replica names.
     let is_of_follower = told["replica"] == **cell;
     let says_who_leads = told["why"].as_str().unwrap().contains("agents attach to the leader");
     assert_eq!(is_of_follower, says_who_leads, "{told}");

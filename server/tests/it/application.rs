@@ -76,7 +76,7 @@ impl Small {
     }
 }
 
-/// Reads events until one matches, and checks that each container's events are consistent.
+/// Reads events until one matches, and checks that the events of each container are consistent.
 fn wait_for(
     registered: &mut Registered,
     seen: &mut Vec<Event>,
@@ -88,7 +88,7 @@ fn wait_for(
         let before = seen.iter().rev().find(|before| before.container == event.container);
         assert_ne!(before.map(|before| &before.change), Some(&event.change), "told twice");
         assert!(!before.is_some_and(ended), "{event:?} after the end");
-        // For a run that waits for ever, and is ended.
+        // The output is for a run that waits forever and is ended by hand.
         println!("{event:?}");
         seen.push(event);
     }
@@ -123,7 +123,7 @@ fn containers_run_end_and_are_released() {
         .on_completed(move |container, end: &Completed| {
             assert!(end.machine.is_some());
             note(&completed, format!("{} {}", container.name(), end.ended));
-            // The next one, from inside.
+            // The next container is requested in the callback of this one.
             let calls = completed.clone();
             let next = container.application().create("second", &service()).unwrap();
             let _ = next
@@ -143,7 +143,7 @@ fn containers_run_end_and_are_released() {
     });
 }
 
-/// The child: it requests containers until it is killed. Without the variable it does nothing.
+/// The child process, which requests containers until it is killed. If the variable is not set, this test does nothing.
 #[test]
 fn a_process_of_its_own() {
     let Ok(cell) = std::env::var("OMEGA_TEST_APPLICATION") else { return };
@@ -161,7 +161,7 @@ fn a_process_of_its_own() {
     }
 }
 
-/// The child, killed after a number of requests.
+/// Kills the child after this many requests.
 fn kill_after(address: &Address, asked: usize) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "application::a_process_of_its_own", "--nocapture"]);
@@ -181,7 +181,7 @@ fn a_killed_application_is_recovered() {
         let names: BTreeSet<&str> =
             registered.recovered.iter().map(omega_client::application::Container::name).collect();
         assert_eq!(names.len(), registered.recovered.len(), "each once");
-        // The last request may not have reached the cell; the requests that did have containers.
+        // The last request may not have reached the cell; each earlier one got its container.
         assert!(names.len() >= (round - 1) * 5, "{names:?}");
         until(|| {
             let is_running = |state| matches!(state, ContainerState::Running(_));
@@ -227,7 +227,7 @@ fn nothing_is_lost_where_servers_and_agents_are_killed() {
     }
     small.serve();
     wait_for(&mut registered, &mut seen, |seen| runs(seen) == 20);
-    // Lost machines: at most a third may be lost at once, so there are others first.
+    // At most a third of the machines may be lost at the same time, so other machines are added before.
     let lost = small.agent.take();
     let cell = format!("127.0.0.1:{}", small.port);
     let more = ["agent", "--cell", &cell, "--simulate=12", "--heartbeat=1", "--prefix", "more"];
@@ -278,7 +278,7 @@ fn leaders_may_die_while_containers_come_and_go() {
         let replay = ["log", "replay", &format!("r{id}"), "--all", "--audit-every", "50"];
         let said = say(&dir, &replay);
         assert_eq!(said.code, Some(0), "{}", said.stderr);
-        // Each container was one job, whatever was asked twice.
+        // Each container was one job, even if it was requested twice.
         assert!(!said.stdout.contains("#2"), "{}", said.stdout);
     }
 }

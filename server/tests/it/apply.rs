@@ -14,7 +14,7 @@ const JOB: &str = r#"{
 #[test]
 fn a_deleted_job_gives_its_name_away_at_once() {
     let cell = Served::new(&[("job.json", JOB)]);
-    // Whether its tasks had ended or not.
+    // The job is deleted whether its tasks had ended or not.
     for kill in [false, true] {
         assert_eq!(cell.ok("job submit -f job.json"), "job gang is submitted: 2 tasks\n");
         if kill {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A cell of one replica in the folder `cell`, and where it listens.
+/// A cell of one replica in the folder `cell`, and its address.
 struct Kept {
     dir: TempDir,
     address: String,
@@ -52,11 +52,11 @@ impl Kept {
         serde_json::from_str(&self.ok(&format!("{line} -o json"))).unwrap()
     }
 
-    /// Everything that users can see of the cell.
+    /// All data of the cell that users can read.
     fn all(&self) -> Vec<Value> {
         let mut jobs = self.json("job list --all")["items"].clone();
         for job in jobs.as_array_mut().unwrap() {
-            // A replica knows the age of a job as far as it saw it.
+            // A replica knows the age of a job only from the time at which it saw the job, so ages are not compared.
             job.as_object_mut().unwrap().remove("age_ms").unwrap();
         }
         let mut all = vec![self.json("machine list")["items"].clone(), jobs.clone()];
@@ -67,10 +67,10 @@ impl Kept {
         all
     }
 
-    /// Places pending tasks with a scheduler that is stopped afterwards.
+    /// Places pending tasks by a scheduler, which is stopped afterwards.
     fn place(&self, job: &str) {
         let mut command = omega(self.dir.path());
-        // A scheduler of the saved cell may still own its name.
+        // In the restored cell, a scheduler of the saved cell may still own its name.
         command.args(["scheduler", "--standby", "--lease=1s"]).env("OMEGA_CELL", &self.address);
         let scheduler = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let _scheduler = Process(scheduler);
@@ -78,7 +78,7 @@ impl Kept {
     }
 }
 
-/// Error of a verb, in one line.
+/// Error of a verb, which must be one line.
 fn fails(dir: &Path, line: &str) -> String {
     let said = say(dir, &line.split_whitespace().collect::<Vec<_>>());
     assert_eq!((said.code, said.stderr.lines().count()), (Some(2), 1), "{line}: {}", said.stderr);
@@ -105,8 +105,7 @@ fn a_restored_cell_is_the_cell_that_was_saved() {
     assert_eq!((&before.0, &before.1), (&after.0, &after.1));
     assert_eq!(before.2["version"], after.2["version"]);
     assert_ne!(before.2["cell"], after.2["cell"], "no old replica can join it");
-    // The cell works: pending tasks are placed once there is room, and an existing job is not
-    // created twice.
+    // The restored cell works: pending tasks are placed once there is room, and a job that exists is not created twice.
     kept.ok("job submit web --count 6 --cpu 1 --memory 1GiB");
     kept.ok("machine add large --cpu 2000 --memory 64GiB");
     kept.place("waits");
@@ -204,13 +203,13 @@ fn three_replicas_are_restored_and_old_ones_stay_out() {
     ok("job resize web 7");
     ok("backup later");
     drop(servers);
-    // The next generation is a different cell. The same or an earlier generation is rejected.
+    // A restored cell with the next generation is a different cell. An equal or lower generation is rejected.
     let said = fails(dir, &restore(1, "later", 0).replace("g0-1", "other"));
     assert!(said.contains("--cell-generation 1 or more"), "{said}");
     [1, 2].into_iter().for_each(|id| drop(kept.ok(&restore(id, "later", 1))));
     let said = fails(dir, &restore(3, "missing", 1));
     assert!(said.contains("missing: cannot be read"), "{said}");
-    // A replica of the old cell returns in place of the third one, and is ignored.
+    // A replica of the old cell is started in place of the third replica, and must be ignored.
     let servers: Vec<Process> = vec![start(1, 1), start(2, 1), start(3, 0)];
     ok("job resize web 8");
     let told = ok("job get web -o json");

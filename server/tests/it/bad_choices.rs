@@ -1,6 +1,6 @@
-//! Transactions that are outdated or violate settings of an operator or a job, and descriptions
-//! that are too large or have unknown values. Each test checks the error, and that the state's hash
-//! is unchanged. `bad_requests.rs` has the list of all bad input.
+//! Transactions that are outdated or violate settings of an operator or a job, and descriptions that are too large or
+//! have unknown values. Each test checks the error, and that the hash of the state is unchanged. `bad_requests.rs`
+//! lists all tests of bad input.
 
 use crate::bad_requests::Cell;
 use crate::process::{folder, say};
@@ -36,8 +36,8 @@ impl Cell {
         answer.err().map(|status| ApiError::from(status).code)
     }
 
-    /// Commits an invalid transaction, and checks that nothing was changed except the recorded
-    /// result; a repetition changes not even that.
+    /// Commits an invalid transaction, and checks that only the recorded result was changed. If the transaction is
+    /// repeated, nothing is changed.
     fn refused(&self, what: &str, expected: &str, request: proto::CommitRequest) {
         let version = self.version();
         let takes_a_judge = !request.evictions.is_empty() || request.claim_jobs.len() > 1;
@@ -57,7 +57,7 @@ fn what_came_in_between_is_a_conflict() {
     let decided = cell.claims(cell.next, &[(0, 0)]);
     cell.remove_machine("m");
     cell.refused("a machine that was removed", "MACHINE_GONE", decided);
-    // Another machine now has its place, but not its id.
+    // Another machine now has the row of the removed one, but not its id.
     cell.add_machine((&Machine::new("other", Amounts::new([4000, 8 << 30]))).into()).unwrap();
     let mut decided = cell.claims(cell.next + 1, &[(0, 0)]);
     decided.claim_incarnations = vec![0];
@@ -95,7 +95,7 @@ fn quotas_and_gangs_are_kept() {
     cell.refused("more than the quota", "QUOTA_EXCEEDED", third);
     let free = proto::SetQuotaRequest { tenant: "default".to_owned(), quota: None };
     cell.runtime.block_on(tenants.set_quota(free)).unwrap();
-    // Two of its three have room.
+    // Two of the gang's three tasks would fit.
     let gang = Job::batch("gang", TaskGroup::new(3, Amounts::new([1000, 1])));
     let gang = cell.submit(&Job { gang_min: Some(3), ..gang }).unwrap();
     let mut claims = cell.claims(cell.next + 2, &[(0, 0), (1, 0), (2, 0)]);
@@ -111,7 +111,7 @@ fn quotas_and_gangs_are_kept() {
 fn an_answer_that_was_forgotten_is_not_given_as_another() {
     let cell = Cell::start();
     assert_eq!(cell.commit(cell.claims(cell.next, &[(0, 0)])), "");
-    // Answers of accepted transactions are kept, up to this number.
+    // Results of accepted transactions are recorded, up to this number.
     let count = ANSWERS_PER_SCHEDULER as u64;
     for number in cell.next + 1..=cell.next + count {
         let mut moved = cell.claims(number, &[(0, 0)]);
@@ -128,7 +128,7 @@ fn an_answer_that_was_forgotten_is_not_given_as_another() {
 fn descriptions_with_too_many_labels_or_unknown_words_are_refused() {
     let cell = Cell::start();
     let before = (cell.version(), cell.hash());
-    // The worst order for a sorted list: each comes before all earlier ones.
+    // The order is the worst one for a sorted list: each label is before all earlier ones.
     let label = |at: usize| proto::Label { key: format!("k{at:06}"), value: String::new() };
     let many = |count: usize| (0..count).rev().map(label).collect::<Vec<_>>();
     let machine = proto::Machine::from(&Machine::new("labelled", Amounts::new([1])));
@@ -149,7 +149,7 @@ fn descriptions_with_too_many_labels_or_unknown_words_are_refused() {
     let check = proto::CommitRequest { check: 9, ..cell.claims(cell.next, &[(0, 0)]) };
     assert_eq!(cell.commit(check), "InvalidArgument MALFORMED");
     assert_eq!((cell.version(), cell.hash()), before);
-    // Of two with one key the later one counts.
+    // If two labels have one key, the later one is used.
     let twice =
         ["first", "second"].map(|value| proto::Label { value: value.to_owned(), ..label(0) });
     cell.add_machine(proto::Machine { labels: twice.to_vec(), ..machine }).unwrap();
@@ -161,7 +161,7 @@ fn descriptions_with_too_many_labels_or_unknown_words_are_refused() {
     assert_eq!(labels, [proto::Label { value: "second".to_owned(), ..label(0) }]);
 }
 
-/// The wire has no negative amounts and no fractions; files and flags are where people could write them.
+/// The API has neither negative amounts nor fractions, but people can write these in files and flags.
 #[test]
 fn amounts_that_are_no_amounts_are_told_by_name() {
     let dir = folder(&[]);
@@ -172,7 +172,7 @@ fn amounts_that_are_no_amounts_are_told_by_name() {
         assert_eq!(said.code, Some(2), "{amount}: {}", said.stderr);
         assert!(said.stderr.contains("machines.toml"), "{amount}: {}", said.stderr);
         if amount == "1e400" {
-            // This is a number; whether a cell can count it is the cell's decision.
+            // The text is a number; whether it is within the cell's limits is checked by the cell.
             continue;
         }
         let flag = format!("--cpu={}", amount.trim_matches('"'));

@@ -1,5 +1,5 @@
-//! Full and read-only disks: real file systems if root's rights allow them; otherwise the test is
-//! skipped with a message.
+//! Full and read-only disks, as real file systems. Creating these requires root; otherwise the test is skipped with a
+//! message.
 
 use crate::process::{folder, say};
 use crate::served::{Process, insist, ports, serve};
@@ -14,7 +14,7 @@ use std::process::Command;
 use tokio::runtime::Runtime;
 use tonic::transport::{Channel, Endpoint};
 
-/// A disk of a number of mebibytes, or `None` (with a message) if it cannot be made.
+/// A disk of this many mebibytes; `None` (with a message) if it cannot be created.
 fn disk(at: &Path, mib: u64) -> Option<Disk> {
     let made = Disk::with_room(at, mib);
     if let Err(why) = &made {
@@ -29,7 +29,7 @@ fn start(dir: &Path, port: u16) -> Process {
 }
 
 fn submit(runtime: &Runtime, channel: &Channel, name: String) -> Result<u64, ApiError> {
-    // With much in it, so that a disk is full sooner.
+    // The jobs are large, so that the disk is soon full.
     let labels = (0..LABELS_MAX).map(|at| (at.to_string(), "x".repeat(400)));
     let group = TaskGroup { labels: Labels::new(labels), ..TaskGroup::new(1, Amounts::new([1])) };
     let job = Job::batch(name, group);
@@ -50,7 +50,7 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
         Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap().connect_lazy()
     };
     insist(|| submit(&runtime, &channel, "first".to_owned()));
-    // All free space, except for a little that a log may have reserved.
+    // A file takes all free space, except for a little that a log may have reserved.
     let ballast = disk.at().join("ballast");
     let fill = Command::new("dd")
         .args(["if=/dev/zero", "bs=1M"])
@@ -62,7 +62,7 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
     let refused = loop {
         match submit(&runtime, &channel, format!("j{kept}")) {
             Ok(_) => kept += 1,
-            // Whether the last job was accepted is known when there is room again.
+            // It is only known when there is room again whether the last job was accepted.
             Err(error)
                 if error.code == ErrorCode::OutcomeUnknown || error.code == ErrorCode::Late => {}
             Err(error) => break error,
@@ -70,7 +70,7 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
     };
     assert_eq!(refused.code, ErrorCode::DiskFull, "{refused}");
     assert!(refused.retry_after.is_some());
-    // It still runs, and answers reads.
+    // The server still runs, and answers reads.
     let mut cells = CellServiceClient::new(channel.clone());
     let told = runtime.block_on(cells.describe_cell(proto::DescribeCellRequest {}));
     assert!(told.unwrap().into_inner().jobs >= kept);
@@ -78,10 +78,10 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
     insist(|| submit(&runtime, &channel, "after".to_owned()));
     kept += 1;
     drop(server);
-    // And so it is after a loss of power.
+    // The state is the same after a loss of power.
     let _server = start(dir.path(), port);
-    // A replica reports what it has applied, and may have more in its log; once it accepts a job,
-    // it has applied everything.
+    // A replica reports the state that it has applied, and its log may have more entries. Once it accepts a job, it has
+    // applied all earlier ones.
     insist(|| submit(&runtime, &channel, "last".to_owned()));
     kept += 1;
     let told = insist(|| {

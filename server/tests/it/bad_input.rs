@@ -1,34 +1,33 @@
-//! Bad input: errors name the fault in one line, before anything has started, and no file is
-//! changed.
+//! Bad input: errors name the fault in one line, before anything has started, and no file is changed.
 //!
-//! The cases are in `bad_input.txt`: arguments, the invalid files, `---`, the error line.
-//! `OMEGA_BLESS=1 cargo test -p omega-server bad_input` writes the present errors to the file; read
-//! it before you commit it.
+//! The cases are in `bad_input.txt`. Each has the arguments, the invalid files, `---`, and the error line.
+//! `OMEGA_BLESS=1 cargo test -p omega-server bad_input` writes the present errors to the file; read it before you
+//! commit it.
 
 use crate::process::{folder, gzip, listing, say};
 use std::path::{Path, PathBuf};
 
-/// The sound files that every case has, and overrides.
+/// Valid files that every case has, and may replace.
 const SOUND: [(&str, &str); 2] = [
     ("m.csv", "name,cpu,memory\nm1,4,8Gi\nm2,8,16Gi\n"),
     ("j.csv", "name,count,cpu,memory\nweb,2,1,1Gi\n"),
 ];
 
-/// Arguments that read the sound tables.
+/// Arguments that read the valid tables.
 const TABLES: &str = "--machines m.csv --jobs j.csv";
 
-/// The result of an earlier run.
+/// Content of the file with the result of an earlier run.
 const EARLIER: &str = "an earlier result\n";
 
-/// Last line that `omega` prints in a folder. It must end with code 2, print nothing, and
-/// leave the folder and the earlier result in it as they were.
+/// Returns the last line that `omega` prints in a folder. It must end with code 2, print no result, and not change the
+/// folder or the earlier result in it.
 fn fault(dir: &Path, arguments: &str) -> String {
     std::fs::write(dir.join("earlier.json"), EARLIER).unwrap();
     let before = listing(dir);
     let full = dir.to_str().unwrap();
     let words = arguments.split_whitespace().map(|word| word.replace("DIR", full));
     let outputs = ["--json", "earlier.json", "--report", "new.html"].map(str::to_owned);
-    // The outputs come first, because a case may end with an option without its value.
+    // The outputs are the first arguments, because a case may end with an option that lacks its value.
     let command = ["run".to_owned()].into_iter().chain(outputs);
     let words: Vec<String> = match arguments.strip_prefix("run-as-is") {
         Some(_) => words.skip(1).collect(),
@@ -43,7 +42,7 @@ fn fault(dir: &Path, arguments: &str) -> String {
     line.replace(full, "DIR")
 }
 
-/// A case of the text: its title, its arguments, its files.
+/// A case in the text file: its title, arguments and files.
 struct Case<'a> {
     title: &'a str,
     arguments: &'a str,

@@ -1,26 +1,26 @@
-//! Transactions that cannot be, settings that mean nothing, and systems that have nothing left: each with
-//! the answer that it gets. None of it changes the cell.
+//! Transactions that are impossible, settings that make no sense, and systems without resources, each with the error that
+//! it gets. None of them changes the cell.
 //!
-//! Which test has which bad input, where a server can meet it; the numbers are those that the list had when it was
-//! made:
+//! The following table lists which test covers which bad input that a server can get. The numbers are those of the list
+//! from which the tests were written:
 //!
 //! | input | test |
 //! |---|---|
 //! | 1-6, 10 bytes | `requests.rs`: `bytes_that_mean_nothing_change_nothing` |
-//! | 7 what opens to more | `requests.rs`: `what_is_compressed_is_not_opened` |
+//! | 7 data that decompresses to more | `requests.rs`: `what_is_compressed_is_not_opened` |
 //! | 8, 9, 13-17, 19-26, 31-33 transactions and amounts | here; every answer in random histories, `tests/it/histories.rs` |
-//! | 11, 12 amounts that are no amounts | the wire has none; `bad_choices.rs` for files |
-//! | 18, 27, 29, 30, 34, 36, 37 what came in between, quotas, gangs, labels, words | `bad_choices.rs` |
+//! | 11, 12 invalid amounts | the API has none; `bad_choices.rs` for files |
+//! | 18, 27, 29, 30, 34, 36, 37 changes in between, quotas, gangs, labels, words | `bad_choices.rs` |
 //! | 28, 41-51 roles and certificates | `secure.rs` |
 //! | 35, 38, 39 names, deadlines, pages | `requests.rs` |
 //! | 40, 54, 55 watches, silent connections, resets | `requests.rs` |
-//! | 52, 53 what peers may not say | `secure.rs`: `peers_show_who_they_are`; `store/src/node/check.rs`, `tests/src/fuzz` |
-//! | 56 a lone replica | `fire.rs` |
+//! | 52, 53 messages that peers may not send | `secure.rs`: `peers_show_who_they_are`; `store/src/node/check.rs`, `tests/src/fuzz` |
+//! | 56 a replica without the others | `fire.rs` |
 //! | 57-71 disks and files | `tests/it/directory.rs`, `log_rot.rs`, `nth_failure.rs`, `moody_disk.rs`; `served.rs` |
 //! | 63, 64, 66 real disks: read only, full, one that hangs | `bad_disks.rs`, `fire.rs` |
 //! | 72, 73 settings | here, `served.rs` |
-//! | 74 open to everyone | `secure.rs`: `a_server_stays_on_its_machine_unless_it_has_certificates` |
-//! | 76, 77, 78 signals, few descriptors, founded twice | here |
+//! | 74 a server that anyone can reach | `secure.rs`: `a_server_stays_on_its_machine_unless_it_has_certificates` |
+//! | 76, 77, 78 signals, few descriptors, two bootstraps | here |
 
 use crate::process::{Said, folder, omega, say};
 use crate::served::{Process, describe, insist, ports, serve};
@@ -51,8 +51,8 @@ pub(crate) struct Cell {
     pub(crate) job: u64,
 }
 
-/// A hash of the state at a time of the cell. The time moves once in some seconds; states of two times cannot be
-/// compared by their hashes, and count as equal.
+/// A hash of the state, with the cell's time. The time changes every few seconds. States at two times cannot be
+/// compared by their hashes, and are treated as equal.
 #[derive(Clone, Debug)]
 pub(crate) struct StateHash {
     now_ms: u64,
@@ -101,7 +101,7 @@ impl Cell {
         insist(|| self.runtime.block_on(describe(url.clone()))).version
     }
 
-    /// The hash of the whole state in a backup: rejected requests leave it unchanged.
+    /// The hash of the whole state in a backup, which rejected requests must not change.
     pub(crate) fn hash(&self) -> StateHash {
         loop {
             let now_ms = self.now_ms();
@@ -214,7 +214,7 @@ fn transactions_that_cannot_be_are_refused_with_a_reason() {
     ];
     for ((what, mut request, expected), number) in cases.into_iter().zip(n..) {
         request.number = number;
-        // An answer of the check is recorded.
+        // The result of a check is recorded.
         let takes_a_judge = !request.releases.is_empty() || request.granularity == all;
         assert_eq!(cell.commit(request), expected, "{what}");
         if !takes_a_judge {
@@ -224,13 +224,13 @@ fn transactions_that_cannot_be_are_refused_with_a_reason() {
     let n = n + 100;
     let claims = |of: &[(u32, u32)]| cell.claims(n, of);
     assert_eq!(cell.version(), before, "nothing was changed");
-    // Partial commits apply what fits: the claims on one machine are summed.
+    // A partial commit applies the claims that fit: the claims on one machine add up.
     let five = claims(&[(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]);
     assert_eq!(cell.commit(five.clone()), "NO_ROOM");
     let after = cell.version();
     assert_eq!(after, before + 1);
     let hash = cell.hash();
-    // A repeated transaction gets the first answer, and another one with its number is rejected.
+    // A repeated transaction gets the first result; a different one with its number is rejected.
     assert_eq!(cell.commit(five), "NO_ROOM");
     assert_eq!(cell.commit(claims(&[(5, 0)])), "AlreadyExists ID_REUSED");
     assert_eq!(cell.commit(cell.claims(n + 1, &[(0, 0)])), "TASK_PLACED");
@@ -252,7 +252,7 @@ fn amounts_beyond_all_bounds_are_refused() {
     let huge = Job::batch("huge", TaskGroup::new(u32::MAX, Amounts::new([1])));
     assert_eq!(ApiError::from(cell.submit(&huge).unwrap_err()).code, ErrorCode::TooMany);
     assert_eq!((cell.version(), cell.hash()), (before, hash));
-    // Maximum amounts do not overflow, also as a sum of two.
+    // Maximum amounts do not overflow, nor does the sum of two of them.
     let job = Job::batch("most", TaskGroup::new(2, Amounts::new([1 << 50])));
     let job = cell.submit(&job).unwrap();
     let mut both = cell.claims(cell.next, &[(0, 0), (1, 0)]);
@@ -322,7 +322,7 @@ fn a_server_with_few_descriptors_serves_those_who_come_later() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let _server = Process(child);
-    // More connections than it can have; the system queues the rest.
+    // More connections are opened than the server can accept; the system queues the rest.
     let held: Vec<TcpStream> =
         (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
     drop(held);
@@ -383,7 +383,7 @@ fn a_cell_that_was_founded_is_not_founded_again() {
     });
     let before = fresh();
     drop(server);
-    // The same arguments again, as a script would start it.
+    // The server is started again with equal arguments, as a script would do.
     let _server = serve(dir.path(), &several);
     let after = fresh();
     assert_eq!((after.machines, after.version), (before.machines, before.version));

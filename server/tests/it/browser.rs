@@ -1,5 +1,4 @@
-//! The web page in a browser. Without a browser on this machine, the tests are skipped with a
-//! message.
+//! The web page in a browser. If this computer has no browser, the tests are skipped with a message.
 
 use crate::web::{HOSTILE, shown};
 use std::path::Path;
@@ -7,7 +6,7 @@ use std::process::{Command, Stdio};
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// A browser, or `None` (with a message) without one.
+/// Path of a browser; `None` (with a message) if there is none.
 fn browser() -> Option<&'static str> {
     let works = |name: &&&str| {
         let mut command = Command::new(name);
@@ -21,7 +20,7 @@ fn browser() -> Option<&'static str> {
     found
 }
 
-/// Page after some seconds of the browser's virtual time, and its errors.
+/// The page after some seconds of the browser's virtual time, and its errors.
 fn dom(browser: &str, profile: &Path, url: &str) -> (String, String) {
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
@@ -50,7 +49,7 @@ fn a_browser_shows_the_cell() {
         for part in parts {
             assert!(page.contains(part), "{path}: {part} is not in\n{page}");
         }
-        // Names are text: none became an element.
+        // Names are shown as text: none of them became an element.
         assert!(!page.contains("<script>alert") && !page.contains("<b>bold"), "{path}\n{page}");
     };
     let escaped = HOSTILE.replace('<', "&lt;").replace('>', "&gt;");

@@ -1,4 +1,4 @@
-//! Certificates for tests: good ones from `omega cert`, and the others from a library.
+//! Certificates for tests: valid ones from `omega cert`, and invalid ones from a library.
 
 use crate::process::say;
 use omega_client::Tls;
@@ -7,13 +7,13 @@ use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair, SanType
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Makes an authority in a folder below `dir`.
+/// Creates a certificate authority in a folder below `dir`.
 pub(crate) fn authority(dir: &Path, folder: &str) {
     let said = say(dir, &["cert", "authority", &format!("--dir={folder}")]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
 }
 
-/// Has it issue a certificate of the cell `test`.
+/// Issues a certificate of the cell `test` by the authority in a folder.
 pub(crate) fn issue(dir: &Path, folder: &str, whom: &str, more: &[&str]) {
     let folder = format!("--dir={folder}");
     let mut arguments = vec!["cert", "issue", whom, "--cell-name=test", &folder];
@@ -37,7 +37,7 @@ pub(crate) fn tls(dir: &Path, folder: &str, name: &str) -> Tls {
 pub(crate) struct Odd<'a> {
     pub(crate) uris: &'a [&'a str],
     pub(crate) usage: ExtendedKeyUsagePurpose,
-    /// Days from now, backwards if below 0.
+    /// Start of its validity, in days from now; negative for the past.
     pub(crate) from_days: i64,
     pub(crate) to_days: i64,
 }
@@ -55,7 +55,7 @@ fn day(days: i64) -> SystemTime {
     if days < 0 { now - span } else { now + span }
 }
 
-/// Has an authority issue it; the client believes the authority of `believes`.
+/// Issues an odd certificate by the authority of `folder`; the client trusts the authority of `believes`.
 pub(crate) fn odd(dir: &Path, (folder, believes): (&str, &str), of: &Odd<'_>) -> Tls {
     let read = |file: &str| std::fs::read_to_string(dir.join(folder).join(file)).unwrap();
     let key = KeyPair::from_pem(&read("ca.key")).unwrap();

@@ -1,6 +1,6 @@
-//! Clocks that jump by hours below a server, its agents and its schedulers: leases, heartbeats and the time that a task has
-//! run are measured by monotonic time, so nothing expires, and the cell's time never goes back. `fire.rs` has the same clocks
-//! below replicas that are killed.
+//! Clocks of a server, its agents and its schedulers that jump by hours. Leases, heartbeats and the run times of tasks
+//! are measured by monotonic time, so nothing expires, and the cell's time never goes back. `fire.rs` has such clocks
+//! for replicas that are killed.
 
 use crate::http::get;
 use crate::process::{folder, omega};
@@ -16,13 +16,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Where the clocks of the server, the agent and the schedulers are, ahead of this machine's: step by step.
+/// Seconds by which the clocks of the server, the agent and the schedulers are ahead of this computer's clock, step by
+/// step.
 const STEPS_S: [[i64; 3]; 4] =
     [[3_600, 0, 0], [-7_200, 3_600, -60], [86_400, -86_400, 86_400], [0, 60, -3_600]];
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// A cell whose processes have clocks of their own.
+/// A cell whose processes have separate clocks.
 struct World {
     dir: TempDir,
     port: u16,
@@ -108,7 +109,8 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Time of day by this machine, and half a day more: the server's clock was a day ahead.
+/// Time of day of this computer plus half a day, which the cell's time exceeds because the server's clock was a day
+/// ahead.
 fn ahead_of_us_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     now.as_millis() as u64 + 12 * HOUR_MS
@@ -129,7 +131,7 @@ fn clocks_that_jump_expire_nothing() {
     let mut cell_ms = world.now_ms();
     for (step, seconds) in STEPS_S.into_iter().enumerate() {
         world.clocks.iter().zip(seconds).for_each(|(clock, ahead)| clock.set(ahead).unwrap());
-        // By then every timer of the server has run, and the agent has sent heartbeats.
+        // When the agent has sent further heartbeats, every timer of the server has run.
         let reports = world.figure("omega_agent_reports_total");
         until(|| world.figure("omega_agent_reports_total") >= reports + 3.0);
         let short = world.submit(&format!("short-{step}"), 1);

@@ -1,5 +1,4 @@
-//! Commands for a served cell: every verb, every format, and their errors. The cell is a separate
-//! process, reached over a socket.
+//! Commands for a served cell: every verb, every format, and their errors. The cell is a separate process.
 
 use crate::process::{Said, folder, omega, say};
 use crate::served::{Process, ports, serve};
@@ -21,7 +20,7 @@ impl Served {
         Served::with(files, &[])
     }
 
-    /// Starts a cell with further options of the server.
+    /// Starts a cell with additional options of the server.
     pub(crate) fn with(files: &[(&str, &str)], more: &[String]) -> Served {
         let dir = folder(files);
         let address = format!("127.0.0.1:{}", ports(1)[0]);
@@ -41,19 +40,19 @@ impl Served {
         say_at(self.dir.path(), &self.address, line)
     }
 
-    /// Output of a command that succeeds.
+    /// Runs a command that must succeed. Returns its output.
     pub(crate) fn ok(&self, line: &str) -> String {
         let said = self.say(line);
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{line}");
         said.stdout
     }
 
-    /// Output as JSON.
+    /// Runs a command, and returns its output as JSON.
     pub(crate) fn json(&self, line: &str) -> Value {
         serde_json::from_str(&self.ok(&format!("{line} -o json"))).unwrap()
     }
 
-    /// Output of a command that ends with a code, in one line.
+    /// Runs a command that must end with this code. Returns its output, which must be one line.
     pub(crate) fn fails(&self, code: i32, line: &str) -> String {
         let said = self.say(line);
         assert_eq!(said.code, Some(code), "{line}: {}", said.stderr);
@@ -137,7 +136,7 @@ gpu              2          2        0         2     0
     assert_eq!(cell.ok("machine remove a-1"), "machine a-1 is removed\n");
     assert!(cell.fails(1, "machine get a-1").ends_with("\"a-1\" [UNKNOWN_MACHINE]\n"));
 
-    // Again, with another content: it is changed.
+    // The command is repeated with other amounts, so the machine is changed.
     let one = "machine add c-1 --cpu 500m --memory 1GB --disk 2TiB --devices 3 --label k=v --taint t:NoExecute";
     assert_eq!(cell.ok(one), "machine c-1 is in the cell\n");
     assert_eq!(cell.json("machine get c-1")["resources"]["gpu"]["capacity"], 3000);
@@ -484,20 +483,20 @@ fn a_cell_that_does_not_answer_is_told_of_in_time() {
     let said = say_at(dir.path(), &nobody, "job list --timeout 300ms");
     assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 1), "{}", said.stderr);
     assert!(said.stderr.contains("does not answer within 300ms"), "{}", said.stderr);
-    // A server that accepts the connection and sends nothing.
+    // This server accepts the connection and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let said = say_at(dir.path(), &address, "cell --timeout 300ms");
     assert_eq!(said.code, Some(1), "{}", said.stderr);
     assert!(said.stderr.contains("does not answer within 300ms"), "{}", said.stderr);
-    // Of several addresses, the one that answers is found.
+    // If there are several addresses, the one that answers is found.
     let cell = Served::new(&[]);
     let all = format!("{nobody},{address},{}", cell.address);
     let said = say_at(dir.path(), &all, "machine list");
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
 }
 
-/// All verbs. The test below finds missing ones.
+/// All verbs. The test below finds verbs that are missing here.
 const VERBS: &[&str] = &[
     "machine list",
     "machine get",
@@ -570,7 +569,7 @@ fn the_help_of_each_verb_has_an_example() {
         let example = example.unwrap_or_else(|| panic!("{verb} has no example: {}", said.stdout));
         assert!(example.contains(&format!("\n  omega {verb}")), "{verb}: {example}");
     }
-    // None is forgotten here.
+    // The list has the verbs of every noun.
     for noun in
         ["machine", "job", "task", "quota", "policy", "member", "lease", "txn", "audit", "context"]
     {

@@ -1,8 +1,8 @@
-//! A server in a container with `--read-only`: in a read-only root, as an unprivileged user, with
-//! one folder for its cell. It needs nothing else: no `/tmp`, `/proc` or `/dev`.
+//! A server in a container with `--read-only`: in a read-only root, as an unprivileged user, with one writable folder
+//! for its cell. It needs nothing else: no `/tmp`, `/proc` or `/dev`.
 //!
-//! Tests have no container runtime, so a mount namespace and `chroot` replace it. They require
-//! root; otherwise the test is skipped with a message.
+//! Tests have no container runtime, so a mount namespace and `chroot` replace it. They require root; otherwise the test
+//! is skipped with a message.
 
 use crate::process::{folder, listing, say};
 use crate::served::{Process, ports};
@@ -11,8 +11,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Makes the root `$1` of this system's libraries, the program `$2` and the folder `$3`, all but the last read
-/// only, and runs the rest in it as user 10001.
+/// Makes a root of this system's libraries in `$1`, with the program `$2` and the folder `$3`. Everything except the
+/// folder is read-only. Runs the remaining arguments in this root as user 10001.
 const CONFINE: &str = r#"
 set -e
 root="$1"; program="$2"; data="$3"; shift 3
@@ -43,7 +43,7 @@ fn confined(dir: &Path, command: &[&str]) -> Command {
     confined
 }
 
-/// Whether this process may make a root at all.
+/// Whether this process has the rights to make such a root.
 fn may_confine(dir: &Path) -> bool {
     let tried = confined(dir, &["/usr/bin/true"]).output();
     tried.is_ok_and(|tried| tried.status.success())

@@ -1,10 +1,10 @@
-//! Contexts: named cells in a file of the user; and the output of a noun without its verb.
+//! Contexts, which are named cells in a file of the user; and the output of a noun without its verb.
 
 use crate::commands::Served;
 use crate::process::{Said, folder, omega};
 use std::path::Path;
 
-/// Runs a command line with a file of contexts, and without OMEGA_CELL.
+/// Runs a command line with a file of contexts, without OMEGA_CELL.
 fn say(dir: &Path, line: &str) -> Said {
     let mut command = omega(dir);
     command

@@ -1,4 +1,4 @@
-//! Exclusive cores by command: of machines, of jobs, allocated to tasks, and rejected requests.
+//! Exclusive cores by commands: cores of machines, of jobs, and those allocated to tasks; and rejected requests.
 
 use crate::commands::Served;
 use serde_json::json;
@@ -18,7 +18,7 @@ fn cores_are_given_by_files_and_flags() {
     assert_eq!(group["request"]["cpu"], 4000, "cores are counted");
     assert_eq!(group["cores"], json!({"count": 4, "place": "one_node"}));
     cell.ok("txn commit -f place.toml");
-    // The first has all of the node that it fills; three more are of the other one.
+    // The first task has all cores of the node that it fills; the others have cores of the other node.
     let on = cell.json("task list --machine n-1");
     assert_eq!(on["items"][0]["cores"], json!([0, 4]));
     assert_eq!(on["items"][1]["cores"], json!([3]));

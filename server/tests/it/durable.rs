@@ -6,10 +6,10 @@ use serde_json::Value;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A synthetic cell that is placed in a moment.
+/// Arguments for a synthetic cell that is placed within a moment.
 const SMALL: [&str; 6] = ["run", "--synthetic", "100", "--hours", "1", "--quiet"];
 
-/// Runs a small cell in a new folder, with these arguments.
+/// Runs a small cell in a new folder, with additional arguments.
 fn run(more: &[&str]) -> (TempDir, Outcome) {
     let dir = tempfile::tempdir().unwrap();
     let output = omega(dir.path()).args(SMALL).args(more).args(["--json", "result.json"]).output();
@@ -65,11 +65,12 @@ fn a_durable_run_places_what_a_run_in_memory_does_and_can_be_replayed() {
     assert!(replicas[0]["syncs"].as_u64().unwrap() > 0);
     assert!(durable.table.contains("\nfdatasync "), "{}", durable.table);
 
-    // A replica records that entries are committed together with later entries, so the last ones lack that record.
+    // A replica records that entries are committed together with later entries, so this record is missing for the last
+    // ones.
     let all = ["log", "replay", "cell", "--audit-every", "500", "--all"];
     let replay = answer(dir.path(), &all);
     assert_eq!(value(&replay, "machines"), "100");
-    // The replay ends with the running and pending tasks of the end of the run.
+    // The replay ends with as many running and pending tasks as the run.
     let last = durable.json["series"].as_array().unwrap().last().unwrap();
     assert_eq!(value(&replay, "tasks on machines"), last["running"].to_string());
     assert_eq!(value(&replay, "tasks pending"), durable.json["pending"].to_string());
@@ -84,8 +85,8 @@ fn compare_replicas(engine: &str) {
     let (dir, outcome) = run(&["--replicas", "3", "--dir", "cell", "--engine", engine]);
     assert_eq!(outcome.json["durable"]["replicas"].as_array().unwrap().len(), 3);
     assert_eq!(listing(&dir.path().join("cell")), ["r1", "r2", "r3"]);
-    // A follower may not know that the last entries are committed, so all are compared at one
-    // version that all have.
+    // A follower may not know that the last entries are committed, so all replicas are compared at a version that all
+    // of them have.
     let to = (1..=3)
         .map(|id| version(&answer(dir.path(), &["log", "replay", &format!("cell/r{id}"), "--all"])))
         .min()
@@ -141,7 +142,7 @@ fn a_program_without_rocksdb_says_how_to_get_it() {
     let other = ["--dir", "other", "--engine", "rocksdb"];
     assert_eq!(fault(&[&SMALL[..], &other].concat()), missing);
     assert!(!dir.path().join("other").exists());
-    // The same directory, as if another program had made it.
+    // The directory is changed as if another program had created it.
     let path = dir.path().join("cell/IDENTITY");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.truncate(bytes.len() - 4);
@@ -182,7 +183,7 @@ fn look_and_compare(engine: &str) {
         let pending: u64 = pending.map(|job| job["pending"].as_u64().unwrap()).sum();
         assert_eq!(value(&replay, "tasks pending"), pending.to_string());
     }
-    // The last versions are most often not known to be committed.
+    // The last versions are mostly not known to be committed.
     let newest = version(&answer(dir.path(), &["log", "replay", "cell", "--all"]));
     let table = answer(dir.path(), &["log", "at", "cell", &newest.to_string(), "--all"]);
     assert!(newest >= last && table.starts_with(&format!("version {newest}: ")), "{table}");
@@ -213,8 +214,8 @@ fn a_torn_tail_is_told_and_stays_where_it_is() {
     let last = |json: &str| serde_json::from_str::<Value>(json).unwrap()["last"].as_u64().unwrap();
     let last_before = last(&shown(&["--json"]));
 
-    // A power failure during the write of the last record: its beginning is in the file, and the
-    // marker after it, which confirms that it is durable, is not.
+    // The file is changed as by a power failure during the write of the last record: it has the beginning of the
+    // record, but not the marker after it, which would confirm that the record is durable.
     let log = dir.path().join("cell/log");
     let name = listing(&log).into_iter().next().unwrap();
     let mut bytes = std::fs::read(log.join(&name)).unwrap();

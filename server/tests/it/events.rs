@@ -1,4 +1,4 @@
-//! Events of processes on standard error: which events, in which form, and which commits are slow.
+//! Events of processes on standard error: which events, in which format, and which commits are reported as slow.
 
 use crate::process::{folder, omega, say};
 use crate::served::{Process, ports};
@@ -15,11 +15,11 @@ pub(crate) fn start(dir: &Path, arguments: &str, errors: &str) -> Process {
     Process(command.spawn().expect("omega starts"))
 }
 
-/// Waits until some event in a file is like this.
+/// Waits until a file has an event for which `is_it` returns true.
 pub(crate) fn wait_for(file: &Path, is_it: impl Fn(&Value) -> bool) -> Value {
     loop {
         let text = std::fs::read_to_string(file).unwrap();
-        // The last line may not be whole yet.
+        // The last line may not be complete yet.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut events = whole.lines().map(|line| {
             serde_json::from_str::<Value>(line).unwrap_or_else(|why| panic!("{why}: {line}"))

@@ -3,7 +3,7 @@
 use crate::outcome::run_in;
 use crate::process::folder;
 
-/// Forty cores in all.
+/// Machines with forty cores in total.
 const MACHINES: &str = "name,cpu,memory,count\nm,4,8Gi,10\n";
 
 /// Jobs that fill the machines, forever or for a time, and later ones.
@@ -27,7 +27,7 @@ fn late_tasks_of_high_precedence_take_a_full_cell() {
         assert_eq!(waits("urgent"), !evicts, "{how:?}\n{}", outcome.table);
         let evictions = outcome.number("evictions");
         match evicts {
-            // Twenty cores are needed, and evicted tasks may evict others in turn.
+            // Twenty cores are needed, and evicted tasks may evict other tasks.
             true => assert!(evictions >= 20, "{how:?}: {evictions}"),
             false => assert_eq!(evictions, 0),
         }
@@ -36,7 +36,7 @@ fn late_tasks_of_high_precedence_take_a_full_cell() {
     }
 }
 
-/// A pod of an application that runs on a node, or waits.
+/// A pod of an application, which runs on a node or is pending.
 fn pod(name: &str, app: &str, priority: i32, node: &str) -> String {
     format!(
         r#"{{"kind":"Pod","metadata":{{"name":"{name}","labels":{{"app":"{app}"}}}},

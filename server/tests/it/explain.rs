@@ -3,14 +3,14 @@
 use crate::process::{Said, folder, omega, say, workspace_file};
 use serde_json::Value;
 
-/// The tables of the page about it.
+/// The tables of the documentation page.
 const MACHINES: &str = include_str!("../../../bench/examples/machines.csv");
 const JOBS: &str = include_str!("../../../bench/examples/jobs.csv");
 
-/// One scheduler for batch, so that `base` has its machine before `wide` is tried.
+/// Arguments with one batch scheduler, so that `base` is placed before `wide` is tried.
 const TABLES: [&str; 6] = ["--machines", "m.csv", "--jobs", "j.csv", "--batch", "1"];
 
-/// Explains a job of the tables, or one of each reason: the text and the JSON.
+/// Explains a job of the tables, or one job for each reason. Returns the text and the JSON.
 fn explain(job: Option<&str>) -> (String, Value) {
     let dir = folder(&[("m.csv", MACHINES), ("j.csv", JOBS)]);
     let mut command = omega(dir.path());
@@ -26,7 +26,7 @@ fn what_would_help_is_told_of_the_job_that_is_named() {
     let (text, json) = explain(Some("wide"));
     let group = &json["jobs"][0]["groups"][0];
     assert_eq!((&group["machines"], &group["feasible"]), (&14.into(), &0.into()));
-    // Ten machines are too small, the big one is full, and a taint excludes three.
+    // Ten machines are too small, the large one is full, and a taint excludes three.
     let remedies = group["remedies"].as_array().unwrap();
     assert_eq!(remedies[0]["what"], "room");
     assert_eq!(remedies[0]["machine"], "big");
@@ -57,7 +57,7 @@ fn a_gang_is_told_how_much_room_there_is() {
     let gang = &json["jobs"][0]["gang"];
     let number = |field: &str| gang[field].as_u64().unwrap();
     assert_eq!((number("needs"), number("have")), (60, 0));
-    // Forty cores, of which `web` may have some.
+    // There are forty cores, of which `web` may have some.
     assert!((36..=40).contains(&number("room")), "{gang}");
 }
 

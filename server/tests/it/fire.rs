@@ -1,9 +1,9 @@
-//! Linearizability of a served cell with faults: replicas are killed, paused and partitioned, and
-//! their disks hang. The answers that clients get must be linearizable, and nothing acknowledged
-//! may be lost. The tools are in `tests/src/fire`.
+//! Linearizability of a served cell with faults: replicas are killed, paused and partitioned, and their disks hang. The
+//! answers that clients get must be linearizable, and no acknowledged change may be lost. The tools are in
+//! `tests/src/fire`.
 //!
-//! `OMEGA_FIRE_SECONDS=600 cargo test --release -p omega-server --test it fire::` runs for this
-//! time, each round with a new cell and another seed.
+//! `OMEGA_FIRE_SECONDS=600 cargo test --release -p omega-server --test it fire::` runs for this time, with a new cell
+//! and another seed in each round.
 
 use omega_core::Kinds;
 use omega_tests::cluster::damage::{Run, damage_all};
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A run whose folder is kept only after a failure.
+/// Plan of a run whose folder is kept only after a failure.
 fn plan(seed: u64, faults: &[Fault]) -> Plan {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_omega"));
     let equipment = Equipment::default();
@@ -39,7 +39,7 @@ fn a_cell_under_fire_is_linearizable() {
     }
 }
 
-/// Rounds of a run: one, or as many as a long run has time for, each with a new cell and other chances.
+/// Seeds of the rounds of a test: one round, or as many as a long run has time for.
 fn rounds() -> impl Iterator<Item = u64> {
     let seconds = std::env::var("OMEGA_FIRE_SECONDS").ok();
     let long = seconds.and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
@@ -71,10 +71,11 @@ fn a_rolling_restart_loses_nothing_and_answers_nobody_wrongly() {
     println!("rolling restart: {recorded}");
 }
 
-/// Share of the peak rate that is answered when patient clients ask for far too much.
+/// Minimum ratio of the rate of answers under overload to the peak rate, for clients that respect retry delays.
 const GOODPUT_MIN: f64 = 0.8;
 
-/// Three seconds of each kind of overload, or `OMEGA_OVERLOAD_SECONDS`: only then rates mean something.
+/// Each kind of overload takes three seconds, or `OMEGA_OVERLOAD_SECONDS`; the rates are meaningful only with the
+/// latter.
 #[test]
 fn operators_are_heard_while_far_too_much_is_asked() {
     let plan = plan(0, &[]);
@@ -87,16 +88,16 @@ fn operators_are_heard_while_far_too_much_is_asked() {
     assert_eq!(seen.operator_failed, 0, "{told}");
     assert!(seen.operator_ms.0.is_finite(), "no operator was answered: {told}");
     assert_eq!(told.machines_lost, 0, "agents were not heard: {told}");
-    // Other schedulers' benchmarks give a server this much; it uses a fifth.
+    // Other schedulers' benchmarks give a server this much memory; it uses a fifth of it.
     assert!(seen.resident_mib < 512.0, "{told}");
-    // Callers are slowed down rather than rejected: less than half of the calls are rejected.
+    // Callers are mostly slowed down instead of rejected: less than half of the calls are rejected.
     assert!(told.hostile.answered > 0.0 && told.hostile.refused < told.hostile.offered / 2.0);
-    // Of the server's own work: how much of a processor it gets depends on what else this machine does.
+    // The rate is per processor time of the server, because other programs on this computer also use the processors.
     let (_, goodput) = told.patient.of(&told.peak);
     assert!(long.is_none() || goodput >= GOODPUT_MIN, "{goodput:.2} of the peak: {told}");
 }
 
-/// Whether replicas can have separate disks on this machine.
+/// Whether this computer can give replicas separate disks.
 fn has_disks() -> bool {
     let probed = Disk::probe(&std::env::temp_dir());
     if let Err(why) = &probed {
@@ -123,12 +124,11 @@ fn a_leader_whose_disk_hangs_is_followed_by_another_and_then_follows() {
     }
 }
 
-/// A test that is killed at its time limit runs no destructors; its processes must end all the
-/// same.
+/// A test that is killed at its time limit runs no destructors; nevertheless, its processes must end.
 #[test]
 fn what_a_killed_test_leaves_is_cleared_away() {
     let mut left = Command::new("sleep").arg("infinity").spawn().unwrap();
-    // It plays the test: after its end, the pipe has no writer.
+    // This process stands for the killed test: after its end, the pipe has no writer.
     let script = format!("kill -9 {}", left.id());
     let mut shell =
         Command::new("sh").args(["-c", Watchdog::SCRIPT]).stdin(Stdio::piped()).spawn().unwrap();

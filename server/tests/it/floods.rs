@@ -10,27 +10,27 @@ use std::io::Write;
 use std::net::TcpStream;
 use tonic::Streaming;
 
-/// Frame types and flags of HTTP/2.
+/// Types and flags of HTTP/2 frames.
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// POST, http, path "/", authority "x": indexed, and one literal.
+/// Headers of a request: POST, http, path "/" (indexed), and authority "x" (literal).
 const REQUEST: [u8; 6] = [0x83, 0x86, 0x84, 0x41, 0x01, b'x'];
 
-/// The most by which one flood may make a server grow.
+/// Maximum number of bytes by which one flood may make the server's memory grow.
 const GROWTH_MAX: u64 = 32 << 20;
 
-/// The memory of the server that is resident, in bytes.
+/// Resident memory of the server in bytes.
 fn resident(open: &Open) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", open.server.0.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10
 }
 
-/// Sends frames on a new connection until the server closes it. Panics if it accepts all.
+/// Sends frames on a new connection until the server closes it. Panics if the server accepts all frames.
 fn flood(open: &Open, what: &str, frames: impl Iterator<Item = Vec<u8>>) {
     let before = resident(open);
     let mut socket = TcpStream::connect(("127.0.0.1", open.port)).unwrap();
@@ -55,7 +55,7 @@ fn flood(open: &Open, what: &str, frames: impl Iterator<Item = Vec<u8>>) {
 #[test]
 fn headers_without_end_are_cut_off() {
     let open = Open::start();
-    // A new name and its value, not to be put into the table.
+    // A new name with its value, which is not put into the table.
     let literal = [&b"\x00\x01a\x64"[..], &[b'v'; 100]].concat();
     let cases = [
         ("nothing in each", Vec::new(), 200_000),
@@ -69,7 +69,7 @@ fn headers_without_end_are_cut_off() {
     }
 }
 
-/// One byte of a header block may stand for the largest entry of the table.
+/// One byte of a header block may refer to the largest entry of the table.
 #[test]
 fn small_header_blocks_that_mean_much_are_refused() {
     let open = Open::start();
@@ -77,7 +77,7 @@ fn small_header_blocks_that_mean_much_are_refused() {
     let length = value.len() - 127;
     let length = [0x7f, (length % 128) as u8 | 128, (length / 128) as u8];
     let entry = [&b"\x40\x01a"[..], &length[..], &value[..]].concat();
-    // The newest entry of the table, 12,000 times: 47 MB.
+    // The block refers 12,000 times to the newest entry of the table, which is 47 MB.
     let first = [&REQUEST[..], &entry[..], &[0xbe; 12_000]].concat();
     let later = [&REQUEST[..], &[0xbe; 16_000]].concat();
     let blocks = std::iter::once(first).chain(std::iter::repeat_n(later, 2000));
@@ -98,10 +98,10 @@ async fn hears_of(mut watch: Streaming<WatchJobsResponse>, jobs: usize) {
     assert_eq!(known.len(), jobs);
 }
 
-/// The most memory of a watch on a connection of its own.
+/// Maximum memory of a watch that has its own connection, in bytes.
 const WATCH_BYTES_MAX: u64 = 128 << 10;
 
-/// Each on a connection of its own: a thousand, or `OMEGA_WATCHES`.
+/// Each watch has its own connection; there are a thousand, or `OMEGA_WATCHES`.
 #[test]
 fn a_thousand_watches_hear_of_every_job() {
     const JOBS: usize = 20;

@@ -1,7 +1,7 @@
-//! Graces, with a server and a scheduler as processes: a stopped task has its grace, and a task
-//! that gets its resources waits for its end.
+//! Grace periods, with a server and a scheduler as processes: a stopped task has its grace period, and the task that
+//! gets its resources waits for its end.
 //!
-//! The test is the agent and decides when tasks end, so it checks only the sequence of orders.
+//! The test plays the agent and decides when tasks end, so it checks only the sequence of directives.
 
 use crate::agents::{Cell, until};
 use omega_client::Address;
@@ -31,7 +31,7 @@ fn service(name: &str, cores: u64, precedence: i32, grace_ms: u32) -> Job {
     Job { kind: JobKind::Service, precedence: Precedence(precedence), ..job }
 }
 
-/// The agent of one machine of four cores.
+/// The agent of a machine with four cores.
 struct Box4 {
     runtime: Runtime,
     agent: Agent,
@@ -56,7 +56,7 @@ impl Box4 {
         self.runtime.block_on(self.orders.recv()).expect("the agent is there")
     }
 
-    /// The next order is to start a task of this job, which then runs.
+    /// Checks that the next directive starts a task of this job. The task then runs.
     fn starts(&mut self, job: &str) {
         match self.next() {
             Order::Start(task) => {
@@ -67,7 +67,7 @@ impl Box4 {
         }
     }
 
-    /// The next order is to end a task of this job, which does not yet.
+    /// Checks that the next directive stops a task of this job. The task does not end yet.
     fn stops(&mut self, job: u64) {
         match self.next() {
             Order::Stop { task, grace_ms, .. } => {
@@ -94,13 +94,12 @@ fn who_comes_in_the_place_of_another_waits_until_that_has_ended_or_its_grace_is_
     let high = cell.submit(&service("high", 3, 10, 300));
     box4.stops(low);
     until(|| cell.job(high).placed == 1);
-    // A task that fits next to both starts at once, though it came later; so the other one still
-    // waits.
+    // A task that fits next to both starts at once, although it was submitted later; so the other task still waits.
     cell.submit(&service("small", 1, 20, 0));
     box4.starts("small");
     box4.ends(low);
     box4.starts("high");
-    // A task that exceeds its grace is killed, and then there is room.
+    // A task that exceeds its grace period is killed, and then there is room.
     cell.submit(&service("highest", 3, 20, 0));
     box4.stops(high);
     match box4.next() {
@@ -123,8 +122,8 @@ fn who_is_to_grow_into_the_place_of_another_waits_for_it_too() {
     box4.stops(low);
     until(|| cell.job(low).killed == 1);
     cell.resize("grows/0", 2);
-    // The cell has given them the cores. Here they are in use until the other task has ended; a
-    // task without cores need not wait.
+    // The cell has allocated the cores to this task, but they are in use until the other task has ended. A task without
+    // cores need not wait.
     cell.submit(&service("tiny", 0, 10, 0));
     box4.starts("tiny");
     let next = cell.submit(&service("next", 1, 10, 0));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
-    /// The lines of the headers, in small letters.
+    /// Header lines, in lower case.
     pub(crate) headers: String,
     pub(crate) body: String,
 }
@@ -22,7 +22,7 @@ impl Answered {
     fn read(mut stream: impl Read) -> Answered {
         let mut bytes = Vec::new();
         match stream.read_to_end(&mut bytes) {
-            // A server that speaks TLS may close without saying so.
+            // A server may close a TLS connection without a closing message.
             Err(why) if why.kind() != io::ErrorKind::UnexpectedEof => panic!("{why}"),
             _ => {}
         }
@@ -37,7 +37,7 @@ impl Answered {
     }
 }
 
-/// Requests a path with any method and host name.
+/// Requests a path with this method and host name.
 pub(crate) fn ask(port: u16, method: &str, host: &str, path: &str) -> Answered {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
@@ -50,7 +50,7 @@ pub(crate) fn get(port: u16, path: &str) -> Answered {
     ask(port, "GET", "localhost", path)
 }
 
-/// Requests a path over TLS, with this certificate or none.
+/// Requests a path over TLS, with or without a client certificate.
 pub(crate) fn get_tls(port: u16, authority: &[u8], own: Option<&Tls>, path: &str) -> Answered {
     let mut roots = RootCertStore::empty();
     for one in CertificateDer::pem_slice_iter(authority) {

@@ -1,5 +1,4 @@
-//! Limits set by an operator: they apply, and the page with the limits lists exactly the existing
-//! ones.
+//! Limits that an operator sets: they apply, and the documentation page lists exactly those that exist.
 
 use crate::process::{folder, say, workspace_file};
 use crate::served::{describe, insist, ports, serve};
@@ -38,7 +37,7 @@ fn the_limits_that_were_set_hold() {
     assert_eq!(refused.code, ErrorCode::Limit);
     assert!(refused.message.contains("too long"), "{}", refused.message);
 
-    // Five at once, and then one a second. A caller with sequential calls is slowed down, not
+    // Five calls are answered at once, then one per second. A caller that waits for each answer is slowed down, not
     // rejected.
     let refused = runtime.block_on(async {
         let client = CellServiceClient::connect(url.clone()).await.unwrap();
@@ -53,8 +52,7 @@ fn the_limits_that_were_set_hold() {
     assert_eq!(refused.code, ErrorCode::Limit);
     assert!(refused.retry_after.is_some_and(|pause| pause <= Duration::from_secs(1)));
 
-    // The maximum number of connections, and one more, which is closed at once; earlier ones are
-    // closed gradually.
+    // One connection more than the maximum is opened, and is closed at once; earlier connections are closed one by one.
     let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
     let held: Vec<TcpStream> = std::iter::repeat_with(connect).take(16).collect();
     let mut more = connect();
@@ -86,7 +84,7 @@ fn a_tenant_has_no_more_tasks_than_its_bound() {
     refused("job submit wide --count 11");
     taken("job submit web --count 8");
     refused("job submit more --count 3");
-    // The existing job is found; resubmitting it does not count against the limit.
+    // The job already exists, so submitting it again does not count for the limit.
     taken("job submit web --count 8");
     taken("job submit other --count 10 --tenant other");
     taken("job submit last --count 2");

@@ -4,7 +4,7 @@
 //!   page.
 //! - `apply.rs`: jobs as files, and services that are updated from one version to the next.
 //! - `runs.rs`: every kind of input and run, and the invariants of each result.
-//! - `traces.rs`: the published traces; skipped if they are not on this machine.
+//! - `traces.rs`: the published traces; skipped if they are not on this computer.
 //! - `bad_input.rs`: one-line errors for bad input, without changed files.
 //! - `contexts.rs`: cells by name, and how lists are sorted, filtered and printed.
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
@@ -16,7 +16,7 @@
 //! - `clocks.rs`: clocks of a server, its agents and its schedulers that jump by hours.
 //! - `secure.rs`: the allowed calls of each role's certificate; `certificates.rs` makes them.
 //! - `revoked.rs`: certificates that are revoked while the cell is served.
-//! - `tenants.rs`: what each role may read and change of its own jobs and of others.
+//! - `tenants.rs`: the jobs that each role may read and change, of its own and of others.
 //! - `web.rs`: the web page, and access to it; `browser.rs` opens it in a browser, and is skipped
 //!   without one; `http.rs` sends requests.
 //! - `container.rs`: a server in a read-only root, except for the folder of its cell.
@@ -31,13 +31,13 @@
 //! - `upgrades.rs`: every verb rejects files of a newer version, and replicas of two versions
 //!   report why they cannot communicate.
 //! - `requests.rs`: invalid messages, and callers with excessive requests.
-//! - `floods.rs`: endless headers, and a thousand watches at once.
+//! - `floods.rs`: endless headers, and a thousand watches at the same time.
 //! - `bad_requests.rs`: invalid transactions and settings, exhausted systems, and a list of the
 //!   tests of bad input.
 //! - `limits.rs`: limits on requests, set by an operator.
 //! - `programs.rs`: real programs, with agents that are killed and restarted.
 //! - `agents.rs`: jobs on simulated machines, while agents, schedulers and leaders are killed.
-//! - `grace.rs`: graces of stopped tasks, and tasks that wait for their resources.
+//! - `grace.rs`: grace periods of stopped tasks, and tasks that wait for their resources.
 //! - `application.rs`: applications that request containers, and recover them.
 //! - `standby.rs`: schedulers that are killed, paused or stopped, and their standbys.
 //! - `outputs.rs`: files, pipes and terminals as outputs.

@@ -33,7 +33,7 @@ impl Cell {
         Cell { dir, runtime, clients: clients.to_vec(), peers: peers.to_vec() }
     }
 
-    /// `ID=ADDRESS` of a replica, which listens to its peers on the port of this index.
+    /// Returns `ID=ADDRESS` of a replica; the address for its peers has the port with this index.
     fn peer(&self, id: usize, port: usize) -> String {
         format!("{id}=127.0.0.1:{}", self.peers[port])
     }
@@ -50,7 +50,7 @@ impl Cell {
         serve(self.dir.path(), &arguments)
     }
 
-    /// Runs a command of an operator until it succeeds: leaders change, and learners catch up.
+    /// Runs an operator's command until it succeeds, because leaders change, and learners must catch up first.
     fn operate(&self, command: &str) -> String {
         let all: Vec<String> =
             self.clients.iter().map(|port| format!("127.0.0.1:{port}")).collect();
@@ -67,12 +67,12 @@ impl Cell {
         }
     }
 
-    /// The replicas as the leader has them.
+    /// The replicas, by the leader's knowledge.
     fn members(&self) -> Vec<Value> {
         serde_json::from_str(&self.operate("member list -o json")).unwrap()
     }
 
-    /// Waits until the leader has contact with a replica, and returns its status.
+    /// Waits until the leader is in contact with a replica. Returns the replica's status.
     fn heard(&self, id: u64) -> Value {
         loop {
             let members = self.members();
@@ -94,7 +94,7 @@ impl Cell {
         }
     }
 
-    /// Waits until a replica serves the version that the cell has.
+    /// Waits until a replica has applied the cell's present version.
     fn follows(&self, id: usize) {
         let _entered = self.runtime.enter();
         let operator = tls(self.dir.path(), "certs", "operator-ann");
@@ -120,7 +120,7 @@ fn a_replica_joins_by_the_address_in_the_membership() {
     replicas[lost - 1] = None;
     cell.operate(&format!("member remove {lost}"));
 
-    // Without an address the others could not reach the new replica, and it would wait for ever.
+    // Without an address, the other replicas could not reach the new replica, and it would wait forever.
     let keys = ["--tls-ca", "certs/ca.pem", "--tls-cert", "certs/operator-ann.pem"];
     let leader = format!("127.0.0.1:{}", cell.clients[cell.leader() - 1]);
     let mut arguments = vec!["member", "add", "4", "--cell", &leader];
@@ -128,8 +128,7 @@ fn a_replica_joins_by_the_address_in_the_membership() {
     let said = say(cell.dir.path(), &arguments);
     assert!(said.stderr.contains("omega member add 4 HOST:PORT"), "{}", said.stderr);
 
-    // The new replica knows only its own address; the others get it with the membership, without a
-    // restart.
+    // The new replica knows only its own address. The others get that address with the membership, without a restart.
     let new = cell.start(4, &[cell.peer(4, 3)], &["--join"]);
     let address = format!("127.0.0.1:{}", cell.peers[3]);
     cell.operate(&format!("member add 4 {address}"));
@@ -137,12 +136,12 @@ fn a_replica_joins_by_the_address_in_the_membership() {
     cell.operate("member promote 4");
     cell.follows(4);
 
-    // It votes: the cell continues with one of the first three and the new one.
+    // The new replica votes: the cell continues with it and one of the first three.
     let gone = cell.leader();
     let gone = if gone == 4 { (1..=3).find(|id| *id != lost).unwrap() } else { gone };
     replicas[gone - 1] = None;
     cell.operate("job submit second --count 1");
-    // The learnt addresses survive a restart.
+    // The addresses that the replica has learnt survive a restart.
     drop(new);
     let _new = cell.start(4, &[cell.peer(4, 3)], &[]);
     cell.operate("job submit third --count 1");
@@ -165,7 +164,7 @@ fn a_replica_that_has_moved_is_reached_at_its_new_address() {
     let address = format!("127.0.0.1:{}", cell.peers[4]);
     cell.operate(&format!("member update {moved} {address}"));
     assert_eq!(cell.heard(moved as u64)["peer_address"], address.as_str());
-    // A used address and an invalid one are rejected.
+    // An address that is in use and an invalid address are rejected.
     let refused = |arguments: &str, why: &str| {
         let keys = "--tls-ca certs/ca.pem --tls-cert certs/operator-ann.pem --tls-key certs/operator-ann.key";
         let at = cell.clients[cell.leader() - 1];
@@ -177,7 +176,7 @@ fn a_replica_that_has_moved_is_reached_at_its_new_address() {
     refused(&format!("{other} {address}"), "give each replica its own");
     refused(&format!("{other} nowhere"), "give host:port");
     refused("9 127.0.0.1:9", "no replica of this cell");
-    // With the moved one the other makes a majority.
+    // The moved replica and the other one are a majority.
     let gone = (1..=3).find(|id| *id != moved && *id != other).unwrap();
     replicas[gone - 1] = None;
     cell.operate("job submit second --count 1");

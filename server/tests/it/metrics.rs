@@ -1,5 +1,5 @@
-//! Metrics of a served cell and of a scheduler. docs/metrics.md must list exactly these, and the
-//! dashboard must use no other.
+//! Metrics of a served cell and of a scheduler. docs/metrics.md must list exactly these metrics, and the dashboard must
+//! use no others.
 
 use crate::http::{ask, get};
 use crate::process::{folder, omega, say, workspace_file};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// A sample: its name, its labels, its value.
 type Sample = (String, BTreeMap<String, String>, f64);
 
-/// The figures of one name.
+/// The samples with one name.
 #[derive(Debug, Default)]
 struct Family {
     kind: String,
@@ -21,13 +21,13 @@ struct Family {
 }
 
 impl Family {
-    /// Name in a query: counters have an ending.
+    /// Name of a metric in a query; those of counters have a suffix.
     fn shown(&self, name: &str) -> String {
         if self.kind == "counter" { format!("{name}_total") } else { name.to_owned() }
     }
 }
 
-/// Parses the text by the format's rules, and fails on violations.
+/// Parses the text by the rules of the format, and panics at a violation.
 fn parse(text: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut current = String::new();
@@ -83,7 +83,7 @@ fn sample(line: &str) -> Sample {
     (name.to_owned(), labels.collect(), value.parse().unwrap())
 }
 
-/// Each line once, a help, and buckets that only grow up to the count.
+/// Checks that each line occurs once, that there is a help text, and that buckets grow up to the count.
 fn check(name: &str, Family { kind, help, samples }: &Family) {
     assert!(!help.is_empty() && !kind.is_empty(), "{name}");
     let lines: BTreeSet<String> =
@@ -146,7 +146,7 @@ impl World {
         assert!(said.status.success(), "{line}: {}", String::from_utf8_lossy(&said.stderr));
     }
 
-    /// Jobs are placed, and one never will be.
+    /// Submits jobs that are placed, and one that never will be.
     fn work(&self) {
         self.ok("machine add -f machines.toml");
         for index in 0..80 {
@@ -176,7 +176,7 @@ fn sum(families: &BTreeMap<String, Family>, name: &str) -> f64 {
     families[name].samples.iter().map(|(_, _, value)| value).sum()
 }
 
-/// Number of jobs with a decision, by the histogram of their waits.
+/// Number of jobs on which a decision was made, by the histogram of their waits.
 fn heard(families: &BTreeMap<String, Family>) -> f64 {
     let waits = families.get("omega_worker_job_wait_seconds");
     let samples = waits.iter().flat_map(|family| &family.samples);
@@ -190,13 +190,13 @@ count = 20
 capacity = { cpu = 16, memory = "64GiB" }
 "#;
 
-/// All names in these texts as used in queries, with their types.
+/// All names in these texts in the form that queries use, with their types.
 fn names(texts: &[&BTreeMap<String, Family>]) -> BTreeMap<String, String> {
     let all = texts.iter().flat_map(|families| families.iter());
     all.map(|(name, family)| (family.shown(name), family.kind.clone())).collect()
 }
 
-/// Every word of a text that begins as our names do.
+/// Every word of a text that has the prefix of our metrics.
 fn asked(text: &str) -> BTreeSet<String> {
     let is_of_a_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let words = text.split(|c| !is_of_a_name(c)).filter(|word| word.starts_with("omega_"));
@@ -285,7 +285,7 @@ fn figures_of_a_scheduler_are_of_this_machine_alone() {
     let world = World::start();
     let taken = format!("--metrics-listen=127.0.0.1:{}", world.web);
     assert!(refused(dir.path(), &["scheduler", &taken], 2).contains("cannot listen on"));
-    // It listens before it places.
+    // The scheduler listens before it places tasks.
     while std::net::TcpStream::connect(("127.0.0.1", world.scheduler)).is_err() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

@@ -13,8 +13,8 @@ pub(crate) struct Outcome {
 /// Rounding error of a sum of fractions.
 const ROUNDING: f64 = 1e-9;
 
-/// Runs `omega` in a new folder, with a JSON file and a page, and checks invariants of all runs. No
-/// machine may be claimed beyond `claimable` of each of its resources.
+/// Runs `omega` in a new folder, with a JSON file and a page, and checks the invariants of all runs. No machine may
+/// have claims above `claimable` times its capacity in any kind.
 pub(crate) fn run(arguments: &[&str], claimable: f64) -> Outcome {
     let dir = tempfile::tempdir().unwrap();
     let files = ["--json", "result.json", "--report", "page.html"];
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &[&str], claimable: f64) -> Outcome {
     outcome
 }
 
-/// Runs `omega` with these files in a separate folder, like [`run`].
+/// Runs `omega` in a separate folder that has these files, like [`run`].
 pub(crate) fn run_in(dir: &Path, arguments: &[&str], claimable: f64) -> Outcome {
     let arguments: Vec<String> = arguments
         .iter()
@@ -52,7 +52,7 @@ impl Outcome {
         self.json[field].as_array().unwrap_or_else(|| panic!("{field} is a list"))
     }
 
-    /// No task is counted twice or forgotten.
+    /// Checks that each task is counted once.
     fn check_sums(&self) {
         let number = |field| self.number(field);
         let placed = number("placements") + number("placed_at_start");
@@ -84,7 +84,7 @@ impl Outcome {
         assert_eq!(sampled("conflicts"), sum("schedulers", "conflicts"));
     }
 
-    /// No machine is claimed beyond its capacity.
+    /// Checks that no machine has claims above this multiple of its capacity.
     fn check_claims(&self, claimable: f64) {
         for resource in self.list("resources") {
             for field in ["used_at_end", "used_at_peak"] {
@@ -120,7 +120,7 @@ impl Outcome {
     }
 }
 
-/// The page loads no other file, so it can be sent by mail.
+/// Checks that the page loads no other file, so that it can be sent by mail.
 fn check_page(page: &str) {
     assert!(page.starts_with("<!doctype html>"), "{}", &page[..page.len().min(100)]);
     assert!(page.trim_end().ends_with("</html>"), "the page is whole");

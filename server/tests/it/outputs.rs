@@ -1,4 +1,4 @@
-//! Places for results: existing files, closed pipes, full devices.
+//! Outputs to existing files, closed pipes, and full devices.
 
 use crate::process::{Said, folder, listing, omega, say};
 use std::fs::{self, File};
@@ -47,7 +47,7 @@ fn help_for_a_reader_that_has_seen_enough_is_no_error() {
     assert_eq!((said.code, &*said.stderr), (Some(0), ""));
 }
 
-/// A device that is always full, if there is one.
+/// A device that is always full; `None` if there is none.
 fn full() -> Option<File> {
     let full = File::options().write(true).open("/dev/full").ok();
     if full.is_none() {

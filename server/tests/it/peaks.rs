@@ -1,5 +1,4 @@
-//! `omega peak`: changes of a peak calendar by command, and a peak controller process together with
-//! a scheduler process.
+//! `omega peak`: commands that change a peak calendar, and the processes of a peak controller and of a scheduler.
 
 use crate::agents::until;
 use crate::commands::Served;

@@ -1,5 +1,6 @@
-//! Disks below real servers that fail, are full or lose their power: a library between the process and its files, which the
-//! test compiles (`omega_tests::disk::interposed`). `bad_disks.rs` has real file systems, where root allows them.
+//! Disks of real servers that fail, are full or lose their power. A library between the process and its files, which
+//! the test compiles, simulates this (`omega_tests::disk::interposed`). `bad_disks.rs` has real file systems, if the
+//! test has root rights.
 
 use crate::process::{folder, omega};
 use crate::served::{Process, insist, ports};
@@ -22,10 +23,10 @@ use tonic::transport::{Channel, Endpoint};
 /// The exit code of a server whose disk failed, EX_IOERR.
 const DISK_FAILED: i32 = 74;
 
-/// Submitters at once.
+/// Number of concurrent submitters.
 const SUBMITTERS: usize = 4;
 
-/// A server on an interposed disk. It may fail to start; then its errors are in `errors`.
+/// Starts a server on an interposed disk. If the server fails to start, its errors are in `errors`.
 fn start(dir: &Path, disk: &InterposedDisk, arguments: &[String]) -> Option<Process> {
     let mut command = omega(dir);
     disk.put_below(&mut command);
@@ -108,7 +109,7 @@ async fn submit(channel: Channel, name: &str) -> Result<(), ApiError> {
     send(channel, &Job::batch(name, TaskGroup::new(1, Amounts::new([1])))).await
 }
 
-/// Submits a job of 100 KB, so that a log grows.
+/// Submits a job of 100 KB, so that the log grows quickly.
 async fn submit_large(channel: Channel, name: &str) -> Result<(), ApiError> {
     let labels = (0..LABELS_MAX).map(|at| (at.to_string(), "x".repeat(400)));
     let group = TaskGroup { labels: Labels::new(labels), ..TaskGroup::new(1, Amounts::new([1])) };
@@ -121,7 +122,7 @@ async fn send(channel: Channel, job: &Job) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Submits a job, or finds that an earlier try has.
+/// Submits a job, or finds that an earlier attempt has submitted it.
 async fn have(channel: Channel, name: &str) -> Result<(), ApiError> {
     match submit(channel, name).await {
         Err(error) if error.code == ErrorCode::NameTaken => Ok(()),
@@ -129,7 +130,7 @@ async fn have(channel: Channel, name: &str) -> Result<(), ApiError> {
     }
 }
 
-/// Loses the power of a server under load, again and again: `OMEGA_POWER_CUTS` times.
+/// Cuts the power of a server under load repeatedly: `OMEGA_POWER_CUTS` times.
 #[test]
 fn nothing_acknowledged_is_lost_when_the_power_goes() {
     let cuts = std::env::var("OMEGA_POWER_CUTS").map_or(6, |cuts| cuts.parse().unwrap());
@@ -137,7 +138,7 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() {
     let (mut acknowledged, mut undone, mut torn) = (Vec::new(), 0, 0);
     for cut in 0..cuts {
         let server = single.start(&[]).unwrap_or_else(|| {
-            // The operator confirms a power failure: docs/durability.md.
+            // The operator confirms that there was a power failure; see docs/durability.md.
             assert!(errors(single.dir.path()).contains("--accept-torn-log"), "cut {cut}");
             torn += 1;
             single.start(&["--accept-torn-log"]).expect("it was told to go on")
@@ -146,7 +147,7 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() {
         let told = single.submit_all(&cut.to_string());
         let mut dice = Dice::new(cut);
         acknowledged.extend((0..1 + dice.below(60)).map(|_| told.recv().unwrap()));
-        // A kill: see `Process`.
+        // Dropping the process kills it; see `Process`.
         drop(server);
         acknowledged.extend(told);
         let Lost { undone: now, .. } = single.disk.cut_power(&mut dice).unwrap();
@@ -176,7 +177,7 @@ fn a_server_ends_when_its_disk_fails() {
         assert!(said.contains("nput/output error"), "{mode:?}: {said}");
         single.disk.set(Mode::Works).unwrap();
     }
-    // With a working disk, everything acknowledged is there.
+    // With a working disk, every acknowledged job is present.
     let _server = single.start(&[]).unwrap_or_else(|| panic!("{}", errors(single.dir.path())));
     assert!(kept.iter().all(|name| single.knows(name)), "{kept:?}");
 }
@@ -216,14 +217,14 @@ fn a_leader_whose_disk_is_full_hands_over() {
     let full = leader(&replicas[0].2);
     let (disk, other) = (&replicas[full].0, &replicas[(full + 1) % 3].2);
     disk.set(Mode::Full).unwrap();
-    // Until its log needs another file. A job without an answer may or may not be in the log.
+    // Jobs are submitted until the log needs another file. A job without an answer may be in the log or not.
     let mut number = 0;
     while leader(other) == full {
         let _ = runtime.block_on(submit_large(other.clone(), &format!("large-{number}")));
         number += 1;
     }
     insist(|| runtime.block_on(have(other.clone(), "then")));
-    // It continues as a follower when there is room again.
+    // When there is room again, the server continues as a follower.
     disk.set(Mode::Works).unwrap();
     insist(|| runtime.block_on(have(replicas[full].2.clone(), "later")));
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// The command, started in `dir`, with empty standard input.
+/// The command, which will run in `dir` with empty standard input.
 pub(crate) fn omega(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_omega"));
     command.current_dir(dir).stdin(Stdio::null());
@@ -16,7 +16,7 @@ pub(crate) fn omega(dir: &Path) -> Command {
     command
 }
 
-/// Output and end of a process.
+/// Output and exit code of a process.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -35,7 +35,7 @@ impl From<Output> for Said {
     }
 }
 
-/// Runs `omega` with these arguments to its end.
+/// Runs `omega` with these arguments until it ends.
 pub(crate) fn say(dir: &Path, arguments: &[&str]) -> Said {
     omega(dir).args(arguments).output().expect("omega starts").into()
 }
@@ -58,7 +58,7 @@ pub(crate) fn gzip(content: &str) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The names of all in a folder, ascending.
+/// Names of all files and folders in a folder, ascending.
 pub(crate) fn listing(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();

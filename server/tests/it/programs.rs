@@ -1,8 +1,7 @@
-//! Real programs on a served cell: agents of this machine that run processes, are killed and
-//! restarted.
+//! Real programs on a served cell: agents on this computer run processes, and are killed and restarted.
 //!
-//! The agents run without control groups, which not every machine allows;
-//! `server/agent/src/cgroup.rs` tests those.
+//! The agents run without control groups, which not every computer allows; `server/agent/src/cgroup.rs` tests control
+//! groups.
 
 use crate::agents::{start, until};
 use crate::commands::Served;
@@ -64,13 +63,13 @@ impl Cell {
         self.served.json(&format!("job get {job}"))["tasks"][state].as_u64().unwrap()
     }
 
-    /// Waits until no process of a task is left below the cell's folder.
+    /// Waits until no task of the cell has a process any more.
     pub(crate) fn nothing_is_left(&self) {
         until(|| !is_anything_left(self.served.path()));
     }
 }
 
-/// Whether a process has a task's folder below this one in its environment.
+/// Whether any process has a task folder below this one in its environment.
 fn is_anything_left(folder: &Path) -> bool {
     let mark = format!("OMEGA_TASK_FOLDER={}", folder.canonicalize().unwrap().display());
     let all = std::fs::read_dir("/proc").unwrap().flatten();
@@ -85,7 +84,7 @@ fn a_batch_array_survives_the_death_of_agents() {
     cell.served.ok("job submit -f array.toml");
     for finished in [5, 15, 25] {
         until(|| cell.tasks("array", "finished") >= finished);
-        // Dropped is killed by SIGKILL.
+        // Dropping an agent kills it by SIGKILL.
         drop(agents.remove(0));
         let name = if finished == 15 { "two" } else { "one" };
         agents.push(cell.agent(name));
@@ -168,7 +167,7 @@ fn output_is_read_through_the_cell() {
     std::fs::write(cell.served.path().join("gate"), "").unwrap();
     let output = followed.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    // A fast task may have written its last line before the command followed it.
+    // A fast task may have written its last line before the command began to follow the output.
     assert!(["line 2\nline 3\nlast\n", "line 3\nlast\n"].contains(&text.as_str()), "{text}");
     until(|| cell.tasks("talker", "finished") == 1);
     assert!(cell.served.ok("task logs talker/0").ends_with("last\n"), "it is kept after the end");
@@ -218,7 +217,7 @@ fn what_happened_is_told_with_reasons() {
     assert!(cell.served.ok("job history absent").contains("exit code 127"));
 }
 
-/// The commands of `docs/run-programs.md` with this beginning, and their documented outputs.
+/// The commands of `docs/run-programs.md` that begin with this text, and their documented outputs.
 fn documented(beginning: &str) -> Vec<(String, String)> {
     let page = include_str!("../../../docs/run-programs.md");
     let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());

@@ -1,4 +1,4 @@
-//! `docs/quickstart.md`, the files of `docs/cli.md` and the job of `docs/spread.md`, to the letter.
+//! `docs/quickstart.md`, the files of `docs/cli.md` and the job of `docs/spread.md` are run exactly as written.
 
 use crate::agents::start;
 use crate::process::{folder, omega};
@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The commands of all blocks of a page, with their documented output. A command continues over the
-/// lines of a here-document.
+/// The commands of all blocks of a page, with their documented output. A command with a here-document has several
+/// lines.
 fn commands(page: &str) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     let (mut in_block, mut in_text) = (false, false);
@@ -33,8 +33,8 @@ fn commands(page: &str) -> Vec<(String, String)> {
     all
 }
 
-/// A base port such that all ports of `omega dev` are free: three for clients, three for peers a
-/// hundred above, and three for pages another hundred above.
+/// A base port for which all ports of `omega dev` are free: three for clients, three for peers a hundred above, and
+/// three for pages another hundred above.
 fn free_base() -> u16 {
     const SPAN: u16 = 203;
     loop {
@@ -45,7 +45,7 @@ fn free_base() -> u16 {
     }
 }
 
-/// Runs a script in a separate group of processes, which ends with it.
+/// Runs a script in a separate process group, which ends with the script.
 fn run(dir: &Path, script: &str) -> Output {
     let omega = omega(dir).get_program().to_owned();
     let bin = Path::new(&omega).parent().unwrap().display().to_string();
@@ -57,7 +57,7 @@ fn run(dir: &Path, script: &str) -> Output {
     let mut child = bash.stdin(Stdio::null()).stdout(out).stderr(err).spawn().unwrap();
     let status = child.wait().unwrap();
     let group = format!("-{}", child.id());
-    // Whatever it has left behind; mostly there is nothing.
+    // Processes that the script has left are killed; mostly there are none.
     let _ = Command::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status();
     let [stdout, stderr] = ["out", "err"].map(|name| std::fs::read(dir.join(name)).unwrap());
     Output { status, stdout, stderr }
@@ -105,7 +105,7 @@ fn the_files_of_the_page_are_taken() {
     assert_eq!(cell.ok("job submit -f job.toml"), "job web is submitted: 3 tasks\n");
 }
 
-/// The blocks of a page in a language, without the fences.
+/// The blocks of a page in this language, without the fences.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let mut all = Vec::new();
     let fence = format!("```{language}\n");
@@ -115,8 +115,8 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     all
 }
 
-/// The job with a rule of each kind is placed as on its page, and the explanation of the pending
-/// task is the same.
+/// The job with a rule of each kind is placed as on its page, and the explanation of the pending task equals that of
+/// the page.
 #[test]
 fn tasks_are_spread_as_the_page_says() {
     let page = include_str!("../../../docs/spread.md");
@@ -125,7 +125,7 @@ fn tasks_are_spread_as_the_page_says() {
         let capacity = "capacity = { cpu = 8, memory = \"32GiB\" }";
         all + &format!("[[machine]]\nname = \"{rack}-{{n}}\"\ncount = 2\n{capacity}\n{labels}\n")
     });
-    // The output, without the command before it.
+    // A block's output, without the command before it.
     let printed = blocks(page, "text").into_iter().map(|block| match block.starts_with("$ ") {
         true => block.split_once('\n').unwrap().1,
         false => block,

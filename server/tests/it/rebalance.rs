@@ -1,5 +1,5 @@
-//! `omega rebalance`: better machines for running tasks, of a workload and of a durable cell, and
-//! bad input.
+//! `omega rebalance`: better machines for running tasks of a workload, of a durable cell and of a served cell; and bad
+//! input.
 
 use crate::commands::Served;
 use crate::process::{Said, folder, listing, say};
@@ -91,7 +91,7 @@ fn what_is_better_is_told_by_a_file_and_flags_go_before_it() {
     );
 }
 
-/// The files of docs/rebalance.md: all blocks of a language, one after the other.
+/// The files of docs/rebalance.md: all blocks in this language, joined.
 fn of_the_page(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rebalance.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -202,7 +202,8 @@ fn a_served_cell_is_looked_at_and_changed_only_if_that_is_asked_for() {
     assert_eq!(there(&cell), Value::Array(Vec::new()));
 }
 
-/// Two machines with room for four units, safe up to two; processes of one, one and two units on the first one.
+/// A ROADEF instance: two machines with capacity 4 and safety capacity 2, and processes of 1, 1 and 2 units on the
+/// first machine.
 const MODEL: &str =
     "1\n0 10\n2\n0 0 4 2 0 1\n0 1 4 2 1 0\n3\n0 0\n0 0\n0 0\n3\n0 1 0\n1 1 0\n2 2 0\n0\n1 1 1\n";
 
@@ -213,7 +214,7 @@ fn an_instance_of_the_contest_is_searched_and_its_solution_is_written() {
     let said = rebalance(dir.path(), &[&files[..], &["--trail", "trail.csv"]].concat());
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     let total = said.stdout.lines().find(|line| line.contains("total")).unwrap();
-    // Two units of load at 10 each; or one move, which costs 1 for its service and 1 between the machines.
+    // The cost is two units of load at 10 each, or one move, which costs 1 for its service and 1 between the machines.
     let words: Vec<&str> = total.split_whitespace().collect();
     assert_eq!(words, ["total", "20", "2"]);
     let best = std::fs::read_to_string(dir.path().join("best.txt")).unwrap();

@@ -1,5 +1,4 @@
-//! Invalid messages and their errors, and callers with excessive requests. None of them changes the
-//! cell.
+//! Invalid messages and their errors, and callers that send too many requests. None of them changes the cell.
 
 use crate::process::{folder, gzip};
 use crate::served::{Process, insist, ports, serve};
@@ -17,7 +16,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-/// Codec that sends and receives raw bytes.
+/// Codec that sends and receives bytes unchanged.
 #[derive(Clone, Copy, Default)]
 struct Raw;
 
@@ -55,7 +54,7 @@ impl Decoder for Raw {
     }
 }
 
-/// A cell in memory that everyone on this machine may speak to.
+/// A cell in memory that any process on this computer may call.
 pub(crate) struct Open {
     pub(crate) port: u16,
     pub(crate) runtime: Runtime,
@@ -68,7 +67,7 @@ impl Open {
         Open::start_with(&[])
     }
 
-    /// Starts the cell with more arguments.
+    /// Starts the cell with additional arguments.
     pub(crate) fn start_with(more: &[&str]) -> Open {
         let dir = folder(&[]);
         let port = ports(1)[0];
@@ -188,7 +187,7 @@ fn names_and_pages_that_cannot_be_are_refused() {
         let list = proto::ListMachinesRequest { page_size, ..Default::default() };
         assert_eq!(open.send("MachineService/ListMachines", list.encode_to_vec(), &[]), "ok");
     }
-    // Forged, and past the end: an empty page.
+    // The token is forged and points beyond the end, so the page is empty.
     let page_token = "ffffffffffffffff".to_owned();
     let list = proto::ListMachinesRequest { page_token, ..Default::default() };
     assert_eq!(open.send("MachineService/ListMachines", list.encode_to_vec(), &[]), "ok");
@@ -202,12 +201,12 @@ fn deadlines_are_kept_whatever_they_are() {
     let ask = |timeout: &str| {
         open.send("MachineService/ListMachines", list(), &[("grpc-timeout", timeout)])
     };
-    // A year is reduced to a minute; an invalid deadline is replaced by the default.
+    // A year is reduced to a minute, and an invalid deadline is replaced by the default.
     for timeout in ["8760H", "99999999H", "1M", "5S", "soon", "-1S", "123456789S"] {
         assert_eq!(ask(timeout), "ok", "{timeout}");
     }
     for timeout in ["0S", "00000000n"] {
-        // Whichever side notices first.
+        // Either side may notice the deadline first.
         let said = ask(timeout);
         assert!(said.ends_with(" LATE"), "{timeout}: {said}");
     }
@@ -227,7 +226,7 @@ fn what_is_compressed_is_not_opened() {
     assert_eq!(open.described(), before);
 }
 
-/// A connection from one of this machine's many addresses.
+/// Opens a connection from one of this computer's many loopback addresses.
 fn connect_from(from: Ipv4Addr, open: &Open) -> TcpStream {
     let socket = open.runtime.block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -259,7 +258,7 @@ fn connections_that_say_nothing_are_few_and_short() {
             held.drain(..128);
         }
     }
-    // They are still open, and another client is served.
+    // The connections are still open, and another client is served.
     open.described();
     // The server has closed the silent connections by itself.
     for socket in &mut held {
@@ -285,7 +284,7 @@ fn streams_that_are_reset_at_once_starve_nobody() {
     let mut socket = TcpStream::connect(("127.0.0.1", open.port)).unwrap();
     socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
     socket.write_all(&frame(4, 0, 0, &[])).unwrap();
-    // POST, http, path "/", authority "x": indexed, and one literal.
+    // Headers of a request: POST, http, path "/" (indexed), and authority "x" (literal).
     let headers = [0x83, 0x86, 0x84, 0x41, 0x01, b'x'];
     let mut cut = false;
     for i in 0..100_000_u32 {
@@ -307,7 +306,7 @@ fn streams_that_are_reset_at_once_starve_nobody() {
 #[test]
 fn watches_are_bounded_and_callers_told_when_to_come_again() {
     let open = Open::start();
-    // One connection would have its caller wait for the end of a stream.
+    // If all calls used one connection, the caller would have to wait for the end of a stream.
     let channels = [open.channel(), open.channel(), open.channel()];
     let mut watches = Vec::new();
     let watch = |i: usize| {

@@ -1,4 +1,5 @@
-//! Cluster resources: a cell that is bootstrapped with a kind for one, jobs that claim it, and the output about it.
+//! Cluster resources: a cell that is bootstrapped with a resource kind for one, jobs that claim it, and the output
+//! about it.
 
 use crate::agents::until;
 use crate::commands::Served;
@@ -21,7 +22,7 @@ fn what_the_cell_has_is_set_listed_and_claimed() {
     cell.ok("job submit -f job.toml");
     let one = |name, capacity: u64, waiting: u64| serde_json::json!({ "name": name, "capacity": capacity, "claimed": 0, "waiting": waiting });
     let wanted = serde_json::json!([one("licence", 40, 3), one("cloud-disk", 1 << 40, 6 << 30)]);
-    // Pending amounts may be a second old, or more on a busy machine.
+    // The pending amounts are updated once a second, or later on a busy computer.
     until(|| cell.json("cluster-resource list") == wanted);
     let table = cell.ok("cluster-resource list");
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();

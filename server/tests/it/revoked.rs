@@ -34,12 +34,12 @@ fn revoke(dir: &Path, number: u64, names: &[&str]) {
         key_identifier_method: KeyIdMethod::Sha256,
     };
     let made = params.signed_by(&issuer).unwrap().pem().unwrap();
-    // As files should be replaced: whole, or not at all.
+    // The file is replaced by renaming, so that it is always complete.
     std::fs::write(dir.join("revoked.new"), made).unwrap();
     std::fs::rename(dir.join("revoked.new"), dir.join("revoked.pem")).unwrap();
 }
 
-/// The serial number of a certificate: the field after its version 3.
+/// The serial number of a certificate, which is the field after the version.
 fn serial(pem: &str) -> SerialNumber {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let version = [0xa0, 3, 2, 1, 2];
@@ -71,7 +71,7 @@ fn a_revoked_certificate_opens_nothing_from_then_on() {
     let left: f64 = left.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
     let year = 365.0 * 24.0 * 3600.0;
     assert!((year - 3600.0..=year).contains(&left), "{left}");
-    // An unreadable list changes nothing; removing the list changes something.
+    // An unreadable list changes nothing, but the removal of the list does.
     std::fs::write(guarded.path().join("revoked.pem"), "nothing").unwrap();
     assert!(guarded.describe(guarded.of("reader-eve")).is_err());
     revoke(guarded.path(), 3, &[]);

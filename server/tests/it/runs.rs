@@ -1,10 +1,10 @@
-//! Every kind of input that needs no trace, and every way to run.
+//! Every kind of input except traces, and every kind of run.
 
 use crate::outcome::{run, run_in};
 use crate::process::{Said, folder, omega, say, workspace_file};
 use std::process::{Command, Stdio};
 
-/// A synthetic cell that is placed in a moment.
+/// Arguments for a synthetic cell that is placed within a moment.
 const SMALL: [&str; 4] = ["--synthetic", "200", "--hours", "1"];
 
 const MACHINES: &str = "name,cpu,memory,count,rack\nm,4,8Gi,10,r1\nbig,32,64Gi,,r2\n";
@@ -12,7 +12,7 @@ const JOBS: &str = "name,count,cpu,memory,arrival_s,run_s,require\n\
     web,4,1,1Gi,0,,\nwide,2,8,16Gi,1,,rack=r2\nhuge,3,99,1Gi,2,,\nshort,20,0.5,1Gi,3,1,\n\
     late,1,1,1Gi,10,,\n";
 
-/// Arguments of a small synthetic run, followed by these.
+/// Arguments of a small synthetic run, with additional arguments.
 fn small(more: &[&'static str]) -> Vec<&'static str> {
     [&["run"], &SMALL[..], more].concat()
 }
@@ -62,7 +62,7 @@ fn every_way_to_run_ends_with_a_sound_result() {
 
 #[test]
 fn schedulers_run_by_the_profiles_of_a_file() {
-    // Two tasks of one core: packed they share a machine, spread they do not.
+    // Two tasks of one core share a machine if they are packed, but not if they are spread.
     let tables = [
         ("m.csv", "name,cpu,memory,count\nm,4,8Gi,20\n"),
         ("j.csv", "name,kind,count,cpu,memory\nweb,service,2,1,1Gi\n"),
@@ -104,7 +104,7 @@ fn two_tables_are_placed() {
     let outcome = run_in(dir.path(), &["--machines", "m.csv", "--jobs", "j.csv"], 1.0);
     assert_eq!(outcome.json["name"], "j");
     assert_eq!(outcome.number("machines"), 11);
-    // All except the job whose tasks are larger than any machine; `short` ends before `late`.
+    // All tasks are placed except those that are larger than any machine; `short` ends before `late` arrives.
     let count = |field| outcome.number(field);
     assert_eq!([count("tasks"), count("pending"), count("finished")], [30, 3, 20]);
     let unplaced = &outcome.json["unplaced"];
@@ -147,7 +147,7 @@ fn what_has_ended_makes_room_however_fast_the_run() {
     let dir = folder(&[("m.csv", "name,cpu,memory\nm,4,8Gi\n"), ("j.csv", &jobs)]);
     let outcome = run_in(dir.path(), &["--machines", "m.csv", "--jobs", "j.csv"], 1.0);
     let count = |field| outcome.number(field);
-    // Those of the last job run until after the end of the workload.
+    // The tasks of the last job run until after the end of the workload.
     assert_eq!([count("placements"), count("pending"), count("finished")], [200, 0, 196]);
 }
 
@@ -156,8 +156,8 @@ fn a_pace_lets_the_workloads_time_pass() {
     let dir = folder(&[("m.csv", MACHINES), ("j.csv", JOBS)]);
     let arguments = ["--machines", "m.csv", "--jobs", "j.csv", "--speed", "1000"];
     let outcome = run_in(dir.path(), &arguments, 1.0);
-    // Ten seconds at a thousandfold speed take a hundredth of a second, or longer on a busy
-    // processor: only the lower bound is certain.
+    // At a thousandfold speed, ten seconds take a hundredth of a second, or longer on a busy processor, so only the
+    // lower bound is checked.
     let wall_s = outcome.json["wall_s"].as_f64().unwrap();
     assert!(wall_s >= 0.01, "{wall_s}");
     assert_eq!(outcome.json["workload_s"], 10.0);
@@ -178,7 +178,7 @@ fn help_and_version_are_answers() {
     }
 }
 
-/// All of a result that is not measured by a clock.
+/// The part of a result that is not measured by a clock.
 fn without_clocks(mut json: serde_json::Value) -> serde_json::Value {
     fn strip(value: &mut serde_json::Value) {
         match value {
@@ -215,8 +215,8 @@ fn lock_step_gives_one_result_for_a_seed() {
 
 #[test]
 fn lock_step_has_the_conflicts_of_schedulers_that_decide_at_once() {
-    // Four machines for forty jobs of eight schedulers, all at once, and as many later: a case that
-    // would show races.
+    // Eight schedulers place forty jobs on four machines at the same time, and as many later. If there were races, this
+    // case would show them.
     let jobs: String = (0..80).map(|i| format!("j{i},3,1,1Gi,{},7\n", i / 40)).collect();
     let jobs = format!("name,count,cpu,memory,arrival_s,run_s\n{jobs}");
     let dir = folder(&[("m.csv", "name,cpu,memory,count\nm,16,64Gi,4\n"), ("j.csv", &jobs)]);
@@ -252,7 +252,7 @@ fn handles(pid: u32, signal: u32) -> bool {
 #[test]
 fn an_interrupted_run_tells_what_it_did() {
     const SIGINT: u32 = 2;
-    // The job at the end arrives a day later in trace time.
+    // In trace time, the last job would arrive after a day.
     let jobs = "name,count,cpu,memory,arrival_s\nnow,4,1,1Gi,0\nlate,1,1,1Gi,86400\n";
     let dir = folder(&[("m.csv", MACHINES), ("j.csv", jobs)]);
     let files = ["--machines", "m.csv", "--jobs", "j.csv"];

@@ -1,5 +1,5 @@
-//! Permissions over real TLS: each role and each call, certificates that are wrong, peers that
-//! lie, and certificates that change while the cell is served.
+//! Permissions over real TLS: each role and each call, invalid certificates, peers that lie, and certificates that
+//! change while the cell is served.
 
 use crate::certificates::{Odd, authority, issue, odd, tls};
 use crate::process::{folder, say, workspace_file};
@@ -37,7 +37,7 @@ const CALLERS: [&str; 7] = [
     "replica/1",
 ];
 
-/// The folder of a cell, with an authority and a certificate for everyone.
+/// Creates the folder of a cell, with an authority and a certificate for each role and replica.
 pub(crate) fn certified() -> tempfile::TempDir {
     let dir = folder(&[]);
     authority(dir.path(), "certs");
@@ -79,7 +79,7 @@ impl Guarded {
         self.dir.path()
     }
 
-    /// Its address.
+    /// Address of the cell.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -90,7 +90,7 @@ impl Guarded {
         channel(self.port, tls)
     }
 
-    /// Channel by the name of the certificate.
+    /// A new connection with the certificate of this name.
     pub(crate) fn of(&self, name: &str) -> Channel {
         self.channel(&tls(self.path(), "certs", name))
     }
@@ -127,7 +127,7 @@ fn call(runtime: &Runtime, channel: Channel, path: &str) -> Result<(), Status> {
     })
 }
 
-/// Every call of our services.
+/// Path of every call of our services.
 fn paths() -> Vec<String> {
     let set = prost_types::FileDescriptorSet::decode(proto::DESCRIPTORS).unwrap();
     let mut paths = Vec::new();
@@ -160,7 +160,7 @@ fn each_role_may_call_what_the_table_says() {
                     assert_eq!(error.code, ErrorCode::Denied);
                     let role = error.message.contains("takes the role")
                         || error.message.contains("no call that anyone");
-                    // An empty message is about nothing of the caller's own.
+                    // An empty message does not refer to anything of the caller's own.
                     if role { "-" } else { "own" }
                 }
                 Err(status) => {
@@ -195,8 +195,7 @@ fn wrong_certificates_open_nothing() {
     ];
     for (what, tls) in unheard {
         let status = guarded.describe(guarded.channel(&tls)).unwrap_err();
-        // The error of a broken connection depends on when it breaks; a server would have sent a
-        // reason.
+        // The error of a broken connection depends on when the connection breaks; a server would have sent a reason.
         let unheard = matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled);
         assert!(unheard && status.details().is_empty(), "{what}: {status:?}");
     }
@@ -238,7 +237,7 @@ fn without_a_certificate_nobody_is_heard() {
     let mut socket = std::net::TcpStream::connect(("127.0.0.1", guarded.port)).unwrap();
     socket.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut said = Vec::new();
-    // The end of the connection may be an error.
+    // Reading may end with an error when the connection ends.
     let _ = socket.read_to_end(&mut said);
     assert!(!said.starts_with(b"HTTP"), "{said:?}");
     assert!(guarded.describe(guarded.of("reader-eve")).is_ok());
@@ -311,8 +310,7 @@ fn a_role_is_held_to_its_own() {
     });
 }
 
-/// The error comes at once, not after all retries, because the protocol of a listener does not
-/// change.
+/// The error is returned at once, not after all retries, because the protocol of a listener does not change.
 #[test]
 fn connections_that_cannot_work_are_told_with_the_remedy() {
     let guarded = Guarded::start();
@@ -334,7 +332,7 @@ fn connections_that_cannot_work_are_told_with_the_remedy() {
             format!("--cell 127.0.0.1:{port} {with}"),
             "does not speak TLS, and this client shows a certificate",
         ),
-        // The certificate of the replica has no such name.
+        // The replica's certificate does not have this name.
         (
             format!("--cell {elsewhere} {with}"),
             "reach the replica by a name that its certificate has",
@@ -347,13 +345,13 @@ fn connections_that_cannot_work_are_told_with_the_remedy() {
             assert!(said.code != Some(0) && said.stderr.contains(why), "{line}: {}", said.stderr);
         }
     }
-    // Of several replicas, one with the right protocol is enough.
+    // If there are several replicas, it is enough that one has the right protocol.
     let line = format!("machine list --cell 127.0.0.1:{port},{address} {with}");
     let said = say(guarded.path(), &line.split_whitespace().collect::<Vec<_>>());
     assert_eq!(said.code, Some(0), "{}", said.stderr);
 }
 
-/// Replaces the certificates of a server by those of another authority.
+/// Replaces the server's certificates by those of another authority.
 fn rotate(dir: &Path) {
     authority(dir, "new");
     ["replica/1", "operator/ann"].iter().for_each(|whom| issue(dir, "new", whom, &[]));
@@ -376,7 +374,7 @@ fn certificates_change_while_somebody_is_connected() {
     assert!(guarded.describe(guarded.channel(&before)).is_err());
 }
 
-/// Sends one frame to a listener of peers.
+/// Sends one frame to a server's listener for peers.
 fn deliver(runtime: &Runtime, channel: Channel, frame: proto::PeerFrame) -> Result<(), Status> {
     runtime.block_on(async {
         let mut client = PeerServiceClient::new(channel);

@@ -1,4 +1,4 @@
-//! Served cells: real processes and sockets, and their state after some of them were killed.
+//! Served cells: real processes and sockets, and their state after some of the processes were killed.
 
 use crate::http::get;
 use crate::process::{folder, omega, say};
@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 
 pub(crate) use omega_tests::ports::ports;
 
-/// A process that is killed in the end.
+/// A process that is killed when the value is dropped.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
@@ -52,7 +52,7 @@ impl Three {
         Three::found_with(&[])
     }
 
-    /// Each replica gets these arguments, too.
+    /// Starts the replicas with additional arguments.
     pub(crate) fn found_with(more: &[&str]) -> Three {
         let all = ports(6);
         let (clients, peers) = all.split_at(3);
@@ -81,7 +81,7 @@ impl Three {
         self.replicas.insert(id, serve(self.dir.path(), &all));
     }
 
-    /// Ends a replica as a power failure would.
+    /// Kills a replica, which ends as in a power failure.
     pub(crate) fn kill(&mut self, id: usize) {
         self.replicas.remove(&id);
     }
@@ -94,7 +94,7 @@ impl Three {
         format!("http://127.0.0.1:{}", self.clients[id - 1])
     }
 
-    /// The leader, by one replica's knowledge.
+    /// The leader, by the knowledge of a replica.
     pub(crate) fn leader(&self, runtime: &Runtime) -> usize {
         loop {
             for id in self.replicas.keys() {
@@ -118,7 +118,7 @@ pub(crate) async fn describe(url: String) -> Result<proto::DescribeCellResponse,
     Ok(client.describe_cell(proto::DescribeCellRequest {}).await?.into_inner())
 }
 
-/// Calls until it succeeds: leaders change, and every call may be sent again.
+/// Repeats a call until it succeeds, because leaders change. Every call may be sent again.
 pub(crate) fn insist<T>(mut call: impl FnMut() -> Result<T, ApiError>) -> T {
     let began = Instant::now();
     loop {
@@ -278,7 +278,7 @@ fn a_cell_outlives_its_leader() {
         let placed = answer.tasks.iter().filter(|task| task.machine.is_some()).count();
         assert_eq!(placed, 40, "what was acknowledged is there");
     }
-    // Killed or not, all replicas have the same history.
+    // All replicas have the same history, whether they were killed or not.
     let ids: Vec<usize> = three.replicas.keys().copied().collect();
     ids.into_iter().for_each(|id| three.kill(id));
     for id in 1..=3 {
@@ -288,7 +288,7 @@ fn a_cell_outlives_its_leader() {
     }
 }
 
-/// Places ten tasks of a job, however often the cell changes its leader.
+/// Places ten tasks of a job, even if the leader changes.
 fn place(
     view: &mut View,
     remote: &RemoteCell,
@@ -371,12 +371,12 @@ fn bad_settings_are_told_before_anything_starts() {
     let said = say(dir.path(), &["serve", "--config=good.toml", "--check-config"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stdout.contains("by one replica"), "{}", said.stdout);
-    // A lower total also lowers its default part.
+    // A lower total also lowers its part that is the default.
     let shown = ["limits    calls 7, operator-calls 256", "connections 9, connections-each 9"];
     for limit in shown {
         assert!(said.stdout.contains(limit), "{limit}: {}", said.stdout);
     }
-    // A flag wins over the file.
+    // A flag takes precedence over the file.
     let said =
         say(dir.path(), &["serve", "--config=good.toml", "--check-config", "--limit-calls=8"]);
     assert!(said.stdout.contains("limits    calls 8,"), "{}", said.stdout);

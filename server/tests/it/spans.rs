@@ -22,11 +22,11 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
 
-/// Keeps exported spans.
+/// Stores exported spans.
 #[derive(Clone, Default)]
 struct Collector {
     spans: Arc<Mutex<Vec<Span>>>,
-    /// Names of the sending services.
+    /// Names of the services that sent spans.
     services: Arc<Mutex<Vec<String>>>,
 }
 
@@ -65,8 +65,7 @@ impl Traced {
         Traced { runtime, collector, at, dir: folder(&[]) }
     }
 
-    /// Serves the cell, makes a request, and ends it by SIGTERM, after which all spans are
-    /// exported.
+    /// Serves the cell, makes a request, and ends the server by SIGTERM, which exports all spans first.
     fn serve(&self, arguments: &[&str], endpoint: Option<&str>, ask: impl FnOnce(&Self, Channel)) {
         let port = ports(1)[0];
         let mut command = omega(self.dir.path());
@@ -97,7 +96,7 @@ impl Traced {
         std::mem::take(&mut self.collector.spans.lock().unwrap())
     }
 
-    /// A claim of a task on the only machine, with the `traceparent` of a trace.
+    /// A transaction that claims a task on the only machine, with the `traceparent` of a trace.
     fn claim(&self, (number, index): (u64, u32), parent: Option<&str>) -> Request<CommitRequest> {
         let mut request = Request::new(CommitRequest {
             number,
@@ -139,7 +138,7 @@ fn number(span: &Span, key: &str) -> Option<i64> {
     }
 }
 
-/// The spans below a root, in the order of their beginnings, each within it.
+/// The spans below a root, in the order in which they began. Checks that each is within the root's time.
 fn below<'s>(root: &Span, spans: &'s [Span]) -> Vec<&'s Span> {
     let mut below: Vec<&Span> =
         spans.iter().filter(|span| span.parent_span_id == root.span_id).collect();
@@ -193,8 +192,7 @@ fn a_commit_is_told_of_in_the_trace_of_its_sender() {
     let stages = below(root, &spans);
     assert_eq!(names(&stages), STAGES);
     assert_eq!(spans.len(), 1 + STAGES.len());
-    // The stages are sequential, except that the log is written while other replicas receive the
-    // entries.
+    // The stages are one after the other, except that the log is written while other replicas receive the entries.
     let line = ["received", "queued", "judged", "replicated", "applied", "answered"];
     let line = line.map(|name| stages.iter().find(|stage| stage.name == name).unwrap());
     for two in line.windows(2) {
@@ -212,7 +210,7 @@ fn commits_of_a_stream_are_drawn_one_by_one() {
         traced.runtime.block_on(async {
             let mut client = SchedulingServiceClient::new(channel);
             let next = register(&mut client).await;
-            // The second transaction claims the room of the first.
+            // The second transaction claims the room that the first one got.
             let requests =
                 [(next, 0), (next + 1, 0)].map(|one| traced.claim(one, None).into_inner());
             let stream = client.commit_stream(tokio_stream::iter(requests)).await.unwrap();

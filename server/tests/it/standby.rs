@@ -1,6 +1,5 @@
-//! The life of schedulers: one places jobs, and another stands by and takes over when the first is
-//! killed, paused or stopped. All are processes. Every awaited event happens eventually, so there
-//! are no time limits.
+//! Schedulers and their standbys: one scheduler places jobs, and another waits and takes over when the first is killed,
+//! paused or stopped. All are processes. Every awaited event happens eventually, so there are no time limits.
 
 use crate::process::{Said, folder, omega, say};
 use crate::served::{Process, Three, add_machines, insist, ports, serve, submit, unavailable};
@@ -17,11 +16,11 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Machines of the cell, and the number of tasks that fit on one of them.
+/// Number of machines of the cell; the next constant is the number of tasks that fit on a machine.
 const MACHINES: u32 = 20;
 const ROOM: u32 = 20;
 
-/// A served cell, and its client.
+/// A served cell, and a client of it.
 struct World {
     dir: TempDir,
     port: u16,
@@ -62,8 +61,8 @@ impl World {
         jobs.iter().map(|job| placed(&self.runtime, &self.url(), *job)).sum()
     }
 
-    /// Waits until all tasks of these jobs are placed, and checks that each is placed once, within
-    /// capacity.
+    /// Waits until all tasks of these jobs are placed, and checks that each is placed once, and that no machine is
+    /// overcommitted.
     fn all_are_placed_once(&self, jobs: &[u64]) {
         until(|| self.placed(jobs) == 4 * jobs.len() as u32);
         let mut on: BTreeMap<String, u32> = BTreeMap::new();
@@ -80,8 +79,8 @@ impl World {
         holders(&self.runtime, &self.url())
     }
 
-    /// Ends the server, and replays its commits with an audit: no machine was overcommitted at any
-    /// version, and each task was claimed by one commit.
+    /// Ends the server, and replays its log with an audit: no machine was overcommitted at any version, and each task
+    /// was claimed by one commit.
     fn replay(self) {
         let World { dir, _server, .. } = self;
         drop(_server);
@@ -91,7 +90,7 @@ impl World {
     }
 }
 
-/// Capacity of a machine: room for a number of these tasks.
+/// Capacity of a machine, which has room for `ROOM` of these tasks.
 const CAPACITY: [u64; 2] = [1000 * ROOM as u64, 1 << 40];
 
 fn large(count: u32) -> TaskGroup {
@@ -124,7 +123,7 @@ fn tasks(runtime: &Runtime, url: &str, job: u64) -> Vec<proto::TaskStatus> {
     told.tasks
 }
 
-/// Process that owns each name, by the leader at this address.
+/// The process that owns each scheduler name, by the leader at this address.
 fn holders(runtime: &Runtime, url: &str) -> BTreeMap<String, proto::Holder> {
     let told = insist(|| {
         runtime.block_on(async {
@@ -144,7 +143,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A scheduler's process, and its output.
+/// The process of a scheduler, and its output.
 struct Scheduler {
     process: Process,
     said: BufReader<ChildStdout>,
@@ -160,7 +159,7 @@ impl Scheduler {
         Scheduler { process: Process(child), said }
     }
 
-    /// Waits for the next line, which must have this in it.
+    /// Waits for the next line, which must contain this text.
     fn says(&mut self, what: &str) {
         let mut line = String::new();
         self.said.read_line(&mut line).unwrap();
@@ -177,13 +176,13 @@ impl Scheduler {
         assert!(sent.unwrap().success());
     }
 
-    /// Kills it without warning, like the out-of-memory killer.
+    /// Kills the process without warning, as the out-of-memory killer does.
     fn kill(mut self) {
         self.process.0.kill().unwrap();
         self.process.0.wait().unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     fn ended(mut self) -> Said {
         use std::io::Read;
         let mut stderr = String::new();
@@ -231,7 +230,7 @@ fn a_scheduler_that_was_stopped_and_wakes_is_fenced() {
     let mut jobs = world.submit("before", 10);
     world.all_are_placed_once(&jobs);
     active.signal("STOP");
-    // These wait for one of the two.
+    // These jobs wait until one of the two schedulers places them.
     jobs.extend(world.submit("meanwhile", 20));
     standby.says("places");
     active.signal("CONT");
@@ -289,7 +288,7 @@ fn a_job_is_explained_whose_scheduler_was_killed() {
 #[test]
 fn a_scheduler_that_ends_properly_is_followed_at_once() {
     let world = World::start();
-    // A lease longer than the test.
+    // The lease is longer than the test.
     let mut active = world.scheduler(&["--lease=60s"]);
     active.says("places");
     let mut standby = world.scheduler(&["--standby"]);
@@ -331,7 +330,7 @@ fn an_operator_ends_the_leases_of_one_who_still_renews() {
     standby.says("places with");
     let fenced = active.ended();
     assert_eq!(fenced.code, Some(75), "{fenced:?}");
-    // Repeating the request does not end the lease of the process that took over.
+    // If the request is repeated, it does not end the lease of the process that took over.
     let again = proto::EndLeasesRequest { name: "default".into(), mark: before.mark, holder: 0 };
     insist(|| {
         world.runtime.block_on(async {
@@ -365,7 +364,7 @@ fn leases_outlive_the_leader() {
         let next = three.leader(&runtime);
         let job = submit(&runtime, &three.url(next), &format!("round-{round}"), large(10));
         until(|| placed(&runtime, &three.url(next), job) == 10);
-        // It knows all owners, and learns of this one with its next renewal.
+        // The new leader knows all owners, and learns of this process with its next renewal.
         let own = || holders(&runtime, &three.url(three.leader(&runtime)));
         until(|| is_of(own().get("default"), &active));
         three.start(leader, &[]);

@@ -1,4 +1,4 @@
-//! Jobs that each role sees and changes: its own, another name's, another tenant's, over real TLS.
+//! Jobs that each role may see and change: its own, those of another name, and those of another tenant, over real TLS.
 
 use crate::certificates::issue;
 use crate::secure::Guarded;
@@ -19,7 +19,7 @@ use tonic::transport::Channel;
 /// A job's name and its tenant.
 const JOBS: [(&str, &str); 3] = [("app.own", "own"), ("bob", "own"), ("app.theirs", "others")];
 
-/// Roles by the names of their certificates, and which jobs belong to them.
+/// Roles by the names of their certificates, each with the jobs that belong to it.
 const ROLES: [(&str, [bool; 3]); 6] = [
     ("operator-ann", [true; 3]),
     ("reader-eve", [true; 3]),
@@ -39,7 +39,7 @@ fn by_name(name: &str) -> Option<proto::JobRef> {
     Some(proto::JobRef { job: Some(job_ref::Job::Name(name.to_owned())) })
 }
 
-/// Whether a call was answered, or the reason why not.
+/// Returns whether a call was answered, or the reason for its rejection.
 fn said<T>(answer: Result<T, Status>) -> &'static str {
     match answer.map_err(|status| ApiError::from(status).code) {
         Ok(_) => "yes",
@@ -49,12 +49,12 @@ fn said<T>(answer: Result<T, Status>) -> &'static str {
     }
 }
 
-/// Jobs among these names.
+/// Which of the jobs are among these names.
 fn named(names: &[String]) -> [bool; 3] {
     JOBS.map(|(name, _)| names.iter().any(|known| known == name))
 }
 
-/// Jobs that a role sees in lists and watches.
+/// The jobs that a role gets in lists and watches.
 async fn lists(channel: &Channel, prefix: &str) -> Vec<(&'static str, [bool; 3])> {
     let mut jobs = JobServiceClient::new(channel.clone());
     let name = |job: Option<proto::Job>| job.unwrap().name;
@@ -86,7 +86,7 @@ async fn lists(channel: &Channel, prefix: &str) -> Vec<(&'static str, [bool; 3])
     ]
 }
 
-/// Gives a tenant a weight: from then on views contain tenants.
+/// Sets a weight of a tenant; from then on views contain tenants.
 async fn weigh(operator: &Channel, tenant: &str) {
     let config = Some(proto::TenantConfig { weight: 2, ..Default::default() });
     let request = proto::SetTenantRequest { tenant: tenant.to_owned(), config };
@@ -150,7 +150,7 @@ fn each_role_sees_and_changes_its_own() {
             let sees_all = theirs == [true; 3];
             assert_eq!(told, if sees_all { "yes" } else { "denied" }, "{role}");
         }
-        // Kills come last, because they remove the jobs.
+        // Jobs are killed last, because that removes them.
         for (role, theirs) in ROLES.into_iter().rev() {
             let mut jobs = JobServiceClient::new(guarded.of(role));
             let changes = !role.starts_with("reader") && !role.starts_with("scheduler");

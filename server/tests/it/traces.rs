@@ -1,4 +1,4 @@
-//! The published traces, whole. Skipped where they are not at hand.
+//! The published traces, completely. The tests are skipped if the data is missing.
 
 use crate::outcome::{Outcome, run};
 use crate::process::data;
@@ -12,7 +12,7 @@ fn replay(trace: &str, more: &[&str], claimable: f64) -> Option<Outcome> {
 
 #[test]
 fn all_of_google_is_placed() {
-    // Memory may be claimed twice over, and processors to 160 %.
+    // Memory may be claimed to 200 %, and processors to 160 %.
     let Some(outcome) = replay("google2011", &[], 2.0) else { return };
     assert_eq!((outcome.number("tasks"), outcome.number("placed_at_start")), (190_926, 132_969));
     assert_eq!(outcome.number("pending"), 0, "{}", outcome.table);
@@ -39,7 +39,7 @@ fn openb_fills_its_devices_and_no_machine_beyond() {
         assert_eq!(outcome.number("finished"), 0, "its tasks never end");
         let resources = outcome.json["resources"].as_array().unwrap();
         let gpu = resources.iter().find(|resource| resource["name"] == "gpu").unwrap();
-        // The tasks request 98 % of the devices. A much lower use is an error.
+        // The tasks request 98 % of the devices, so a much lower use is an error.
         assert!(gpu["used_at_end"].as_f64().unwrap() > 0.7, "{gpu}");
     }
 }

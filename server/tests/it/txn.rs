@@ -11,7 +11,7 @@ use std::time::Duration;
 const MACHINES: &str =
     "[[machine]]\nname = \"m-{n}\"\ncount = 2\ncapacity = { cpu = 2 }\ndevices = 2\n";
 
-/// Two valid claims, and one without room.
+/// A file with two valid claims, and one for which there is no room.
 const THREE: &str = r#"
 [[claim]]
 task = "web/0"
@@ -85,7 +85,7 @@ fn the_same_file_under_the_same_number_has_the_same_answer() {
     let first = refused(&cell, line);
     assert_eq!(refused(&cell, line), first);
     assert_eq!(cell.json("job get web")["tasks"]["placed"], 2, "nothing was done twice");
-    // The recorded answer stays, whether or not there is room.
+    // The recorded result does not change, whether there is room now or not.
     let why = cell.fails(1, "machine remove m-1");
     assert!(why.contains("machine m-1 has 2 tasks: drain it"), "{why}");
     cell.ok("machine remove m-2");
@@ -95,7 +95,7 @@ fn the_same_file_under_the_same_number_has_the_same_answer() {
     cell.ok("machine add -f machines.toml");
     let said = cell.fails(1, "txn commit -f other.toml --as ann --id 7");
     assert!(said.ends_with("[ID_REUSED]\n"), "{said}");
-    // A number may be skipped, and the next one follows it.
+    // A number may be skipped; the next one then follows it.
     let (next, _) = refused(&cell, "txn commit -f three.toml --as ann -o json");
     assert_eq!(serde_json::from_str::<Value>(&next).unwrap()["number"], 8);
     let listed = cell.ok("txn list");
@@ -126,7 +126,7 @@ fn all_or_nothing_takes_nothing_and_is_remembered_too() {
     assert_eq!(cell.json("cell")["tasks"], Value::Null);
     assert_eq!(cell.json("job get web")["tasks"]["placed"], 0);
     assert_eq!(cell.json("txn get by-hand:0")["refused"].as_array().unwrap().len(), 3);
-    // Registering the name was the only change.
+    // The only change was the registration of the name.
     assert_eq!(told["version"].as_u64().unwrap(), version.as_u64().unwrap() + 1);
 }
 
@@ -219,12 +219,12 @@ fn a_name_that_a_process_holds_is_not_used_by_hand() {
     assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
     assert!(said.stderr.ends_with("[LEASE_HELD]\n"), "{}", said.stderr);
     remote.end_leases().unwrap();
-    // Numbers below the jump belong to no process.
+    // The numbers below the jump belong to no process.
     let said = ask("txn commit -f three.toml --as ann --id 3");
     assert!(said.stderr.ends_with("[FENCED]\n"), "{}", said.stderr);
     let said = ask("txn commit -f three.toml --as ann");
     assert!(said.stdout.contains("committed    2 of 3\n"), "{} {}", said.stdout, said.stderr);
-    // Answers are equal after a restart, because they are part of the state.
+    // After a restart the results are equal, because they are part of the state.
     let told = ask("txn list -o json").stdout;
     drop(server);
     let _server = serve(dir.path(), &["--dir=cell".to_owned(), format!("--listen={address}")]);
@@ -284,7 +284,7 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     let holds =
         |index: usize| cell.json("task list --job web")["items"][index]["allocated"].clone();
     assert_eq!((holds(0), holds(1), holds(2)), (of_cpu(500), of_cpu(1500), Value::Null));
-    // Kinds that are not named stay. An allocation equal to the group's request is not recorded.
+    // Kinds that are not named keep their amounts. An allocation that equals the group's request is not recorded.
     assert_eq!(cell.ok("task resize web/1 --memory 0"), "web/1 is allocated 1.5 cpu\n");
     assert_eq!(cell.ok("task resize web/1 --cpu 1"), "web/1 is allocated 1 cpu\n");
     assert_eq!(holds(1), Value::Null);

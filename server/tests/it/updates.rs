@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A web server that answers with its version. It takes requests for a while after it is told to stop, as a load
+/// A web server that answers with its version. After it is told to stop, it accepts requests for some time, as a load
 /// balancer needs.
 const SERVER: &str = r#"
 import http.server, os, signal, sys, threading, time
@@ -55,7 +55,7 @@ args = ["FOLDER/server.py", "VERSION", "FOLDER"]
 health = { command = ["/bin/sh", "-c", "test -e FOLDER/port-$OMEGA_TASK_INDEX"], interval = "200ms", start_period = "1m" }
 "#;
 
-/// The commands of a page's block, without the prompts.
+/// The commands of a block of the page, without the prompts.
 fn commands_of_the_page(heading: &str) -> Vec<String> {
     let page = include_str!("../../../docs/run-programs.md");
     let (_, section) = page.split_once(heading).expect("the page has the section");
@@ -65,7 +65,7 @@ fn commands_of_the_page(heading: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// A request to a running task. `None` if the task or its port is gone before the request begins.
+/// Sends a request to a running task. Returns an error if the task or its port is gone before the request begins.
 fn request(cell: &Cell, task: &str) -> Result<String, String> {
     let (_, index) = task.rsplit_once('/').expect("a task has an index");
     let file = cell.served.path().join(format!("port-{index}"));
@@ -84,7 +84,7 @@ fn request(cell: &Cell, task: &str) -> Result<String, String> {
     }
 }
 
-/// The tasks that run, as a load balancer would look them up.
+/// The running tasks, found as a load balancer would find them.
 fn running(cell: &Cell) -> Vec<String> {
     let listed = cell.served.json("task list --job web");
     let tasks = listed["items"].as_array().cloned().unwrap_or_default();
@@ -92,7 +92,7 @@ fn running(cell: &Cell) -> Vec<String> {
     tasks.iter().filter(runs).filter_map(|task| Some(task["task"].as_str()?.to_owned())).collect()
 }
 
-/// Answers of all tasks that run.
+/// Answers of all running tasks.
 fn answers(cell: &Cell) -> Vec<String> {
     running(cell).iter().map(|task| request(cell, task).unwrap()).collect()
 }
@@ -146,7 +146,7 @@ fn a_web_server_is_updated_under_load_without_a_failed_request() {
     let listed = cell.served.ok(versions);
     assert!(listed.contains("as submitted") && listed.contains("main: run"), "{listed}");
 
-    // A version that fails is taken back.
+    // A version that fails is rolled back.
     let why = cell.served.say("job apply -f bad.toml --wait");
     assert_eq!(why.code, Some(1), "{}", why.stderr);
     until(|| cell.served.json("job get web")["version"] == 3);

@@ -1,5 +1,5 @@
-//! Versions that meet. Directories and files of a newer version are rejected with a remedy, and
-//! stay unchanged. Replicas of incompatible versions report it. Older versions are served.
+//! Different versions together. Directories and files of a newer version are rejected with a remedy, and not changed.
+//! Replicas of incompatible versions report this. Older versions are served.
 
 use crate::durable::content;
 use crate::events::{start, wait_for};
@@ -20,17 +20,17 @@ use tokio::runtime::Runtime;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Offset of the format in each of our files: 32 bits after 8 bytes of magic.
+/// Offset of the format number in each of our files, which is 32 bits after 8 bytes of magic.
 const FORMAT_AT: usize = 8;
 
-/// Makes a file one of the next format.
+/// Changes a file to the next format.
 fn newer(file: &Path) {
     let mut bytes = std::fs::read(file).unwrap();
     bytes[FORMAT_AT] += 1;
     std::fs::write(file, bytes).unwrap();
 }
 
-/// The only file of a folder that is in use.
+/// Name of the only file of a folder that is in use.
 fn only(dir: &Path) -> String {
     let mut names = listing(dir);
     names.retain(|name| !name.ends_with(".tmp"));
@@ -38,7 +38,7 @@ fn only(dir: &Path) -> String {
     names[0].clone()
 }
 
-/// Appends an entry that a newer version wrote, and that is committed.
+/// Appends a committed entry that a newer version wrote.
 fn newer_entry(dir: &Path) -> u64 {
     let directory = Directory::open(Arc::new(RealDisk), dir, Expected::default()).unwrap();
     let mut log = directory.open_log().unwrap();
@@ -52,7 +52,7 @@ fn newer_entry(dir: &Path) -> u64 {
     position.index.0
 }
 
-/// A cell of one replica in `cell`, which has ended, and a backup of it.
+/// A stopped cell of one replica in `cell`, and its backup.
 fn kept() -> tempfile::TempDir {
     let dir = folder(&[]);
     let address = format!("127.0.0.1:{}", ports(1)[0]);
@@ -67,7 +67,7 @@ fn kept() -> tempfile::TempDir {
     dir
 }
 
-/// Error of each verb that opens a directory: one line, and the directory is unchanged.
+/// Checks the error of each verb that opens a directory: it is one line, and the directory is not changed.
 fn refused(dir: &Path, verbs: &[&str], expected: &str) {
     let before = content(dir);
     for verb in verbs {
@@ -87,7 +87,7 @@ fn a_directory_of_a_newer_version_is_refused_and_stays_as_it_is() {
     newer(&dir.path().join("cell/IDENTITY"));
     let knows = "has format 2, this program knows 1: use one that knows 2";
     refused(dir.path(), &all, &format!("cell/IDENTITY {knows}"));
-    // A run never uses a folder with content, of any version.
+    // A run never uses a folder that has content, whatever its version.
     let exists = "cell: holds the directory of a replica already; a run founds a cell of its own: name a \
                   folder that is empty or not there";
     refused(dir.path(), &["run --synthetic 10 --hours 1 --quiet --dir cell"], exists);
@@ -106,7 +106,7 @@ fn snapshots_and_backups_of_a_newer_version_are_refused() {
     newer(&dir.path().join(&snapshot));
     let expected = format!("{snapshot} {reads}");
     refused(dir.path(), &[SERVE, "log replay cell", "log at cell 1"], &expected);
-    // The log can still be shown, together with the error of the snapshot.
+    // The log can still be printed, together with the error about the snapshot.
     let before = content(dir.path());
     let said = say(dir.path(), &["log", "show", "cell"]);
     assert!(said.code == Some(0) && said.stdout.contains(&expected), "{}", said.stdout);
@@ -159,8 +159,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A peer of the next version. It records what it gets, and rejects it as this version rejects the
-/// next one.
+/// A peer of the next version. It records the frames that it gets, and rejects them as this version rejects those of
+/// the next one.
 struct Newer {
     heard: mpsc::Sender<proto::PeerFrame>,
 }
@@ -174,7 +174,7 @@ impl PeerService for Newer {
         let frame = request.into_inner().message().await?;
         let frame = frame.ok_or_else(|| Status::cancelled("nothing came"))?;
         assert_eq!(frame.messages[0][0], wire::VERSION, "each message begins with its version");
-        // The receiver may have seen enough.
+        // The receiver may have been dropped after it got enough frames.
         drop(self.heard.send(frame));
         Err(ApiError::new(ErrorCode::Malformed, refusal(wire::VERSION, wire::VERSION + 1)).into())
     }
@@ -210,9 +210,9 @@ fn replicas_of_two_versions_say_why_they_do_not_hear_each_other() {
     let told = wait_for(&errors, |event| is(event, refuses));
     let words = refusal(wire::VERSION, wire::VERSION + 1);
     assert_eq!((&told["to"], &told["why"]), (&"r2".into(), &words.into()), "{told}");
-    // It retries, and reports the error once.
+    // The replica retries, but reports the error only once.
     let frame = frames.iter().take(4).last().unwrap();
-    // In the other direction: a message of a newer version is rejected, and both report why.
+    // In the other direction, a message of a newer version is rejected, and both replicas report the reason.
     let message = vec![wire::VERSION + 1, 0];
     let newer = proto::PeerFrame { from: 2, to: 1, messages: vec![message], ..frame };
     let url = format!("http://127.0.0.1:{}", all[1]);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// A name that would be harmful as markup.
+/// A name that would be harmful if it was interpreted as markup.
 pub(crate) const HOSTILE: &str = "<script>alert(1)</script>";
 
 const MACHINES: &str = r#"
@@ -58,7 +58,7 @@ fn json(port: u16, path: &str) -> Value {
     answered.json()
 }
 
-/// A name as part of a query.
+/// Escapes a name as part of a query.
 fn quoted(name: &str) -> String {
     name.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
@@ -224,7 +224,7 @@ fn other_names_of_this_machine_are_refused() {
 fn long_and_slow_headers_are_not_waited_for() {
     let (_cell, port) = shown();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    // A server that has closed the connection already rejects the rest.
+    // If the server has already closed the connection, writing the rest fails.
     let _ =
         write!(stream, "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(1 << 16));
     let mut said = Vec::new();
@@ -233,7 +233,7 @@ fn long_and_slow_headers_are_not_waited_for() {
     let mut slow = TcpStream::connect(("127.0.0.1", port)).unwrap();
     write!(slow, "GET / HTTP/1.1\r\nHost").unwrap();
     let mut said = Vec::new();
-    // It ends because the server ends it.
+    // The connection ends because the server closes it.
     let _ = slow.read_to_end(&mut said);
     assert!(!String::from_utf8_lossy(&said).contains("200 OK"));
 }
@@ -297,7 +297,7 @@ fn with_certificates_the_page_is_for_those_who_may_look() {
 fn a_leader_tells_how_far_the_others_are() {
     let mut three = Three::found();
     let all = ports(3);
-    // Each restarts with a page.
+    // Each replica is restarted with a page.
     for (id, port) in (1..=3).zip(&all) {
         three.kill(id);
         three.start(id, &[&format!("--web-listen=127.0.0.1:{port}")]);

@@ -1,5 +1,4 @@
-//! Workflows of the code host, and manifests of examples: they are YAML, and refer to existing
-//! things.
+//! Workflows of the code host, and manifests of examples: they must be YAML, and refer to files that exist.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is in the workspace").into()
 }
 
-/// The workflows by file.
+/// The workflows, by file.
 fn workflows() -> Vec<(String, Value)> {
     let entries = std::fs::read_dir(root().join(".github/workflows")).expect("a folder");
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -22,7 +21,7 @@ fn workflows() -> Vec<(String, Value)> {
     paths.into_iter().map(read).collect()
 }
 
-/// Faults of a job, each in a line.
+/// Faults of a job, one per line.
 fn faults(job: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     if job["timeout-minutes"].as_u64().is_none_or(|minutes| minutes == 0 || minutes > 60) {
@@ -41,7 +40,7 @@ fn faults(job: &Value) -> Vec<String> {
     faults
 }
 
-/// Scripts of `.ci` that a step runs and that are not there, and scripts that bash cannot read.
+/// Scripts of `.ci` that a step runs but that do not exist, and scripts that bash cannot parse.
 fn missing_scripts(run: &str) -> Vec<String> {
     let words = run.split_whitespace().filter(|word| word.starts_with(".ci/"));
     let missing = words.filter(|word| !root().join(word).exists());
