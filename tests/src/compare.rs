@@ -9,7 +9,7 @@ use omega_core::{
 };
 use std::sync::Arc;
 
-/// Visible state of a machine.
+/// Public state of a machine.
 #[derive(Debug, PartialEq)]
 struct MachinePicture {
     id: MachineId,
@@ -24,7 +24,7 @@ struct MachinePicture {
     tasks: Vec<TaskId>,
 }
 
-/// Visible state of a task.
+/// Public state of a task.
 #[derive(Debug, PartialEq)]
 struct TaskPicture {
     id: TaskId,
@@ -119,7 +119,7 @@ fn equal<T: PartialEq + std::fmt::Debug>(
     }
 }
 
-/// Compares the public state of both.
+/// Compares the public state of a cell and of its reference model.
 ///
 /// # Errors
 /// The first difference, with both sides.
@@ -211,7 +211,7 @@ fn compare_peaks(cell: &Cell, reference: &Reference) -> Result<(), String> {
     equal("machines where batch holds too much", &cell.machines_over_peak(), &over)
 }
 
-/// Compares two results, except for the text of a rejection, which is for people.
+/// Compares two results, except for the text of a rejection, because the text is for people.
 ///
 /// # Errors
 /// Both results, if they differ.

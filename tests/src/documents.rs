@@ -1,6 +1,6 @@
 //! Examples of the README and of the pages about libraries, compiled and run by `cargo test --doc`.
 //!
-//! They are here because the archives of the described crates do not contain the pages.
+//! They are in this crate because the packages of the described crates do not contain the pages.
 
 #![cfg(doctest)]
 #![doc = include_str!("../../README.md")]

@@ -1,5 +1,5 @@
 //! One durable replica under load, on any disk. Every acknowledged transaction raises the version by one, so lost and
-//! repeated ones are detected.
+//! repeated transactions are detected.
 
 use omega_cellstate::Cell;
 use omega_core::{
@@ -15,16 +15,16 @@ use omega_store::{CellId, Disk, Origin};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Number of commands before the first transaction, each of which is one version.
+/// Number of commands before the first transaction; each of them raises the version by one.
 pub const BEFORE: u64 = 3;
 
 /// Number of tasks that are placed and released in turn.
 const TASKS: u64 = 50;
 
-/// Maximum length of the log while no snapshot is saved.
+/// Maximum length of the log in bytes, while no snapshot can be saved.
 pub const LOG_BYTES_MAX: u64 = 64 << 10;
 
-/// Size of the segments: small, so that there are many.
+/// Size of the segments, which is small so that there are many.
 pub const SEGMENTS: SegmentOptions = SegmentOptions { segment_bytes: 8 << 10, reused_max: 1 };
 
 /// Settings with frequent snapshots.
@@ -45,7 +45,7 @@ pub fn setup() -> [Command; 3] {
     ]
 }
 
-/// A transaction: an even one places a task, and the next one releases it.
+/// The transaction with this number: one with an even number places a task, and the next one releases it.
 #[must_use]
 pub fn transaction(cell: &Cell, number: u64) -> Transaction {
     let task = TaskId { job: JobId(first_job(cell)), index: (number / 2 % TASKS) as u32 };
@@ -64,10 +64,10 @@ fn first_job(cell: &Cell) -> u64 {
     cell.jobs().next().expect("there is one").0.0
 }
 
-/// Creates the directory of the only replica of a cell.
+/// Creates the directory of a replica that is the only one of its cell.
 ///
 /// # Errors
-/// The reason of a failure.
+/// The reason, if the directory cannot be created.
 pub fn create(disk: Arc<dyn Disk>, path: &Path, engine: EngineKind) -> Result<(), String> {
     let origin = Origin { cell: CellId(0xCE11), kinds: Kinds::standard() };
     let identity = Identity { origin, replica: ReplicaId(1), engine };
@@ -77,17 +77,17 @@ pub fn create(disk: Arc<dyn Disk>, path: &Path, engine: EngineKind) -> Result<()
     found(&directory, &alone).map_err(|error| error.to_string())
 }
 
-/// Opens and starts the replica.
+/// Opens the directory and starts the replica.
 ///
 /// # Errors
-/// The reason of a failure.
+/// The reason, if the replica does not start.
 pub fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<Started, String> {
     let directory = Directory::open(disk, path, Expected::default());
     let directory = directory.map_err(|error| error.to_string())?.with_options(SEGMENTS);
     start(directory, settings()).map_err(|error| error.to_string())
 }
 
-/// The replica in a single thread, driven step by step.
+/// The replica in a single thread, which a test steps.
 #[derive(Debug)]
 pub struct Lone {
     /// The started replica.
@@ -97,10 +97,10 @@ pub struct Lone {
 }
 
 impl Lone {
-    /// Starts the replica and determines how far it came.
+    /// Starts the replica, and determines the number of its next transaction.
     ///
     /// # Errors
-    /// The reason why it does not start, or the error in its state.
+    /// The reason why the replica does not start, or the error in its state.
     pub fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<Lone, String> {
         let mut lone = Lone { started: open(disk, path)?, next: 0 };
         lone.drive();
@@ -114,7 +114,7 @@ impl Lone {
         Ok(lone)
     }
 
-    /// Number of accepted transactions. Audits the state.
+    /// Number of accepted transactions. The state is audited.
     ///
     /// # Errors
     /// The error in the state.
@@ -133,13 +133,13 @@ impl Lone {
         }
     }
 
-    /// Reason why it has stopped, if it has.
+    /// Reason why the replica has stopped; `None` if it has not.
     #[must_use]
     pub fn stopped(&self) -> Option<String> {
         self.started.replica.stopped().map(ToString::to_string)
     }
 
-    /// The version of its cell.
+    /// The version of the replica's cell.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.started.replica.applied().lock().cell.version().0
@@ -148,7 +148,7 @@ impl Lone {
     /// Submits the next transaction. Returns whether it was acknowledged.
     ///
     /// # Panics
-    /// If it was rejected, which must not happen.
+    /// If the transaction was rejected, which must not happen.
     pub fn work(&mut self) -> bool {
         let txn = transaction(&self.started.replica.applied().lock().cell, self.next);
         match self.ask(Ask::Retry(Command::Commit(txn))) {

@@ -1,13 +1,12 @@
-//! Checks the events of a cell against its state: the last event of each task gives its present
-//! state.
+//! Compares the events of a cell with its state: the last event of each task must give the task's present state.
 
 use omega_cellstate::{Cell, Event, EventKind};
 use omega_core::{TaskId, TaskState};
 
-/// Enough bytes for the events of every history.
+/// Size in bytes of a history of events that no test exceeds.
 pub const BYTES: usize = 1 << 20;
 
-/// The state of a task after an event; `None`: unchanged.
+/// The state of a task after an event; `None` if the event does not change it.
 fn state(event: &Event) -> Option<TaskState> {
     let machine = event.machine.unwrap_or_default();
     Some(match &event.kind {
@@ -22,7 +21,7 @@ fn state(event: &Event) -> Option<TaskState> {
     })
 }
 
-/// The state of a task by its events. A killed job has one event for all its unfinished tasks.
+/// The state of a task by its events. If a job was killed, one event is for all its unfinished tasks.
 fn told(cell: &Cell, id: TaskId) -> TaskState {
     let of_task = |event: &&Event| event.index.is_none_or(|index| index == id.index);
     let states: Vec<TaskState> =
@@ -37,7 +36,7 @@ fn told(cell: &Cell, id: TaskId) -> TaskState {
 /// Compares events with the state.
 ///
 /// # Errors
-/// The first task with another state, or a machine with events out of order.
+/// The first task with another state, or a machine whose events are out of order.
 pub fn check(cell: &Cell) -> Result<(), String> {
     for (job, _) in cell.jobs() {
         for (id, state) in cell.tasks(job) {

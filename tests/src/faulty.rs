@@ -6,28 +6,28 @@ use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-/// Fault of one transaction in transit.
+/// Fault of one transaction on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The transaction is checked, and the reply arrives.
     None,
     /// The transaction is rejected, and nothing is done.
     Refused,
-    /// The request is lost, with an unknown outcome.
+    /// The request is lost, and the outcome is unknown.
     RequestLost,
     /// The transaction is checked, and the reply is lost.
     AnswerLost,
-    /// The transaction seems lost, but is delivered later.
+    /// The transaction seems to be lost, but is delivered later.
     Delayed,
 }
 
 const FAULTS: [Fault; 4] = [Fault::Refused, Fault::RequestLost, Fault::AnswerLost, Fault::Delayed];
 
-/// A handle with scripted faults, and then random ones. Share it by reference.
+/// A handle with faults that are scripted at first, and random after that. Callers share it by reference.
 #[derive(Debug)]
 pub struct FaultyCell {
     cell: SharedCell,
-    /// Locked before the cell, if both are locked.
+    /// If both locks are taken, this one is taken before that of the cell.
     state: Mutex<State>,
 }
 
@@ -41,7 +41,7 @@ struct State {
 }
 
 impl FaultyCell {
-    /// A handle that fails in a percentage of cases.
+    /// Creates a handle that fails with this probability in percent.
     #[must_use]
     pub fn new(cell: &SharedCell, seed: u64, percent: usize) -> FaultyCell {
         let state = State {
@@ -54,7 +54,7 @@ impl FaultyCell {
         FaultyCell { cell: cell.clone(), state: Mutex::new(state) }
     }
 
-    /// A handle with these faults for the next transactions, and none after.
+    /// Creates a handle with these faults for the next transactions, and no faults after that.
     #[must_use]
     pub fn scripted(cell: &SharedCell, faults: &[Fault]) -> FaultyCell {
         let handle = FaultyCell::new(cell, 0, 0);
@@ -70,7 +70,7 @@ impl FaultyCell {
         state.delayed.drain(..).for_each(|txn| drop(self.cell.commit(&txn)));
     }
 
-    /// Every transaction that was sent, also without success.
+    /// Every transaction that was sent, whether successful or not.
     #[must_use]
     pub fn sent(&self) -> Vec<Transaction> {
         self.state().sent.clone()
@@ -105,7 +105,7 @@ impl CellHandle for FaultyCell {
         state.sent.push(txn.clone());
         if !state.delayed.is_empty() && state.dice.chance(50) {
             let late = state.delayed.remove(0);
-            // Its reply is lost.
+            // The reply to the late transaction is lost.
             drop(self.cell.commit(&late));
         }
         let percent = state.percent;

@@ -1,4 +1,4 @@
-//! Histories: commands applied to two cells and a reference model, and shortened when they fail.
+//! Histories: commands applied to two cells and a reference model. A history that fails is shortened.
 
 use crate::compare::{compare, compare_answers};
 use crate::events;
@@ -16,16 +16,16 @@ pub struct Trio {
 }
 
 impl Trio {
-    /// Three empty cells.
+    /// Creates two empty cells and an empty model.
     #[must_use]
     pub fn new(kinds: &Kinds) -> Trio {
         let mut cell = Cell::new(kinds.clone());
-        // The replica keeps none, so it shows that they change nothing.
+        // The replica has no history of events, so comparing it shows that events do not change the state.
         cell.keep_history(events::BYTES);
         Trio { cell, replica: Cell::new(kinds.clone()), reference: Reference::new(kinds.clone()) }
     }
 
-    /// The cell, for schedulers.
+    /// The cell, for schedulers in tests.
     #[must_use]
     pub fn cell(&self) -> &Cell {
         &self.cell
@@ -40,7 +40,7 @@ impl Trio {
     /// Applies a command to all three, and compares them.
     ///
     /// # Errors
-    /// The difference, or the finding of the audit.
+    /// The difference, or the error that the audit found.
     pub fn step(&mut self, command: &Command) -> Result<(), String> {
         self.answer(command).map(drop)
     }
@@ -48,7 +48,7 @@ impl Trio {
     /// Applies a command to all three, compares them, and returns the result.
     ///
     /// # Errors
-    /// The difference, or the finding of the audit.
+    /// The difference, or the error that the audit found.
     pub fn answer(&mut self, command: &Command) -> Result<Result<Outcome, Rejection>, String> {
         let hash = self.cell.state_hash();
         let answer = self.cell.apply(command.clone());
@@ -72,16 +72,16 @@ impl Trio {
 /// A failed history.
 #[derive(Debug)]
 pub struct Failure {
-    /// The resource kinds of its cell.
+    /// The resource kinds of the cell.
     pub kinds: Kinds,
-    /// The commands; the last one fails.
+    /// The commands of the history; the last one fails.
     pub commands: Vec<Command>,
     /// The error.
     pub what: String,
 }
 
-/// A generator for a seed: every other history has allocations that differ from the request, every other pair exclusive
-/// cores, and every third peak calendars.
+/// Returns the generator for a seed. Every other history has allocations that differ from the request, every other pair
+/// of histories has exclusive cores, and every third history has peak calendars.
 fn generator(seed: u64) -> Generator {
     let generator = Generator::with_holders(seed)
         .with_reservations(seed)
@@ -102,7 +102,7 @@ pub fn commands(seed: u64, length: usize) -> (Kinds, Vec<Command>) {
     let mut reference = Reference::new(generator.kinds());
     let mut next = || {
         let command = generator.next(&reference);
-        // A rejection is part of the history, too.
+        // A rejected command is part of the history, too.
         drop(reference.apply(command.clone()));
         command
     };
@@ -129,7 +129,7 @@ pub fn run(seed: u64, length: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Drops commands from a failed history as long as it still fails.
+/// Removes commands from a failed history as long as it still fails.
 #[must_use]
 pub fn shorten(mut failure: Failure) -> Failure {
     let mut size = failure.commands.len() / 2;
@@ -148,7 +148,7 @@ pub fn shorten(mut failure: Failure) -> Failure {
     failure
 }
 
-/// Applies commands. Returns their failure, if any.
+/// Applies commands. Returns their failure, if there is one.
 fn replay(kinds: &Kinds, mut commands: Vec<Command>) -> Option<Failure> {
     let mut trio = Trio::new(kinds);
     for i in 0..commands.len() {
@@ -160,7 +160,7 @@ fn replay(kinds: &Kinds, mut commands: Vec<Command>) -> Option<Failure> {
     None
 }
 
-/// Converts a panic into a failure, so that such a history is shortened, too.
+/// Converts a panic into a failure, so that a history that panics is shortened, too.
 fn guarded(step: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(step));
     caught.unwrap_or_else(|_| Err("a panic; its message is above".to_owned()))

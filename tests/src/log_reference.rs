@@ -1,4 +1,4 @@
-//! Reference model of a log: a naive log, random work for both, and the comparison.
+//! Reference model of a log: a naive log, random operations for both, and the comparison.
 //!
 //! The naive log keeps every batch, and which of them were synced. After a crash it computes the contents that the
 //! guarantees of [`omega_store::log`] allow: those of any prefix of the batches that contains all synced ones.
@@ -12,20 +12,20 @@ use omega_store::log::{
 /// An operation on a log.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Appends a batch.
+    /// Appends a batch of entries.
     Append(Batch),
     /// Sets a new base.
     Compact(Position),
-    /// Restarts the log, synced at once.
+    /// Restarts the log at a position, which is synced at once.
     Restart(Position, HardState),
-    /// Syncs everything before.
+    /// Syncs all operations before this one.
     Sync,
 }
 
-/// Contents of a log, in the simplest form.
+/// Contents of a log, in a simple form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// The entry before the first.
+    /// Position of the entry before the first one.
     pub base: Position,
     /// The entries.
     pub entries: Vec<Entry>,
@@ -34,7 +34,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// The last entry, or the base.
+    /// Position of the last entry, or the base if there is none.
     #[must_use]
     pub fn last(&self) -> Position {
         self.entries.last().map_or(self.base, |entry| entry.position)
@@ -64,7 +64,7 @@ impl Held {
     /// Reads the contents of a log.
     ///
     /// # Panics
-    /// If it cannot be read, or reading in pieces gives a different result.
+    /// If the log cannot be read, or reading it in pieces gives a different result.
     pub fn of(log: &mut dyn LogEngine) -> Held {
         let Bounds { base, last } = log.bounds();
         let mut entries = Vec::new();
@@ -75,18 +75,18 @@ impl Held {
     }
 }
 
-/// Random valid operations for a log's content.
+/// Generator of random operations that are valid for a log's content.
 #[derive(Debug)]
 pub struct Worker {
     dice: Dice,
-    /// Maximum size of entries.
+    /// Maximum size of entries in bytes.
     bytes_max: usize,
-    /// Makes all entries different.
+    /// Number that makes all entries different.
     counter: u64,
 }
 
 impl Worker {
-    /// Random work; equal seeds give equal work.
+    /// Creates the generator; equal seeds give equal operations.
     #[must_use]
     pub fn new(seed: u64, bytes_max: usize) -> Worker {
         Worker { dice: Dice::new(seed), bytes_max, counter: 0 }
@@ -111,10 +111,10 @@ impl Worker {
         }
     }
 
-    /// The next operation, which is a batch.
+    /// Returns a next operation that is a batch.
     pub fn batch(&mut self, held: &Held) -> Step {
         let last = held.last();
-        // A new leader may replace uncommitted entries.
+        // A new leader may replace entries that are not committed.
         let kept = match self.dice.chance(15) {
             true => held.entries.len() - self.dice.below(held.entries.len().min(8) + 1),
             false => held.entries.len(),
@@ -169,12 +169,12 @@ pub fn perform(log: &mut dyn LogEngine, step: &Step) -> Result<(), WriteError> {
     }
 }
 
-/// A naive log with its history.
+/// A naive log, with the operations since its last sync.
 #[derive(Clone, Debug, Default)]
 pub struct NaiveLog {
     /// Current contents.
     pub now: Held,
-    /// Contents at the last sync, followed by the operations since.
+    /// Contents at the last sync; the next field has the operations since.
     safe: Held,
     since: Vec<Step>,
 }
@@ -191,16 +191,16 @@ impl NaiveLog {
         }
     }
 
-    /// Records an operation that an engine may have performed without confirming it as durable.
+    /// Records an operation that an engine may have performed, without a confirmation that it is durable.
     pub fn perhaps(&mut self, step: Step) {
         self.now.apply(&step);
         self.since.push(step);
     }
 
-    /// Continues with the contents found on reopening.
+    /// Continues with the contents that were found on reopening.
     ///
     /// # Errors
-    /// The allowed and the found contents, if the latter are not allowed.
+    /// The allowed contents and those that were found, if the latter are not allowed.
     pub fn reopened(&mut self, found: Held) -> Result<(), String> {
         let mut allowed = self.safe.clone();
         let mut seen = vec![allowed.clone()];

@@ -1,18 +1,18 @@
 //! Ports for processes that tests start.
 //!
-//! A process gets its port before it listens, so nothing else may take the port in between: no other test, of this
-//! process or another, and no outgoing connection, to which the system assigns any free port.
+//! A process gets its port before it listens on it, so no other user may take the port in between: neither another
+//! test, of this process or another, nor an outgoing connection, to which the system assigns any free port.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::sync::Mutex;
 
-/// Ports below the ephemeral range.
+/// Ports below those that the system assigns to outgoing connections.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
 
-/// Claimed ports, released with this process. A claim is an abstract Unix socket named after the port, which only one
-/// process can bind at a time.
+/// Claimed ports, which are released when this process ends. A claim is an abstract Unix socket named after the port,
+/// which only one process can bind at a time.
 static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 
 fn claim(port: u16) -> Option<UnixListener> {
@@ -22,7 +22,7 @@ fn claim(port: u16) -> Option<UnixListener> {
 
 /// Returns free ports that no other test gets before this process ends.
 pub fn ports(count: usize) -> Vec<u16> {
-    // Processes begin at different ports, so that claims rarely collide.
+    // Processes begin their search at different ports, so that claims rarely collide.
     let start = std::process::id() as usize * 977 % PORTS.len();
     let mut claims = CLAIMS.lock().expect("nothing panics with it");
     let all = PORTS.cycle().skip(start).take(PORTS.len());
@@ -41,12 +41,12 @@ pub fn ports(count: usize) -> Vec<u16> {
     found
 }
 
-/// Returns such ports as loopback addresses.
+/// Returns free ports as loopback addresses.
 pub fn addresses(count: usize) -> Vec<SocketAddr> {
     ports(count).into_iter().map(|port| (Ipv4Addr::LOCALHOST, port).into()).collect()
 }
 
-/// Returns one such loopback address.
+/// Returns a free port as a loopback address.
 pub fn address() -> SocketAddr {
     addresses(1)[0]
 }

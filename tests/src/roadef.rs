@@ -1,7 +1,7 @@
-//! Checker of the ROADEF/EURO challenge 2012, written from the contest's rules alone, with a reader of its own.
+//! Checker of the ROADEF/EURO challenge 2012, written only from the contest's rules, with its own reader.
 //!
-//! It shares no code with `omega-reassign`, recounts everything for every assignment, and names the broken rule.
-//! [`random_model`] writes small instances in the contest's format, tight enough that all rules matter.
+//! It shares no code with `omega-reassign`, computes everything again for every assignment, and names the broken rule.
+//! [`random_model`] writes small instances in the contest's format, with so little room that all rules matter.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
@@ -9,7 +9,7 @@ use rand::{Rng, RngExt};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// A process.
+/// A process of an instance.
 #[derive(Debug)]
 struct Process {
     service: usize,
@@ -17,7 +17,7 @@ struct Process {
     move_cost: i128,
 }
 
-/// A machine.
+/// A machine of an instance.
 #[derive(Debug)]
 struct Machine {
     neighbourhood: i128,
@@ -27,14 +27,14 @@ struct Machine {
     move_costs: Vec<i128>,
 }
 
-/// A service.
+/// A service of an instance.
 #[derive(Debug)]
 struct Service {
     spread_min: usize,
     dependencies: Vec<usize>,
 }
 
-/// A balance objective.
+/// A balance objective of an instance.
 #[derive(Debug)]
 struct Balance {
     resources: [usize; 2],
@@ -55,10 +55,10 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads a model.
+    /// Reads an instance.
     ///
     /// # Panics
-    /// If the text is not one.
+    /// If the text is not an instance.
     #[must_use]
     pub fn read(text: &str) -> Model {
         let mut numbers =
@@ -228,16 +228,16 @@ impl Model {
 /// Reads an assignment.
 ///
 /// # Panics
-/// If the text is not one.
+/// If the text is not an assignment.
 #[must_use]
 pub fn read_assignment(text: &str) -> Vec<usize> {
     text.split_whitespace().map(|word| word.parse().expect("a machine")).collect()
 }
 
-/// Writes a random small model, and an assignment that obeys its rules.
+/// Writes a small random instance, and an assignment that obeys its rules.
 ///
 /// # Panics
-/// Never: writing to a string does not fail.
+/// Never, because writing to a string does not fail.
 pub fn random_model(rng: &mut impl Rng) -> (String, Vec<usize>) {
     let (resources, machines) = (rng.random_range(1..=6), rng.random_range(2..=7_usize));
     let services = rng.random_range(1..=8_usize);
@@ -295,7 +295,7 @@ pub fn random_model(rng: &mut impl Rng) -> (String, Vec<usize>) {
     (text, assignment)
 }
 
-/// Machines of the processes, and their services: no two of one service share a machine.
+/// Assigns machines to processes, and returns also their services. No two processes of a service share a machine.
 fn random_assignment(
     rng: &mut impl Rng,
     machines: usize,
@@ -313,8 +313,8 @@ fn random_assignment(
     (assignment, of_service)
 }
 
-/// Writes services whose spread and dependencies hold: each minimum is at most the present spread, and dependencies are
-/// chosen from those that hold.
+/// Writes services whose spread and dependencies are satisfied: each minimum is at most the present spread, and only
+/// dependencies that are satisfied are chosen.
 fn write_services(
     rng: &mut impl Rng,
     text: &mut String,

@@ -4,9 +4,9 @@
 //!   a round:  the client sends ─▶ each replica works, writes and saves ─▶ messages arrive
 //! ```
 //!
-//! Unlike in [`crate::cluster`], the timing is fixed: runs differ only in the actions of their caller. A replica that
-//! panics or stops loses power and starts again. Every transaction raises the version by one, so lost and repeated ones
-//! are detected.
+//! Unlike in [`crate::cluster`], the timing is fixed, so runs differ only in the actions of their caller. A replica that
+//! panics or stops loses its power and is started again. Every transaction raises the version by one, so lost and repeated
+//! transactions are detected.
 
 use crate::disk::SimulatedDisk;
 use crate::durable::{BEFORE, LOG_BYTES_MAX, SEGMENTS, setup, transaction};
@@ -27,13 +27,13 @@ use std::sync::Arc;
 /// Directory of each replica on its disk.
 pub const FOLDER: &str = "/replica";
 
-/// Rounds between two ticks.
+/// Number of rounds between two ticks.
 const TICK: u64 = 2;
 
-/// Rounds for which the client waits for a reply.
+/// Number of rounds for which the client waits for a reply.
 const PATIENCE: u64 = 60;
 
-/// Rounds without faults after which all must agree: enough for many elections.
+/// Number of rounds without faults after which all replicas must agree; these are enough for many elections.
 const AGREE: u64 = 2_000;
 
 /// Three replicas in one process. See the module documentation.
@@ -42,13 +42,13 @@ pub struct Trio {
     pub disks: [SimulatedDisk; 3],
     /// Running replicas.
     pub up: [Started; 3],
-    /// Replicas that are partitioned from all others.
+    /// The replica that is partitioned from the others, if there is one.
     pub cut: Option<usize>,
-    /// Called with the replica that works next, and with `None` in between.
+    /// Called with the number of the replica that works next, and with `None` in between.
     pub at_work: fn(Option<usize>),
     /// Number of times a replica was started again.
     pub restarts: u64,
-    /// Number of the next transaction; all before it were acknowledged.
+    /// Number of the next transaction; all transactions before it were acknowledged.
     pub next: u64,
     dice: Dice,
     messages: Vec<(usize, usize, PeerMessage)>,
@@ -57,7 +57,7 @@ pub struct Trio {
     starts: u64,
 }
 
-/// Request that the client waits for.
+/// The request whose reply the client waits for.
 #[derive(Clone, Copy)]
 struct Asked {
     at: usize,
@@ -66,10 +66,10 @@ struct Asked {
 }
 
 impl Trio {
-    /// Three replicas with an elected leader, a machine and a job.
+    /// Creates three replicas with an elected leader, a machine and a job.
     ///
     /// # Panics
-    /// If they do not get there.
+    /// If the replicas do not elect a leader, or reject the commands.
     #[must_use]
     pub fn new() -> Trio {
         let disks = [1, 2, 3].map(SimulatedDisk::new);
@@ -121,7 +121,7 @@ impl Trio {
         (0..3).filter(|at| self.cut != Some(*at)).find(leads)
     }
 
-    /// One round; a client without an open transaction submits the next.
+    /// Runs one round. If the client waits for no reply, it submits the next transaction.
     pub fn round(&mut self) {
         let late = self.asked.filter(|asked| self.round > asked.since + PATIENCE);
         if self.asked.is_none() || late.is_some() {
@@ -163,7 +163,7 @@ impl Trio {
         }
     }
 
-    /// Runs a function on a replica; if it panics or stops, it loses power and restarts.
+    /// Runs a function on a replica. If the replica panics or stops, it loses its power and restarts.
     fn with(&mut self, at: usize, work: impl FnOnce(&mut Started)) {
         (self.at_work)(Some(at));
         let replica = &mut self.up[at];
@@ -174,10 +174,10 @@ impl Trio {
         }
     }
 
-    /// Power cycle of a replica.
+    /// Cuts the power of a replica and restores it.
     ///
     /// # Panics
-    /// If it does not start from its disk.
+    /// If the replica does not start from its disk.
     pub fn restart(&mut self, at: usize) {
         self.restarts += 1;
         self.starts += 1;
@@ -196,15 +196,15 @@ impl Trio {
         }
     }
 
-    /// Runs the replicas until all have applied the same entries, audits and compares them, and counts the operations.
+    /// Runs the replicas until all have applied the same entries, audits and compares them, and counts the transactions.
     ///
     /// # Panics
-    /// If they do not agree, or anything acknowledged is lost or done twice.
+    /// If the replicas do not agree, or an acknowledged transaction was lost or applied twice.
     pub fn agree(&mut self) {
         self.cut = None;
         let (mut last, mut still) = (self.states(), 0);
         let end = self.round + AGREE;
-        // Messages may be in flight in a round without changes.
+        // In a round without changes, messages may still be in flight.
         while still < PATIENCE {
             assert!(self.round < end, "they do not come to agree: {last:?}");
             self.work(None);
@@ -220,7 +220,7 @@ impl Trio {
             state.cell.state_hash()
         });
         assert_eq!(hashes, [hashes[0]; 3], "at {last:?}");
-        // One may have been in flight; none is lost or repeated.
+        // One transaction may have been in flight; no transaction is lost or repeated.
         let versions = [0, 1].map(|more| BEFORE + self.next + more);
         assert!(versions.contains(&last[0].1), "{last:?} after {}", self.next);
     }
@@ -247,7 +247,7 @@ fn restart(disk: &SimulatedDisk, incarnation: u64) -> Result<Started, StartError
     let settings = Settings {
         node,
         incarnation,
-        // So frequent that a partitioned replica soon needs one.
+        // Snapshots are so frequent that a partitioned replica soon needs one.
         snapshot_bytes: 1500,
         log_keep_bytes: 500,
         log_bytes_max: LOG_BYTES_MAX,

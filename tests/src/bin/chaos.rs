@@ -1,6 +1,6 @@
-//! Runs whole cells of replicas under faults, for many seeds (`chaos --seeds 2000`) or one (`chaos --seed 17`). It can
-//! also inject a bug: `chaos --list-bugs`, `chaos --bug AckBeforeSync --seed 17`. With `--digests` it prints a hash of
-//! all events of each seed, which is equal on all machines.
+//! Runs whole cells of replicas under faults, for many seeds (`chaos --seeds 2000`) or for one (`chaos --seed 17`). It
+//! can also inject a bug: `chaos --list-bugs`, `chaos --bug AckBeforeSync --seed 17`. With `--digests` it prints a hash
+//! of all events of each seed, which is equal on all computers.
 
 use omega_cellstate::planted::Bug;
 use omega_tests::cluster;

@@ -1,5 +1,5 @@
-//! Feeds random bytes to every decoder: `fuzz --target segment --seconds 20`, or `--rounds N` for a number of rounds,
-//! or `--seed N` to repeat one. Without a target it runs all in turn.
+//! Passes random bytes to every decoder: `fuzz --target segment --seconds 20`, or `--rounds N` for a number of rounds,
+//! or `--seed N` to repeat one round. Without a target, all targets are run in turn.
 
 use omega_tests::fuzz::{Fuzzer, Target, Verdict};
 use peak_alloc::PeakAlloc;
@@ -12,14 +12,14 @@ static MEMORY: PeakAlloc = PeakAlloc;
 
 const USAGE: &str = "usage: fuzz [--target NAME] (--seconds N | --rounds N | --seed N)";
 
-/// Maximum memory of a round: enough for a small replica or cell, and for a multiple of the bytes.
+/// Maximum memory of a round in bytes, which is enough for a small replica or cell, and for a multiple of the input.
 const MEMORY_MAX: usize = 32 << 20;
 const MEMORY_A_BYTE: usize = 64;
 
-/// Maximum memory of a million machines, which one word of some files may request.
+/// Maximum memory in bytes of a million machines, which a single word of some files may request.
 const MACHINES_MEMORY_MAX: usize = 1 << 30;
 
-/// Duration after which a round counts as hanging.
+/// Duration after which a round is considered to hang.
 const ROUND_MAX: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     let count = rounds.or(seed.map(|_| 1)).unwrap_or(u64::MAX);
     let mut failed = false;
     for target in &targets {
-        // Each target gets an equal part of the time.
+        // Each target gets an equal share of the time.
         let share = seconds.map(|all| Duration::from_secs(all) / targets.len() as u32);
         let until = share.map(|share| Instant::now() + share).or(end);
         failed |= run(*target, (first, count), until).is_err();
@@ -59,7 +59,7 @@ fn memory_max(target: Target) -> usize {
     }
 }
 
-/// Runs rounds until their number or the time is reached.
+/// Runs rounds until their number or the time limit is reached.
 fn run(target: Target, (first, count): (u64, u64), until: Option<Instant>) -> Result<(), ()> {
     let mut fuzzer = Fuzzer::new(target);
     let (mut read, mut done, mut most) = (0, 0, 0);

@@ -1,4 +1,5 @@
-//! A durable replica under load, to be killed: `victim FOLDER`. It prints the number of each acknowledged transaction.
+//! A durable replica under load, which a test kills: `victim FOLDER`. It prints the number of each acknowledged
+//! transaction.
 
 use omega_cellstate::CellHandle;
 use omega_store::RealDisk;
@@ -19,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     cell.catch_up_with_all()?;
     if cell.read(|cell| cell.version().0) < BEFORE {
         for command in setup() {
-            // It is rejected if an earlier run has done it.
+            // The command is rejected if an earlier run has already applied it.
             let _ = cell.apply(command);
         }
     }

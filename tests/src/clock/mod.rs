@@ -1,7 +1,7 @@
-//! Clocks of real processes, which a test sets wrong and makes jump. It needs no root rights.
+//! Clocks of real processes, which a test sets wrong and makes jump. No root rights are needed.
 //!
-//! A library between the process and the system (`wrong_clock.c`, compiled by the test) shifts the time of day by an amount
-//! that the test sets at any moment, as an operator or a time server sets a clock. Monotonic time is left alone.
+//! A library between the process and the system (`wrong_clock.c`, compiled by the test) shifts the time of day by an
+//! amount that the test can change at any time, as an operator or a time server does. Monotonic time is not changed.
 
 use crate::disk::interposed::compile;
 use std::fs::File;
@@ -21,10 +21,10 @@ pub struct WrongClock {
 }
 
 impl WrongClock {
-    /// A clock that is right so far, with its library in the new folder `state`.
+    /// Creates a clock that is right at first, with its library in the new folder `state`.
     ///
     /// # Errors
-    /// If the folder cannot be made, or the C compiler (`cc`) fails.
+    /// If the folder cannot be created, or the C compiler (`cc`) fails.
     pub fn new(state: &Path) -> io::Result<WrongClock> {
         std::fs::create_dir_all(state)?;
         let library = compile(include_str!("wrong_clock.c"), state, "wrong_clock")?;
@@ -34,15 +34,15 @@ impl WrongClock {
         Ok(clock)
     }
 
-    /// Makes a process use this clock, once it is started.
+    /// Makes a process use this clock; to be called before the process is started.
     pub fn give_to(&self, process: &mut Command) {
         process.env("LD_PRELOAD", &self.library).env("OMEGA_WRONG_CLOCK", &self.path);
     }
 
-    /// Sets the clock to this many seconds ahead of the machine's clock; behind it, if negative.
+    /// Sets the clock to this many seconds ahead of the computer's clock, or behind it if the number is negative.
     ///
     /// # Errors
-    /// If its state cannot be written.
+    /// If the clock's state cannot be written.
     pub fn set(&self, ahead_s: i64) -> io::Result<()> {
         self.ahead.write_all_at(&(ahead_s * NANOS).to_ne_bytes(), 0)
     }

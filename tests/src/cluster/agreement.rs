@@ -1,5 +1,5 @@
-//! Agreement of replicas: with the agreed log and their promises during a run, and with each other
-//! after all faults.
+//! Agreement of replicas: during a run, with the agreed log and with their own promises; after all faults, with each
+//! other.
 
 use super::client::Client;
 use super::host::Host;
@@ -15,7 +15,7 @@ impl World {
         let one = &self.hosts[host];
         let Some(running) = &one.running else { return Ok(()) };
         let bound = if one.rotten { Bound::Proven } else { Bound::Promised };
-        // Where more than one bit is damaged, the end may be lost without a trace.
+        // If more than one bit is damaged, the end of a log may be lost without a trace.
         let known = !one.rotten || one.bit_rot;
         if known { self.promises.remembers(running.replica.node(), bound) } else { Ok(()) }
     }
@@ -60,8 +60,8 @@ impl World {
         (0..self.hosts.len()).filter(is_member).collect()
     }
 
-    /// Whether all running members have the same membership. If only the leader knows of a
-    /// promotion, its loss leaves the others with the former voters, of which it may be half.
+    /// Whether all running members have the same membership. If only the leader knows of a promotion and is lost, the
+    /// others have the former voters, of whom they may be only half.
     pub(super) fn members_agree(&self) -> bool {
         let members = self.members();
         let running = members.iter().filter_map(|host| self.hosts[*host].running.as_ref());
@@ -70,7 +70,7 @@ impl World {
         known.all(|one| Some(one) == first)
     }
 
-    /// Whether the voters in each running member's membership are a majority without some replicas.
+    /// Whether, in each running member's membership, the voters without these hosts are a majority.
     pub(super) fn voters_can_spare(&self, hosts: &[usize]) -> bool {
         let spared: Vec<ReplicaId> = hosts.iter().map(|host| self.hosts[*host].id).collect();
         let is_majority = |voters: &BTreeSet<ReplicaId>| {
@@ -85,8 +85,8 @@ impl World {
         })
     }
 
-    /// Whether all members have applied all agreed commands, after the operator is done and clients have made enough
-    /// calls.
+    /// Whether all members have applied all agreed commands, after the operator has finished and clients have made
+    /// enough calls.
     pub(super) fn agree(&self) -> bool {
         let members = self.members();
         let last = self.truth.last();
@@ -98,14 +98,14 @@ impl World {
         idle && !members.is_empty() && members.iter().all(|host| at(*host) == Some(last))
     }
 
-    /// Whether a replica is down, for good or for now, when all faults are over. Then the operator
-    /// confirms that torn logs are only torn.
+    /// Whether a replica is down, permanently or not, when all faults are over. In this case the operator confirms that
+    /// torn logs are only torn.
     pub(super) fn is_one_lost(&self) -> bool {
         self.calm && self.hosts.iter().any(|host| host.gone || host.kept_down)
     }
 
-    /// Cuts the power of a minority of the members, if the others can continue without it. No disk
-    /// is damaged, and the operator has nothing to do.
+    /// Cuts the power of a minority of the members, if the others can continue without them. No disk is damaged, and
+    /// the operator does nothing.
     pub(super) fn keep_minority_down(&mut self) -> Result<(), String> {
         let members = self.members();
         let sound = self.hosts.iter().all(|host| !host.gone && !host.rotten);
@@ -126,7 +126,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets the majority serve without the replicas that were kept down, and then gives those power.
+    /// Lets the majority serve clients without the replicas that were kept down, and then restores the power of these.
     pub(super) fn recover_without_minority(&mut self) -> Result<(), String> {
         let down: Vec<usize> =
             (0..self.hosts.len()).filter(|host| self.hosts[*host].kept_down).collect();
@@ -152,7 +152,7 @@ impl World {
         self.operator.asked_before_calm + 3 * self.clients.len()
     }
 
-    /// Obstacle that keeps the replicas from agreeing.
+    /// Reason why the replicas do not agree.
     pub(super) fn why_not(&self) -> String {
         let one = |host: &Host| {
             let at = host.running.as_ref().map(|running| {

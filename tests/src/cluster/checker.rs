@@ -5,12 +5,12 @@
 //! answer at the same version. Then it compares the order of versions with the times of calls.
 //!
 //! 1. A transaction is applied at most once: all further copies get the first one's answer.
-//! 2. Each answer belongs to an agreed command and its outcome; or it is a rejection, and a cell of
-//!    the version in it rejects the same.
+//! 2. Each answer belongs to an agreed command and its outcome; or it is a rejection with a version,
+//!    and the checker's cell of that version rejects the command, too.
 //! 3. A command that was answered as not executed is not among the agreed ones.
-//! 4. A command sent after another one's answer comes after that one in the log.
-//! 5. A read includes everything answered before it was sent. Neither a read nor a rejection
-//!    includes anything sent after its answer.
+//! 4. A command sent after the answer to another command comes after that one in the log.
+//! 5. A read includes every command answered before the read was sent. Neither a read nor a rejection
+//!    includes a command sent after its answer.
 //! 6. Every agreed command was sent by a client, equally often.
 
 use super::truth::{Done, Truth};
@@ -19,13 +19,13 @@ use omega_core::{Command, Commit, Kinds, Outcome, Rejection, Transaction, Transa
 use omega_store::codec;
 use std::collections::BTreeMap;
 
-/// The earliest time of a replica's clock. Times in clients' `Expire` commands begin far before it.
+/// The earliest time of a replica's clock, in milliseconds. Times in clients' `Expire` commands begin far before it.
 const CLOCK_MS_MIN: u64 = 9_000_000_000;
 
-/// Result of a request that a client learned.
+/// Outcome of a request, as far as the client knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// No answer yet, or the answer that the outcome is unknown.
+    /// There is no answer yet, or the answer that the outcome is unknown.
     Unknown,
     /// Nothing was done.
     NotDone,
@@ -33,7 +33,7 @@ pub enum Fate {
     Answered(Result<Outcome, Rejection>),
 }
 
-/// A command that a client sent, once or several times.
+/// A command that a client sent one or more times.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The command.
@@ -46,7 +46,7 @@ pub struct Asked {
     pub fate: Fate,
 }
 
-/// A read, and everything answered before it.
+/// A read.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
     /// Time of the request.
@@ -60,9 +60,9 @@ pub struct Read {
 /// All calls of clients and their answers.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// Commands.
+    /// Commands that clients sent.
     pub asked: Vec<Asked>,
-    /// Reads.
+    /// Reads by clients.
     pub reads: Vec<Read>,
 }
 
@@ -97,7 +97,7 @@ pub fn check_against(history: &History, done: &[Done], kinds: &Kinds) -> Result<
     check_future(history, &refusals, done)
 }
 
-/// Position at which each transaction was first applied.
+/// For each transaction, the position in the log at which it was first applied.
 type Places = BTreeMap<TransactionId, usize>;
 
 /// Applies the agreed commands to a new cell.
@@ -124,7 +124,7 @@ fn replay(done: &[Done], kinds: &Kinds) -> Result<Places, String> {
     Ok(places)
 }
 
-/// Whether the first answer of the transaction is still known to the cell.
+/// Whether the cell still has the recorded answer of the transaction.
 fn is_recent(one: &Done) -> bool {
     !matches!(one.outcome, Err(Rejection::Transaction(_)))
 }
@@ -135,7 +135,7 @@ enum Place {
     Nowhere,
 }
 
-/// Finds the agreed command for a client's call.
+/// Finds the agreed command that belongs to a client's call.
 fn place_of(
     asked: &Asked,
     done: &[Done],
@@ -145,7 +145,7 @@ fn place_of(
     let at = match &asked.command {
         Command::Commit(txn) => places.get(&txn.id).copied(),
         command => {
-            // Its answer has no version, so the first matching command counts.
+            // The answer of this command has no version, so the first matching command is taken.
             let fits = |at: &usize| {
                 let answered = match &asked.fate {
                     Fate::Answered(outcome) => done[*at].outcome == *outcome,
@@ -158,7 +158,7 @@ fn place_of(
     };
     match (&asked.fate, at) {
         (Fate::Unknown, Some(at)) => {
-            // It was executed, but another client may have sent an equal command.
+            // The command was executed, but another client may have sent an equal one.
             if matches!(asked.command, Command::Commit(_)) {
                 return Ok(Place::At(at));
             }
@@ -187,7 +187,7 @@ fn place_of(
     }
 }
 
-/// Checks that the cell at the version in each rejection rejects the same.
+/// Checks each rejection: the cell at the version in it must reject the command, too.
 fn check_refusals(
     refusals: &[(&Asked, Commit)],
     done: &[Done],
@@ -230,7 +230,7 @@ fn check_refusal(cell: &mut Cell, txn: &Transaction, commit: &Commit) -> Result<
     }
 }
 
-/// Checks that a command sent after another one's answer comes after it in the log.
+/// Checks that a command sent after the answer to another command comes after that one in the log.
 fn check_order(placed: &[(&Asked, usize)]) -> Result<(), String> {
     let mut by_start: Vec<_> = placed.to_vec();
     by_start.sort_by_key(|(asked, _)| asked.invoked);
@@ -243,7 +243,7 @@ fn check_order(placed: &[(&Asked, usize)]) -> Result<(), String> {
         while let Some((_, before)) = ended.next_if(|(one, _)| one.completed < asked.invoked) {
             latest = latest.max(Some(*before));
         }
-        // Only transactions are certainly the client's own.
+        // Other commands may have been sent by another client; only transactions belong to one client.
         let own = matches!(asked.command, Command::Commit(_));
         if own && latest.is_some_and(|latest| latest > at) {
             return Err(format!(
@@ -254,7 +254,7 @@ fn check_order(placed: &[(&Asked, usize)]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that each read includes everything answered before it was sent.
+/// Checks that each read includes every command that was answered before the read was sent.
 fn check_reads(reads: &[Read], placed: &[(&Asked, usize)], done: &[Done]) -> Result<(), String> {
     let mut by_start = reads.to_vec();
     by_start.sort_by_key(|read| read.invoked);
@@ -278,7 +278,7 @@ fn check_reads(reads: &[Read], placed: &[(&Asked, usize)], done: &[Done]) -> Res
     Ok(())
 }
 
-/// Checks that a client has sent each agreed command, equally often.
+/// Checks that clients have sent each agreed command, equally often.
 fn check_asked(history: &History, done: &[Done]) -> Result<(), String> {
     let mut asked: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
     for one in history.asked.iter().filter(|one| one.fate != Fate::NotDone) {
@@ -292,7 +292,7 @@ fn check_asked(history: &History, done: &[Done]) -> Result<(), String> {
             }
             return Err(format!("command {at} was not asked for, or not as often: {one:?}"));
         };
-        // A transaction may occur several times.
+        // A transaction may be in the log several times.
         if !matches!(one.command, Command::Commit(_)) {
             *left -= 1;
         }
@@ -300,8 +300,7 @@ fn check_asked(history: &History, done: &[Done]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a leader may have put a command in the log on its own: leaders set the cell's time by
-/// their clocks.
+/// Whether a leader may have put the command into the log by itself: leaders set the cell's time by their clocks.
 fn is_of_clock(command: &Command) -> bool {
     matches!(command, Command::Expire { now_ms } if *now_ms >= CLOCK_MS_MIN)
 }
@@ -313,7 +312,7 @@ fn name_of(command: &Command) -> Result<Vec<u8>, String> {
     Ok(name)
 }
 
-/// Checks that no answer has a version with commands that were sent only later.
+/// Checks that no answer has a version that includes commands which were sent after it.
 fn check_future(
     history: &History,
     refusals: &[(&Asked, Commit)],
@@ -337,7 +336,7 @@ fn check_future(
     Ok(())
 }
 
-/// The versions that transactions made, and when these were asked for.
+/// The versions that transactions made, with the times at which the transactions were first sent.
 fn versions_made(history: &History, done: &[Done]) -> BTreeMap<Version, u64> {
     let invoked = history.asked.iter().filter_map(|asked| match &asked.command {
         Command::Commit(txn) => Some((txn.id, asked.invoked)),

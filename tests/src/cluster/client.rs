@@ -1,7 +1,7 @@
 //! A client of the cell: a scheduler with a view, and sometimes an operator.
 //!
-//! It sends a call to one replica and waits. If the call was not executed or its outcome is
-//! unknown, it repeats it, like the library's own handle, perhaps at another replica.
+//! It sends a call to one replica and waits. If the call was not executed, or its outcome is unknown, it repeats the
+//! call like the library's own handle, possibly at another replica.
 
 use super::checker::{Asked, Fate, History, Read};
 use super::plan::Micros;
@@ -15,13 +15,13 @@ use omega_core::{
 use omega_store::log::ReplicaId;
 use omega_store::replica::{Answer, Applied, Ask, AskId};
 
-/// Possible numbers of tries before a client gives up.
+/// Numbers of tries, of which one is chosen for each call, after which the client gives up.
 const TRIES: [usize; 4] = [1, 3, 12, 12];
 
-/// Request that a client waits for.
+/// The call whose answer a client waits for.
 #[derive(Clone, Debug)]
 pub struct Pending {
-    /// Request; `None` for a read.
+    /// Command of the call; `None` for a read.
     pub command: Option<Command>,
     /// Time of the first request.
     pub invoked: Micros,
@@ -29,7 +29,7 @@ pub struct Pending {
     pub at: Option<(ReplicaId, u64, AskId)>,
     /// Whether an earlier request may have been executed.
     doubt: bool,
-    /// Number of requests that it will send.
+    /// Number of requests that the client may still send.
     tries: usize,
 }
 
@@ -39,12 +39,12 @@ pub struct Client {
     name: Text,
     scheduler: Option<SchedulerId>,
     next: u64,
-    /// Request that it waits for.
+    /// The call whose answer the client waits for.
     pub pending: Option<Pending>,
     generator: Generator,
     /// The replica to which it sends calls.
     pub home: ReplicaId,
-    /// Its view, and the replica and start from which it was synced.
+    /// The client's view, with the replica and the number of the replica's start from which it was synced.
     view: Option<(ReplicaId, u64, View)>,
 }
 
@@ -121,7 +121,7 @@ impl Client {
         Command::Commit(txn)
     }
 
-    /// Request for the replica.
+    /// Returns the request to send to the replica; `None` if there is none.
     #[must_use]
     pub fn ask(&mut self) -> Option<Ask> {
         let pending = self.pending.as_mut()?;
@@ -133,8 +133,8 @@ impl Client {
         })
     }
 
-    /// Handles an answer, or `None` after a timeout or the end of its replica. Returns whether the
-    /// call is finished.
+    /// Handles an answer; `None` means that the request timed out, or its replica ended. Returns whether the call is
+    /// finished.
     pub fn answered(&mut self, now: Micros, answer: Option<Answer>, history: &mut History) -> bool {
         let Some(mut pending) = self.pending.take() else { return true };
         pending.at = None;
@@ -155,7 +155,7 @@ impl Client {
             Some(Answer::Again(_)) if !pending.doubt => {
                 self.close(pending, now, Fate::NotDone, history);
             }
-            // Calls that may be executed twice without harm are repeated.
+            // Calls that may be executed twice without harm are sent again.
             Some(Answer::Unknown) | None if is_commit && pending.tries > 0 => {
                 pending.doubt = true;
                 if omega_cellstate::planted!(RetryUnderNewId)
@@ -187,17 +187,17 @@ impl Client {
         history.asked.push(Asked { command, invoked, completed, fate });
     }
 
-    /// Marks the open request at the end of the run as unknown for ever.
+    /// At the end of the run, records the outcome of the open request as unknown.
     pub fn end(&mut self, now: Micros, history: &mut History) {
         if let Some(pending) = self.pending.take() {
             self.close(pending, now, Fate::Unknown, history);
         }
     }
 
-    /// Brings its view up to date with a replica and compares the two.
+    /// Syncs the client's view with a replica, and compares the two.
     ///
     /// # Errors
-    /// If they differ, or the view goes back.
+    /// If they differ, or the view went back to an earlier version.
     pub fn sync(&mut self, at: (ReplicaId, u64), applied: &Applied) -> Result<(), String> {
         let known = self.view.take().filter(|(id, life, _)| (*id, *life) == at);
         let scheduler = self.scheduler.unwrap_or(SchedulerId(0));
@@ -213,7 +213,7 @@ impl Client {
     }
 }
 
-/// Whether a view has the cell's state of each machine.
+/// Checks that a view has the cell's state of each machine.
 fn compare(view: &View, cell: &Cell) -> Result<(), String> {
     if view.version() != cell.version() {
         return Err(format!("a view has {}, the cell {}", view.version(), cell.version()));

@@ -1,14 +1,14 @@
-//! Wrong clocks of replicas: too fast or slow, and set forward or back.
+//! Wrong clocks of replicas, which are too fast or too slow, and are set forward or back.
 //!
-//! A replica has two clocks. One counts ticks, and never goes back, like the system's monotonic clock; it can jump
-//! forward by many ticks, as after a suspended machine. The other gives the cell's time, and can be set forward and
-//! back.
+//! A replica has two clocks. One counts ticks and never goes back, like the system's monotonic clock; it can jump
+//! forward by many ticks, as when a suspended computer wakes up. The other gives the cell's time, and can be set
+//! forward and back.
 
 use super::plan::{Clocks, Micros};
 use super::{Event, TICK, World};
 use crate::random::Dice;
 
-/// Reading of all clocks at the start of a run, in milliseconds. It is large enough for a clock that is set back by an
+/// Reading of all clocks at the start of a run, in milliseconds. It is large enough that a clock can be set back by an
 /// hour.
 const BEGIN_MS: u64 = 10_000_000_000;
 
@@ -23,7 +23,7 @@ const TICKS_AT_ONCE_MAX: usize = 60;
 pub struct Clock {
     /// The time between two ticks.
     pub tick: Micros,
-    /// Offset of the cell's time from the right one, in milliseconds.
+    /// Difference of the clock of the cell's time from the right time, in milliseconds.
     offset_ms: i64,
 }
 
@@ -34,7 +34,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock with its own rate.
+    /// Creates a clock with its own rate.
     #[must_use]
     pub fn drifting(dice: &mut Dice) -> Clock {
         let tick = TICK / 2 + dice.below(3 * TICK as usize / 2) as Micros;
@@ -54,7 +54,7 @@ impl Clock {
 }
 
 impl World {
-    /// Gives each host a wrong clock, if the plan has them, and schedules the first jump.
+    /// If the plan has wrong clocks, gives each host one, and schedules the first jump.
     pub(super) fn wind_clocks(&mut self) {
         if let Clocks::Wrong(every) = self.plan.clocks {
             self.hosts
@@ -82,7 +82,7 @@ impl World {
         self.with(host, |running| (0..ticks).for_each(|_| running.replica.tick()))
     }
 
-    /// Restores the rate of all clocks, after the faults. Their offsets stay.
+    /// After the faults, sets the rates of all clocks to the right one. Offsets are not changed.
     pub(super) fn set_clocks_right(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.clock.tick = TICK);
     }

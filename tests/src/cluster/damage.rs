@@ -1,8 +1,7 @@
-//! Tests the checker of histories: damages correct histories in many ways, each of which the
-//! checker must detect.
+//! Tests of the checker of histories: correct histories are damaged in many ways, and the checker must detect each.
 //!
-//! Each damage is applied at several places of recorded runs, of the simulation or of processes.
-//! The undamaged run must pass.
+//! Each kind of damage is applied at several places of recorded runs, of the simulation or of processes. The undamaged
+//! run must pass.
 
 use super::checker::{Asked, Fate, History, check_against};
 use super::run_with_history;
@@ -11,14 +10,14 @@ use omega_core::{
     Command, Commit, Granularity, Kinds, MachineId, Outcome, Reason, Transaction, Version,
 };
 
-/// A run that is to be damaged.
+/// A recorded run, of which copies are damaged.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Answers to clients.
     pub history: History,
     /// The agreed log.
     pub done: Vec<Done>,
-    /// Counters of the cell.
+    /// The cell's resource kinds.
     pub kinds: Kinds,
 }
 
@@ -26,7 +25,7 @@ impl Run {
     /// Records a run of the simulation.
     ///
     /// # Panics
-    /// If it does not pass.
+    /// If the run fails.
     #[must_use]
     pub fn record(seed: u64) -> Run {
         let (_, history, truth) = run_with_history(seed).unwrap_or_else(|bad| panic!("{bad}"));
@@ -34,7 +33,7 @@ impl Run {
         Run { history, done: truth.done, kinds }
     }
 
-    /// Whether it is right.
+    /// Checks the history of the run.
     ///
     /// # Errors
     /// The first difference.
@@ -47,12 +46,12 @@ impl Run {
         (0..self.done.len()).filter(|at| holds(self, *at)).nth(n)
     }
 
-    /// The version before a command.
+    /// The version of the cell before a command.
     fn before(&self, at: usize) -> Version {
         at.checked_sub(1).map_or(Version(0), |at| self.done[at].version)
     }
 
-    /// Client that got the answer of a command, if it is a transaction that committed something.
+    /// Index of the call that got the answer of a command, if the command is a transaction that committed something.
     fn asker(&self, at: usize) -> Option<usize> {
         let Command::Commit(txn) = &self.done[at].command else { return None };
         let same =
@@ -62,15 +61,14 @@ impl Run {
         self.history.asked.iter().position(|asked| took && same(asked) && answered(asked))
     }
 
-    /// The `n`th answered transaction that changed something: its position, and its call.
-    /// Transactions that were sent twice are excluded: they are in the log twice, and without the
-    /// first copy the second has its effect.
+    /// The `n`th answered transaction that changed something: its position in the log, and its call. Transactions that
+    /// were sent twice are excluded, because without their first copy, the second one has the effect.
     fn taken(&self, n: usize) -> Option<(usize, usize)> {
         let at = self.find(n, |run, at| run.asker(at).is_some() && run.is_there_once(at))?;
         Some((at, self.asker(at)?))
     }
 
-    /// Whether no other place of the log has the transaction at this one.
+    /// Whether the transaction at this position of the log is at no other position.
     fn is_there_once(&self, at: usize) -> bool {
         let id = |one: &Done| match &one.command {
             Command::Commit(txn) => Some(txn.id),
@@ -100,8 +98,8 @@ impl Run {
         refusals.nth(n)
     }
 
-    /// The `n`th answered command that registers or submits something: its position, and its call.
-    /// Its answer is unique.
+    /// The `n`th answered command that registers or submits something: its position in the log, and its call. No other
+    /// command has its answer.
     fn unique(&self, n: usize) -> Option<(usize, usize)> {
         let mut pairs = (0..self.done.len()).filter_map(|at| {
             let outcome = &self.done[at].outcome;
@@ -135,10 +133,10 @@ impl Run {
     }
 }
 
-/// Damages the `n`th place. `None` if there are fewer places.
+/// Damages the run at the `n`th possible place; `None` if there are fewer places.
 type Damage = fn(&mut Run, usize) -> Option<()>;
 
-/// Damage to the agreed log.
+/// Kinds of damage to the agreed log.
 const IN_THE_LOG: &[(&str, Damage)] = &[
     ("an acknowledged transaction is lost", |run, n| {
         let (at, _) = run.taken(n)?;
@@ -234,7 +232,7 @@ const IN_THE_LOG: &[(&str, Damage)] = &[
     }),
 ];
 
-/// Damage to clients' answers.
+/// Kinds of damage to clients' answers.
 const IN_WHAT_WAS_TOLD: &[(&str, Damage)] = &[
     ("nobody has asked for a transaction", |run, n| {
         let (_, asker) = run.taken(n)?;
@@ -352,7 +350,7 @@ const IN_WHAT_WAS_TOLD: &[(&str, Damage)] = &[
     ("a refusal leaves out a claim", |run, n| run.refused(n)?.1.conflicts.pop().map(|_| ())),
 ];
 
-/// Damage to reads.
+/// Kinds of damage to reads.
 const IN_WHAT_WAS_READ: &[(&str, Damage)] = &[
     ("a read is stale", |run, n| {
         let mut stale = Vec::new();
@@ -403,7 +401,7 @@ pub fn damage_all(runs: &[Run]) -> Result<usize, String> {
     for (what, damage) in IN_THE_LOG.iter().chain(IN_WHAT_WAS_TOLD).chain(IN_WHAT_WAS_READ) {
         let before = total;
         for (number, run) in runs.iter().enumerate() {
-            // The first few places, and some far behind them.
+            // The places are the first few, and some far after them.
             for n in [0, 1, 2, 5, 11, 23] {
                 let mut damaged = run.clone();
                 if damage(&mut damaged, n).is_none() {

@@ -1,8 +1,8 @@
-//! A hash of all events of a run, to compare two runs of a seed by one number: in one process, in
-//! two, or on two machines.
+//! A hash of all events of a run, by which two runs of a seed are compared: in one process, in two, or on two
+//! computers.
 //!
-//! It includes all outputs of replicas, byte by byte and with their times, and at the end the
-//! operations of disks and the states. So any difference of two runs changes the hash.
+//! It includes all outputs of replicas, byte by byte and with their times, and at the end the operations of disks and
+//! the states. So any difference between two runs changes the hash.
 
 use super::host::Host;
 use super::plan::Micros;
@@ -16,17 +16,17 @@ use xxhash_rust::xxh3::xxh3_64;
 #[derive(Debug, Default)]
 pub(super) struct Digest {
     value: u64,
-    /// Kept for its memory.
+    /// A buffer that is reused to save allocations.
     bytes: Vec<u8>,
 }
 
 impl Digest {
-    /// Result so far.
+    /// The hash of everything so far.
     pub(super) fn value(&self) -> u64 {
         self.value
     }
 
-    /// Effects that a replica requests at a moment.
+    /// Adds the effects that a replica requests at this time.
     pub(super) fn output(&mut self, now: Micros, of: ReplicaId, output: &Output) {
         self.number(now);
         self.number(of.0);
@@ -42,7 +42,7 @@ impl Digest {
         }
     }
 
-    /// Final state of a host.
+    /// Adds the final state of a host.
     pub(super) fn host(&mut self, host: &Host) {
         let counts = host.disk.counts();
         [counts.reads, counts.writes, counts.syncs, counts.bytes_written, host.disk.used()]
@@ -56,7 +56,7 @@ impl Digest {
     }
 
     fn number(&mut self, number: u64) {
-        // The multiplier of Fibonacci hashing: odd, and without a pattern.
+        // The multiplier of Fibonacci hashing, which is odd and has no pattern.
         let mixed = self.value.rotate_left(29) ^ number;
         self.value = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }

@@ -48,14 +48,14 @@ impl World {
         done
     }
 
-    /// Cuts the power of a host, which returns some time later.
+    /// Cuts the power of a host. The power is restored some time later.
     pub(super) fn crash(&mut self, host: usize) -> Result<(), String> {
         self.hosts[host].crash(&mut self.dice);
         self.lose(host);
         Ok(())
     }
 
-    /// Ends the process on a host. It is started again some time later.
+    /// Ends the process on a host, which is started again some time later.
     fn lose(&mut self, host: usize) {
         self.hosts[host].running = None;
         let life = self.hosts[host].life;
@@ -63,11 +63,11 @@ impl World {
             (key.0, key.1) == (host, life) && *asker == Asker::Operator
         };
         if self.calm && self.waiting.iter().any(by_operator) {
-            // The operator's connection breaks. During faults the operator does not notice, so that
-            // the runs of injected bugs stay the same.
+            // The operator's connection breaks. The operator does not notice this while there are faults, so that runs
+            // of injected bugs do not change.
             self.operator.cut_off();
         }
-        // Clients that wait for its answers get none, and time out.
+        // Clients that wait for this replica's answers get none, and their requests time out.
         self.waiting.retain(|(other, old, _), _| (*other, *old) != (host, life));
         let delay = 1_000 + self.dice.below(1_500_000) as Micros;
         self.after(delay, Event::Restart(host));
@@ -108,7 +108,7 @@ impl World {
         Some(Ok(()))
     }
 
-    /// Damages the disk of one replica, if the others can continue without it.
+    /// Damages the disk of a replica, if the others can continue without it.
     fn rot(&mut self, host: usize) -> Option<Result<(), String>> {
         let all_well = self.hosts.iter().all(|one| one.gone || one.is_up(self.now) && !one.rotten);
         let members = self.members();
@@ -133,15 +133,15 @@ impl World {
         Some(crashed)
     }
 
-    /// Whether a majority of the remaining members is sound. Rot on a disk may be found much later,
-    /// and operators keep enough members to bear that.
+    /// Whether a majority of the members is sound without this host. Damage of a disk may be detected much later, so
+    /// operators must keep enough members to tolerate it.
     fn can_spare(&self, host: usize) -> bool {
         let left: Vec<usize> = self.members().into_iter().filter(|other| *other != host).collect();
         let sound = left.iter().filter(|host| !self.hosts[**host].rotten).count();
         sound > left.len() / 2
     }
 
-    /// Lets the operator change the replicas.
+    /// Lets the operator change the membership.
     fn change(&mut self, host: usize) -> Option<Result<(), String>> {
         let members = self.members();
         if !self.operator.is_idle() || members.is_empty() {
@@ -149,7 +149,7 @@ impl World {
         }
         let id = self.hosts[host].id;
         match self.dice.below(5) {
-            // An operator's error, or the return of a replica that was considered lost.
+            // This is an operator's error, or a replica that was considered lost has returned.
             4 => self.operator.add_again(id),
             0 if members.len() < 5 => self.operator.add(),
             1 if members.len() > 2 && members.contains(&host) && self.can_spare(host) => {
@@ -174,7 +174,7 @@ impl World {
         if !(one.failing && of_disk) {
             return Err(format!("{} stopped: {why}", one.id));
         }
-        // A restart finds the content of the disk.
+        // After a restart, the disk has its content again.
         if self.dice.chance(50) {
             self.hosts[host].crash(&mut self.dice);
         }
@@ -182,7 +182,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets the operator send a request, or wait for the result of the last.
+    /// Lets the operator send a request, or wait for the result of the last one.
     pub(super) fn operate(&mut self) -> Result<(), String> {
         self.after(2 * TICK, Event::Operator);
         for id in std::mem::take(&mut self.operator.to_make) {
@@ -216,7 +216,7 @@ impl World {
         self.with(host, |_| {})
     }
 
-    /// Ends all faults: the network is whole, disks have room, and all hosts have power.
+    /// Ends all faults: there are no partitions, disks have space, and all hosts have power.
     pub(super) fn make_calm(&mut self) -> Result<(), String> {
         self.calm = true;
         self.well_since = self.now;
@@ -229,7 +229,7 @@ impl World {
             let one = &mut self.hosts[host];
             one.disk.set_capacity(None);
             if std::mem::take(&mut one.paused_until) > self.now {
-                // Writes of its log do not wait for the end of the pause.
+                // Writes to the replica's log do not wait for the end of its pause.
                 let life = one.life;
                 self.after(0, Event::LogWork(host, life));
             }
@@ -246,9 +246,8 @@ impl World {
         self.forgive_torn_tails()
     }
 
-    /// If a replica is lost for good, replicas with torn logs wait for it in vain. When everything
-    /// else is over, the operator, who knows that their disks are sound, restarts them with a
-    /// confirmation.
+    /// If a replica is permanently lost, replicas with torn logs wait for it in vain. When all other faults are over,
+    /// the operator restarts them with a confirmation that their disks are sound.
     pub(super) fn forgive_torn_tails(&mut self) -> Result<(), String> {
         let lost = self.is_one_lost();
         let torn = (0..self.hosts.len()).filter(|host| lost && self.hosts[*host].is_torn());
@@ -271,8 +270,8 @@ fn name_of(fault: Fault) -> &'static str {
     }
 }
 
-/// Damages records of a log, because damage to any file would mostly hit unused bytes. A bit flips,
-/// or everything from some offset on becomes zero.
+/// Damages records of a log: a bit flips, or everything from some offset on becomes zero. Damage at random places of
+/// files would mostly be in unused bytes.
 fn rot_in_log(disk: &SimulatedDisk, dice: &mut Dice) -> String {
     let is_log = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "log");
     let logs: Vec<PathBuf> = disk.files().into_iter().filter(is_log).collect();
@@ -294,5 +293,5 @@ fn rot_in_log(disk: &SimulatedDisk, dice: &mut Dice) -> String {
     if bit { "a bit flipped".into() } else { "the end zeroed".into() }
 }
 
-/// Where the records of a segment begin.
+/// Offset in bytes at which the records of a segment begin.
 const LOG_HEADER: usize = 4096;

@@ -21,7 +21,7 @@ pub const CELL: CellId = CellId(0xCE11);
 
 const FOLDER: &str = "/replica";
 
-/// Reason for which a replica does not start.
+/// Reason why a replica does not start.
 #[derive(Debug)]
 pub enum Refused {
     /// Its directory cannot be opened.
@@ -31,7 +31,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Whether the failure was injected.
+    /// Whether the failure was caused by an injected fault.
     #[must_use]
     pub fn is_injected(&self) -> bool {
         let text = match self {
@@ -63,31 +63,31 @@ pub struct Host {
     pub disk: SimulatedDisk,
     /// The running replica.
     pub running: Option<Started>,
-    /// Number of its starts, so that events for an earlier start are not applied to this one.
+    /// Number of times that the replica was started. Events of an earlier start are not applied to this one.
     pub life: u64,
-    /// Time until which it is paused.
+    /// Time until which the replica is paused.
     pub paused_until: Micros,
     /// Whether its disk was damaged, so that it may fail to start.
     pub rotten: bool,
-    /// Whether the damage is a single bit.
+    /// Whether the damage of the disk is a single bit.
     pub bit_rot: bool,
-    /// Whether disk failures were injected, so that its replica may stop.
+    /// Whether disk failures were injected, so the replica may stop.
     pub failing: bool,
-    /// Decision of the operator on a torn end of its log.
+    /// The operator's decision about a torn end of the replica's log.
     pub torn_tail: TornTail,
-    /// Whether it was abandoned.
+    /// Whether the host was abandoned.
     pub gone: bool,
-    /// Whether it stays without power until the others have recovered.
+    /// Whether the host stays without power until the others have recovered.
     pub kept_down: bool,
-    /// Whether its log's thread has something to do.
+    /// Whether an event is scheduled for the thread of the replica's log.
     pub log_scheduled: bool,
-    /// Time at which its log thread is free.
+    /// Time at which the thread of the log becomes free.
     pub log_free_at: Micros,
-    /// Open work of its snapshot thread.
+    /// Pending work of the replica's snapshot thread.
     pub file_jobs: VecDeque<FileJob>,
     /// Size of the segments of its log.
     pub segments: SegmentOptions,
-    /// Index up to which its entries were compared.
+    /// Index up to which the replica's applied entries were compared.
     pub checked: LogIndex,
     /// The clock of the host.
     pub clock: Clock,
@@ -118,7 +118,7 @@ impl Host {
         }
     }
 
-    /// Creates its folder. A founding replica gets the first state, another one nothing.
+    /// Creates the replica's directory. A founding replica gets the initial state, and others get none.
     pub fn found(&mut self, kinds: &Kinds, founders: Option<&Membership>) {
         let disk = Arc::new(self.disk.clone());
         let origin = Origin { cell: CELL, kinds: kinds.clone() };
@@ -133,7 +133,7 @@ impl Host {
     /// Starts the replica.
     ///
     /// # Errors
-    /// If it fails to start.
+    /// If the replica fails to start.
     pub fn start(&mut self, settings: Settings) -> Result<(), Refused> {
         self.life += 1;
         (self.log_scheduled, self.log_free_at) = (false, 0);
@@ -157,14 +157,14 @@ impl Host {
         self.disk.crash(dice);
     }
 
-    /// Whether it runs and may lack the end of its log after a power failure.
+    /// Whether the replica is running and may lack the end of its log after a power failure.
     #[must_use]
     pub fn is_torn(&self) -> bool {
         let runs = self.running.as_ref();
         !self.rotten && runs.is_some_and(|running| running.replica.node().doubt().is_some())
     }
 
-    /// Whether it has power and is not paused.
+    /// Whether the host has power and its replica is not paused.
     #[must_use]
     pub fn is_up(&self, now: Micros) -> bool {
         self.running.is_some() && self.paused_until <= now

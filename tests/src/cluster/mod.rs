@@ -1,4 +1,4 @@
-//! Whole cells of replicas in one thread, under a seed.
+//! Whole cells of replicas in one thread, determined by a seed.
 //!
 //! ```text
 //!   clients ──ask──▶ ┌──────┐ ──messages──▶ network: lost, late, doubled, cut
@@ -13,10 +13,10 @@
 //! from the seed, so a failed run is repeated by its seed, event by event. It runs the released
 //! code of node, replica, log, snapshots and cell.
 //!
-//! Checks during a run: each replica keeps its promises (`promises.rs`). It applies the same
-//! entries with the same results, and has the state and the members of a cell without faults, also
-//! after a restart (`truth.rs`); this uses the naive reference at every version, and the audit and
-//! the hash of the whole state at every eighth entry and the last. Views of a replica have its
+//! Checks during a run: each replica keeps its promises (`promises.rs`). It applies the agreed
+//! entries with the agreed results, and has the state and the members of a cell without faults, also
+//! after a restart (`truth.rs`). At every version, the naive reference is compared; at every eighth entry and
+//! the last, the cell is audited and the hash of the whole state is compared. Views of a replica have its
 //! state. At the end all faults stop. The replicas, in some runs only a majority at first, must
 //! agree and accept commands within a bounded time; then the history is checked (`checker.rs`).
 //!
@@ -62,16 +62,17 @@ use truth::{ENTRIES_BETWEEN, Truth};
 /// Duration of a tick.
 const TICK: Micros = 50_000;
 
-/// Time for which a client waits for one answer.
+/// Time in microseconds for which a client waits for an answer.
 const PATIENCE: Micros = 800_000;
 
-/// Maximum think time of clients once all faults are over, because then the replicas are measured.
+/// Maximum think time of clients in microseconds once all faults are over. It is short, because the replicas' recovery
+/// is measured then.
 const CALM_THINK_MAX: Micros = 20_000;
 
-/// Maximum time until the replicas agree once all faults are over.
+/// Maximum time in microseconds until the replicas agree, once all faults are over.
 const CALM_MAX: Micros = 20_000_000;
 
-/// Number of events between two checks whether the replicas agree.
+/// Number of events after which it is checked again whether the replicas agree.
 const EVENTS_BETWEEN: usize = 20;
 
 /// An event of the run, which happens at its time.
@@ -97,7 +98,7 @@ enum Event {
 pub struct World {
     plan: Plan,
     dice: Dice,
-    /// Separate random generator for clocks, so that runs with right clocks stay the same for each seed.
+    /// Separate random generator for clocks, so that runs with right clocks do not change.
     clock_dice: Dice,
     now: Micros,
     events: BTreeMap<(Micros, u64), Event>,
@@ -112,13 +113,13 @@ pub struct World {
     promises: Promises,
     settings: Settings,
     calm: bool,
-    /// Time since which there are no faults, and all replicas have power.
+    /// Time since which there have been no faults and all replicas have had power.
     well_since: Micros,
     digest: Digest,
     report: Report,
 }
 
-/// Clients that wait for an answer.
+/// A caller that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
     Client(usize),
@@ -141,15 +142,15 @@ pub fn run_with_history(seed: u64) -> Result<(Report, History, Truth), Violation
     run_with_plan(seed, |plan| plan.extend(&mut Dice::new(!seed)))
 }
 
-/// Runs with a changed plan: `adjust` changes the one that the seed has drawn.
+/// Runs a seed with a changed plan: `adjust` changes the plan that was drawn from the seed.
 ///
 /// # Errors
-/// What went wrong.
+/// The first violation.
 pub fn run_with_plan(
     seed: u64,
     adjust: impl FnOnce(&mut Plan),
 ) -> Result<(Report, History, Truth), Violation> {
-    // Failpoints are not used here, and each costs a look-up.
+    // Failpoints are not used here, and checking each of them takes time.
     omega_store::set_failpoints(false);
     let mut world = World::new(seed, adjust);
     let run = std::panic::AssertUnwindSafe(|| world.run());
@@ -297,7 +298,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether the start of a replica for which an event was scheduled is still its last one, and it runs.
+    /// Whether the replica still runs, and has not been restarted since an event was scheduled for it.
     fn lives(&self, host: usize, life: u64) -> bool {
         self.hosts[host].life == life && self.hosts[host].running.is_some()
     }
@@ -330,7 +331,7 @@ impl World {
                 Ok(())
             }
             Err(Refused::Start(StartError::TornTail { .. })) => {
-                // Disks of single-replica cells do not rot, so the operator knows that a bad log is
+                // The disk of a cell with a single replica does not rot, so the operator knows that an invalid log is
                 // only torn.
                 one.torn_tail = TornTail::Forgive;
                 *self.report.faults.entry("torn tail forgiven").or_default() += 1;
@@ -350,7 +351,7 @@ impl World {
         if one.running.is_some() || one.gone || one.kept_down { Ok(()) } else { self.start(host) }
     }
 
-    /// Calls a host's replica, and executes its outputs. A paused replica is called later.
+    /// Calls a host's replica, and carries out its effects. If the replica is paused, it is called later.
     fn with(&mut self, host: usize, tell: impl FnOnce(&mut Started)) -> Result<(), String> {
         let one = &mut self.hosts[host];
         let Some(running) = one.running.as_mut() else { return Ok(()) };
@@ -390,7 +391,7 @@ impl World {
         }
         let mut index = from.next();
         while index <= to {
-            // Entries in a snapshot are not in the log.
+            // Entries that are in a snapshot are no longer in the log.
             if let Some(entry) = replica.node().entry(index) {
                 self.truth.applied(&entry).map_err(|error| format!("{}: {error}", one.id))?;
             }
@@ -430,7 +431,7 @@ impl World {
         compact.into_iter().for_each(|base| running.log.push_compaction(base));
         if (busy || running.log.is_full()) && !one.log_scheduled {
             one.log_scheduled = true;
-            // Writes that arrive while the disk is busy share the next sync.
+            // Writes that arrive while the disk is busy are included in the next sync.
             let delay =
                 if busy { 10 } else { 200_000 }.max(one.log_free_at.saturating_sub(self.now));
             self.after(delay, Event::LogWork(host, life));
@@ -468,7 +469,7 @@ impl World {
         self.hosts[host].log_free_at = self.now + delay;
         match done {
             Ok(number) => {
-                // While the disk is full, the replica retries by itself.
+                // While the disk is full, the replica retries writes by itself.
                 if full {
                     self.hosts[host].log_scheduled = true;
                     self.after(200_000, Event::LogWork(host, life));
@@ -516,7 +517,7 @@ impl World {
                     // The client continues at any other replica.
                     one.home = ReplicaId(0);
                 }
-                // An answer to an abandoned call is ignored.
+                // An answer to a call that the client has given up is ignored.
                 let host = self.hosts[to.0].id;
                 let expected = one.pending.as_ref().and_then(|pending| pending.at);
                 if expected == Some((host, to.1, to.2)) {
@@ -541,7 +542,7 @@ impl World {
             self.history.asked.len() >= self.operator.asked_before_calm + 3 * self.clients.len();
         let one = &mut self.clients[client];
         if self.calm && one.pending.is_none() && done {
-            // The client has made enough calls; without new ones the replicas can agree.
+            // The client has made enough calls; the replicas can agree if no new ones arrive.
             return Ok(());
         }
         let up: Vec<usize> =

@@ -5,7 +5,7 @@ use crate::random::Dice;
 use omega_store::log::ReplicaId;
 use std::collections::BTreeSet;
 
-/// Maximum delay of a late copy: several elections.
+/// Maximum delay in microseconds of a late copy of a message, which is several elections.
 const LATE_MAX: usize = 5_000_000;
 
 /// The network; see the head of the file.
@@ -38,7 +38,7 @@ impl Network {
         delays
     }
 
-    /// Partitions some replicas from the others, in both directions or one.
+    /// Partitions these replicas from the others, in both directions or in one.
     pub fn partition(&mut self, replicas: &[ReplicaId], dice: &mut Dice) {
         let one_way = dice.chance(30);
         let side: Vec<bool> = replicas.iter().map(|_| dice.chance(50)).collect();

@@ -1,4 +1,4 @@
-//! The operator, who changes the membership: replaces replicas that were lost, adds and removes others, and moves the
+//! The operator, who changes the membership: replaces lost replicas, adds and removes others, and transfers the
 //! leadership.
 
 use omega_store::log::ReplicaId;
@@ -9,21 +9,21 @@ use std::collections::VecDeque;
 /// The operator; see the head of the file.
 #[derive(Debug)]
 pub struct Operator {
-    /// Steps to do, in order.
+    /// Steps that the operator will take, in order.
     todo: VecDeque<Ask>,
-    /// Number of turns for which an answer is awaited, if any.
+    /// Number of turns for which the operator has waited for an answer; `None` if it waits for none.
     waiting: Option<usize>,
-    /// The highest id that was used.
+    /// The highest replica id that was used.
     pub highest: u64,
-    /// Number of clients' calls at the end of the faults.
+    /// Number of clients' calls at the time when the faults ended.
     pub asked_before_calm: usize,
-    /// Replicas to create before the next change.
+    /// Replicas that must be created before the next change.
     pub to_make: Vec<ReplicaId>,
-    /// Leader to remove, which requires another leader first.
+    /// Leader that is to be removed; another replica must become leader first.
     pub leads: Option<ReplicaId>,
 }
 
-/// Number of turns after which an answer is no longer awaited.
+/// Number of turns after which the operator stops waiting for an answer.
 const TURNS_MAX: usize = 30;
 
 impl Operator {
@@ -40,7 +40,7 @@ impl Operator {
         }
     }
 
-    /// Whether there is nothing to do.
+    /// Whether the operator has nothing to do.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.todo.is_empty()
@@ -65,7 +65,7 @@ impl Operator {
         self.change(vec![MemberStep::Promote(id)]);
     }
 
-    /// Adds a replica with a used id, which must be rejected.
+    /// Adds a replica with an id that was used before, which must be rejected.
     pub fn add_again(&mut self, id: ReplicaId) {
         self.change(vec![MemberStep::AddLearner(id)]);
     }
@@ -94,7 +94,7 @@ impl Operator {
         self.todo.push_front(Ask::Transfer(to));
     }
 
-    /// The next request.
+    /// Returns the operator's next request.
     pub fn ask(&mut self) -> Option<Ask> {
         if let Some(turns) = &mut self.waiting {
             *turns += 1;
@@ -107,7 +107,7 @@ impl Operator {
         Some(next)
     }
 
-    /// Handles that the called replica is down, so that no answer will come.
+    /// Records that the called replica is down, so there will be no answer.
     pub fn cut_off(&mut self) {
         self.waiting = None;
     }
@@ -116,7 +116,7 @@ impl Operator {
     pub fn answered(&mut self, answer: &Answer) {
         self.waiting = None;
         match answer {
-            // It was done, by this call or before.
+            // The change was made, by this request or an earlier one.
             Answer::Changed(Ok(_)) | Answer::Begun => _ = self.todo.pop_front(),
             Answer::Changed(Err(
                 ChangeError::Unknown(_)
@@ -126,12 +126,12 @@ impl Operator {
                 | ChangeError::TooMany
                 | ChangeError::Empty,
             )) => _ = self.todo.pop_front(),
-            // It may succeed when others are back, or after other tasks.
+            // The change may succeed when other replicas are back, or after other steps.
             Answer::Changed(Err(ChangeError::NoQuorum { .. })) => {
                 let first = self.todo.pop_front();
                 self.todo.extend(first);
             }
-            // A leader does not remove itself: another replica must lead first.
+            // A leader cannot remove itself, so another replica must become leader first.
             Answer::Changed(Err(ChangeError::Leads(id))) => self.leads = Some(*id),
             _ => {}
         }

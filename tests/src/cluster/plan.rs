@@ -1,5 +1,5 @@
-//! Fault plan of a run, with rates. It is drawn for each seed, so that some runs have many faults
-//! of one kind and others a few of each kind.
+//! Fault plan of a run, with the rates of faults. It is drawn from the seed, so that some runs have many faults of one
+//! kind, and others a few of each kind.
 
 use crate::random::Dice;
 
@@ -13,13 +13,13 @@ pub struct Plan {
     pub replicas: usize,
     /// Number of clients.
     pub clients: usize,
-    /// Duration of the faults.
+    /// Duration of the time with faults.
     pub faulty_for: Micros,
-    /// Messages lost, in thousandths.
+    /// Messages that are lost, in thousandths.
     pub loss: usize,
-    /// Duplicated messages.
+    /// Messages that are duplicated, in thousandths.
     pub double: usize,
-    /// Messages of which another copy arrives seconds later.
+    /// Messages of which another copy arrives seconds later, in thousandths.
     pub late: usize,
     /// Maximum delay of a message.
     pub delay_max: Micros,
@@ -30,19 +30,19 @@ pub struct Plan {
     /// Maximum number of a leader's unacknowledged entries. If it is small, several requests share
     /// an entry.
     pub entries_in_flight: usize,
-    /// Number of ticks after which a waiting client gets an unknown outcome.
+    /// Number of ticks after which the answer to a waiting client is that the outcome is unknown.
     pub answer_ticks: u64,
     /// Percentage of reads among calls.
     pub reads: usize,
-    /// Size of a log segment.
+    /// Size of a log segment in bytes.
     pub segment_bytes: u64,
     /// Percentage of the damage that affects records of the log.
     pub rot_in_log: usize,
-    /// Percentage of calls for which a client switches to another replica.
+    /// Percentage of calls after which a client switches to another replica.
     pub wander: usize,
     /// Bytes of log entries after which a snapshot is taken.
     pub snapshot_bytes: u64,
-    /// Bytes of entries that are kept with the snapshot.
+    /// Bytes of log entries that are kept after a snapshot was taken.
     pub log_keep_bytes: u64,
     /// Mean time between faults.
     pub fault_every: Micros,
@@ -52,17 +52,17 @@ pub struct Plan {
     pub pause_max: Micros,
     /// Clock settings of the replicas.
     pub clocks: Clocks,
-    /// Whether only a majority of the replicas returns at first.
+    /// Whether only a majority of the replicas gets power at first when the faults end.
     pub majority_first: bool,
 }
 
-/// Speeds of the replicas' clocks.
+/// Deviation of the replicas' clocks from the right time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clocks {
     /// All clocks show the right time.
     Right,
-    /// Each clock has its own rate, from half to twice the right one, and jumps by up to an hour;
-    /// this is the mean time between jumps.
+    /// Each clock has its own rate, from half to twice the right one, and jumps by up to an hour. The value is the mean
+    /// time between jumps.
     Wrong(Micros),
 }
 
@@ -87,12 +87,12 @@ pub enum Fault {
     Pause,
     /// Data on the disk of a stopped replica rots.
     Rot,
-    /// The membership changes: another replica, one fewer, or another leader.
+    /// The membership changes: a replica is added or removed, or the leadership is transferred.
     Change,
 }
 
 impl Plan {
-    /// The plan of a seed.
+    /// Draws the plan of a seed.
     #[must_use]
     pub fn draw(dice: &mut Dice) -> Plan {
         let some = |dice: &mut Dice, weight| if dice.chance(40) { 0 } else { weight };
@@ -139,7 +139,7 @@ impl Plan {
         }
     }
 
-    /// Adds independent draws, so that the runs of injected bugs stay the same: wrong clocks,
+    /// Draws further settings from a separate generator, so that the runs of injected bugs do not change: wrong clocks,
     /// longer pauses, a majority that returns alone, and minutes of faults with few requests.
     pub fn extend(&mut self, dice: &mut Dice) {
         self.pause_max = *dice.pick(&[2_000_000, 2_000_000, 10_000_000]);
@@ -159,7 +159,7 @@ impl Plan {
         found.into_iter().for_each(|(_, known)| *known = weight);
     }
 
-    /// The next fault.
+    /// Draws the next fault; `None` if no fault has a weight.
     pub fn fault(&self, dice: &mut Dice) -> Option<Fault> {
         let total: usize = self.weights.iter().map(|(_, weight)| weight).sum();
         let mut at = dice.below(total.max(1));

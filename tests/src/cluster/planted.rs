@@ -1,10 +1,10 @@
 //! Injected bugs: the faults under which each is visible, and how soon it is found.
 //!
-//! A bug is found if one of a few seeds fails with it. The same seed must pass without the bug.
+//! A bug is found if one of a few seeds fails with it. That seed must pass without the bug.
 
 pub use on::{Proof, plan_for, prove, run_with, seeds_of};
 
-/// Runs code without the injected bug, for the reference of replicas.
+/// Runs code without the injected bug, for the replicas' reference.
 pub(super) fn sober<T>(run: impl FnOnce() -> T) -> T {
     omega_cellstate::planted::sober(run)
 }
@@ -15,19 +15,19 @@ mod on {
     use omega_cellstate::planted::{Bug, with};
     use std::ops::Range;
 
-    /// Symptom by which an injected bug was found.
+    /// Result of the search for an injected bug.
     #[derive(Clone, Debug)]
     pub struct Proof {
-        /// Number of seeds passed before one that failed.
+        /// Number of seeds that passed before one failed.
         pub passed: u64,
         /// The failure; `None` if none of the seeds failed.
         pub found: Option<Violation>,
-        /// Failure of the same seed without the bug, if any.
+        /// The failure of that seed without the bug; `None` if it passes.
         pub without: Option<Violation>,
     }
 
-    /// The seeds among which a bug must be found. For bugs that need two coincidences, these are
-    /// seeds that are known to have them.
+    /// The seeds by which a bug must be found. For bugs that need two coincidences, these are seeds that are known to
+    /// have both.
     #[must_use]
     pub fn seeds_of(bug: Bug) -> Range<u64> {
         match bug {
@@ -45,7 +45,7 @@ mod on {
     /// Runs one seed with a bug.
     ///
     /// # Errors
-    /// The violation: the bug was found.
+    /// The violation by which the bug was found.
     pub fn run_with(bug: Option<Bug>, plan_of: Bug, seed: u64) -> Result<Report, Violation> {
         let run = || run_with_plan(seed, |plan| plan_for(plan_of, plan));
         with(bug, run).map(|(report, ..)| report)
@@ -63,7 +63,7 @@ mod on {
         Proof { passed: seeds_of(bug).count() as u64, found: None, without: None }
     }
 
-    /// Adjusts a plan to the faults under which a bug is visible. Most bugs are visible under any.
+    /// Adjusts a plan to the faults under which a bug is visible. Most bugs are visible under any faults.
     pub fn plan_for(bug: Bug, plan: &mut Plan) {
         match bug {
             Bug::FreedEarly | Bug::TornTailKept | Bug::SealNotSynced => writes(plan),
@@ -83,7 +83,7 @@ mod on {
                 plan.snapshot_bytes = 50;
             }
             Bug::RetryJudgedAgain => {
-                // Answers are lost, and calls are repeated.
+                // Answers are lost, so calls are repeated.
                 (plan.loss, plan.wander, plan.clients) = (200, 50, 6);
                 (plan.replicas, plan.think_max, plan.delay_max) = (3, 5_000, 60_000);
             }
@@ -105,7 +105,7 @@ mod on {
         }
     }
 
-    /// Frequent writes and compactions of logs, and power failures meanwhile.
+    /// Makes writes and compactions of logs frequent, with power failures in between.
     fn writes(plan: &mut Plan) {
         plan.weights.iter_mut().for_each(|(_, weight)| *weight = 0);
         plan.set_weight(Fault::CrashInWrite, 20);
@@ -117,7 +117,7 @@ mod on {
         plan.faulty_for = 12_000_000;
     }
 
-    /// Bit rot on disks.
+    /// Makes damage of disks frequent.
     fn rot(plan: &mut Plan) {
         plan.weights.iter_mut().for_each(|(_, weight)| *weight = 0);
         plan.set_weight(Fault::Rot, 20);
@@ -127,7 +127,7 @@ mod on {
         plan.fault_every = 100_000;
     }
 
-    /// Membership changes, with changes of the leader meanwhile.
+    /// Makes membership changes frequent, with changes of the leader in between.
     fn changes(plan: &mut Plan) {
         plan.set_weight(Fault::Change, 60);
         plan.set_weight(Fault::Partition, 10);
@@ -137,7 +137,7 @@ mod on {
         plan.faulty_for = 12_000_000;
     }
 
-    /// Partitioned leaders.
+    /// Makes partitions of leaders frequent.
     fn elections(plan: &mut Plan) {
         plan.weights.iter_mut().for_each(|(_, weight)| *weight = 0);
         plan.set_weight(Fault::Partition, 20);

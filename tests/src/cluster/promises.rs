@@ -2,7 +2,7 @@
 //!
 //! 1. In a term there is at most one leader, and each replica votes for at most one candidate.
 //! 2. The term of a replica never decreases, even after a power failure.
-//! 3. Entries that a replica acknowledged are there after a restart, unless a later leader replaced
+//! 3. Entries that a replica acknowledged exist after a restart, unless a later leader replaced
 //!    them.
 
 use omega_store::log::{LogIndex, ReplicaId, Term};
@@ -14,17 +14,17 @@ use std::collections::BTreeMap;
 pub(super) struct Promise {
     /// Term of the promise.
     term: Term,
-    /// Index up to which its log is synced.
+    /// Index up to which the replica has acknowledged its log.
     index: LogIndex,
 }
 
-/// The promises that a replica must have kept after a restart.
+/// Which promises a replica must have kept after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
-    /// All promises.
+    /// All of its promises.
     Promised,
-    /// Promises from before the last sync: the end of the log is damaged, and only later records
-    /// prove them.
+    /// Only promises from before the last sync: the end of the log is damaged, and only later records prove that
+    /// earlier ones were written.
     Proven,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Promises {
 }
 
 impl Promises {
-    /// Records that a replica considers this one the leader of a term, and checks that there is no other.
+    /// Records that a replica is the leader of a term, and checks that no other replica is.
     pub(super) fn leads(&mut self, id: ReplicaId, now: Leadership) -> Result<(), String> {
         if !now.is_leader {
             return Ok(());
@@ -80,13 +80,12 @@ impl Promises {
         Ok(())
     }
 
-    /// Promises of a replica so far.
+    /// The last promise of a replica.
     pub(super) fn of(&self, id: ReplicaId) -> Promise {
         self.promised.get(&id).copied().unwrap_or_default()
     }
 
-    /// Records that a sync followed a promise, so that damage at the end of the log does not excuse
-    /// its loss.
+    /// Records that a sync followed a promise, so its loss is not excused by damage at the end of the log.
     pub(super) fn proves(&mut self, id: ReplicaId, promise: Promise) {
         self.proven.insert(id, promise);
     }
@@ -99,12 +98,12 @@ impl Promises {
             Bound::Proven => self.proven.get(&id).copied().unwrap_or_default(),
         };
         let term = node.leadership().term;
-        // It remembers which entries it may lack.
+        // The replica knows which entries it may lack.
         let last = node.doubt().map_or(node.last(), |doubt| doubt.index.max(node.last()));
         if term < promised.term {
             return Err(format!("{id} was in term {} and starts in {term}", promised.term));
         }
-        // In a later term, another leader may have replaced them.
+        // In a later term, another leader may have replaced the entries.
         if term == promised.term && last < promised.index {
             return Err(format!(
                 "{id} has acknowledged entries up to {} in term {term}, and starts with those up to {last}",

@@ -14,15 +14,15 @@ pub struct Report {
     pub asked: usize,
     /// Number of faults of each kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// The time with faults, without the time until all agree.
+    /// Duration of the faults, without the time until all replicas agree.
     pub simulated: Micros,
-    /// Longest time until the replicas agreed, after all faults were over and all had power.
+    /// Longest time until the replicas agreed, measured from the end of all faults, when all had power.
     pub recovery_max: Micros,
-    /// The seed of that longest recovery.
+    /// The seed with the longest recovery.
     pub slowest: u64,
-    /// Longest time in which a majority alone answered all clients.
+    /// Longest time until a majority alone had answered all clients.
     pub majority_max: Micros,
-    /// A hash of all events: equal for two runs of a seed.
+    /// A hash of all events, which is equal for two runs of a seed.
     pub digest: u64,
 }
 
@@ -63,11 +63,11 @@ impl std::fmt::Display for Report {
 /// The failure of a run.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// The time.
+    /// Time of the violation.
     pub at: Micros,
-    /// The violation.
+    /// Description of the violation.
     pub what: String,
 }
 

@@ -1,7 +1,7 @@
 //! The agreed log of the replicas: the entries in order, and the reference cell that applies them.
 //!
-//! The first replica that applies an entry defines it. Every other one must apply the same entry,
-//! and then have the same state as the reference cell, which has no faults.
+//! The first replica that applies an entry defines it. Every other replica must apply an equal entry, and must then
+//! have the state of the reference cell, which has no faults.
 
 use super::planted;
 use crate::compare::compare_answers;
@@ -13,8 +13,8 @@ use omega_store::membership::Membership;
 use omega_store::replica::FIRST;
 use std::collections::{BTreeMap, HashMap};
 
-/// Entries between two comparisons of whole states, in the simulation. Between them, the fingerprints of all outcomes are
-/// compared.
+/// Number of entries between two comparisons of whole states, in the simulation. In between, the fingerprints of all
+/// outcomes are compared.
 pub const ENTRIES_BETWEEN: u64 = 8;
 
 /// An applied command and its outcome.
@@ -24,9 +24,9 @@ pub struct Done {
     pub index: LogIndex,
     /// The command.
     pub command: Command,
-    /// Its effect.
+    /// Outcome of the command.
     pub outcome: Result<Outcome, Rejection>,
-    /// The cell's version after it.
+    /// The cell's version after the command.
     pub version: Version,
 }
 
@@ -34,28 +34,28 @@ pub struct Done {
 #[derive(Debug)]
 pub struct Truth {
     entries: Vec<Entry>,
-    /// Entries from one state hash to the next.
+    /// Number of entries from one state hash to the next.
     between: u64,
-    /// The state hashes after those entries, and that of the first state.
+    /// The state hashes after those entries, and that of the initial state.
     hashes: BTreeMap<LogIndex, u64>,
-    /// The fingerprint of all outcomes after each entry, as the first replica that applied it has it.
+    /// The fingerprint of all outcomes after each entry, from the first replica that applied it.
     fingerprints: HashMap<LogIndex, u64>,
     /// All applied commands, in order.
     pub done: Vec<Done>,
     cell: Cell,
     reference: Reference,
-    /// Membership after entries that were checked.
+    /// Membership after each entry for which it was compared.
     members: BTreeMap<LogIndex, Membership>,
 }
 
 impl Truth {
-    /// An empty log, and an empty cell.
+    /// Creates an empty log with an empty cell.
     #[must_use]
     pub fn new(kinds: &Kinds) -> Truth {
         Truth::sampled(kinds, 1)
     }
 
-    /// An empty log. The whole state is hashed and audited only once per this number of entries.
+    /// Creates an empty log. The whole state is hashed and audited only after every `between` entries.
     #[must_use]
     pub fn sampled(kinds: &Kinds, between: u64) -> Truth {
         let cell = Cell::new(kinds.clone());
@@ -71,17 +71,17 @@ impl Truth {
         }
     }
 
-    /// Applies a command that the cell had from its creation.
+    /// Applies a command that created the cell's initial state.
     ///
     /// # Errors
-    /// If the reference rejects it, or answers differently.
+    /// If the reference rejects the command, or has another result.
     pub fn founded_with(&mut self, command: Command) -> Result<(), String> {
         self.do_command(FIRST.index, command)?;
         self.hashes = BTreeMap::from([(FIRST.index, self.cell.state_hash())]);
         Ok(())
     }
 
-    /// The last entry.
+    /// Index of the last entry.
     #[must_use]
     pub fn last(&self) -> LogIndex {
         LogIndex(FIRST.index.0 + self.entries.len() as u64)
@@ -93,7 +93,7 @@ impl Truth {
         &self.reference
     }
 
-    /// The state as a cell.
+    /// The state after the last entry, as a cell.
     #[must_use]
     pub fn cell(&self) -> &Cell {
         &self.cell
@@ -150,7 +150,7 @@ impl Truth {
     /// Compares a replica's state hash after an entry, if the reference was hashed there.
     ///
     /// # Errors
-    /// If they differ.
+    /// If the hashes differ.
     pub fn compare(&self, index: LogIndex, hash: u64) -> Result<(), String> {
         if index > self.last() {
             return Err(format!("nobody has applied entry {index}"));
@@ -166,7 +166,7 @@ impl Truth {
     /// Compares a replica's fingerprint of all outcomes, and its state, after an entry.
     ///
     /// # Errors
-    /// If it should have another.
+    /// If they differ from those of the reference.
     pub fn compare_all(
         &mut self,
         index: LogIndex,
@@ -187,10 +187,10 @@ impl Truth {
         }
     }
 
-    /// Compares the state of a replica that has applied all entries. To be called when no more are written.
+    /// Compares the state of a replica that has applied all entries. It must be called when no further entries are written.
     ///
     /// # Errors
-    /// If it should have another.
+    /// If the states differ.
     pub fn compare_last(&self, cell: &Cell) -> Result<(), String> {
         if cell.state_hash() == self.cell.state_hash() {
             return Ok(());
@@ -201,7 +201,7 @@ impl Truth {
     /// Checks a replica's membership after an entry.
     ///
     /// # Errors
-    /// If another replica has a different one, or it contains a removed replica.
+    /// If another replica has a different one, or it contains a replica that was removed before.
     pub fn members(&mut self, index: LogIndex, members: &Membership) -> Result<(), String> {
         let known = self.members.entry(index).or_insert_with(|| members.clone());
         if known != members {

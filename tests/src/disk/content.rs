@@ -1,12 +1,11 @@
-//! Contents of one file: the present bytes, the bytes that survive a power cut in any case, and the
-//! changes between them.
+//! Contents of one file: the present bytes, the bytes that are durable, and the changes in between.
 
 use crate::random::Dice;
 
-/// Atomic unit of writing: a write may be torn between two sectors.
+/// Atomic unit of writing in bytes: a write may be torn between two sectors.
 const SECTOR: usize = 512;
 
-/// A change that no sync has made safe.
+/// A change that was not synced.
 #[derive(Clone, Debug)]
 enum Change {
     Write {
@@ -17,9 +16,9 @@ enum Change {
     Length(usize),
 }
 
-/// The contents of a file: present ones, ones that survive a loss of power, and the changes since.
+/// The contents of a file: the present ones, those that survive a loss of power, and the changes in between.
 ///
-/// Invariant: unless a sync failed, `present` is `safe` with all of `changes` done to it.
+/// Invariant: unless a sync failed, applying all of `changes` to `safe` results in `present`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     present: Vec<u8>,
@@ -28,7 +27,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Contents of a file now.
+    /// Present contents of the file.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.present
     }
@@ -52,8 +51,8 @@ impl Content {
         }
     }
 
-    /// A failed sync: each change may be durable or not, and the system considers all of them
-    /// clean, so that no later sync writes them. Reads may return either.
+    /// A failed sync: each change may be durable or not, and the system marks all of them as clean, so that no later
+    /// sync writes them. Reads may return either state.
     pub(super) fn fail_sync(&mut self, dice: &mut Dice) {
         self.settle(dice);
         if dice.chance(50) {
@@ -61,13 +60,13 @@ impl Content {
         }
     }
 
-    /// Contents after a loss of power.
+    /// Loses the power, which leaves any possible contents.
     pub(super) fn crash(&mut self, dice: &mut Dice) {
         self.settle(dice);
         self.present.clone_from(&self.safe);
     }
 
-    /// Changes durable bytes, as bit rot or a test does.
+    /// Changes durable bytes, as a decaying disk or a test does.
     pub(super) fn damage(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
         self.sync();
         change(&mut self.present);
@@ -90,8 +89,8 @@ impl Content {
         }
     }
 
-    /// Keeps an unsynced write, loses it, cuts it off anywhere, or keeps some of its sectors. The length of a lost one
-    /// may remain.
+    /// For a write that was not synced: keeps it, loses it, truncates it anywhere, or keeps some of its sectors. If it
+    /// is lost, the file may nevertheless have its length.
     fn settle_write(&mut self, offset: usize, bytes: &[u8], dice: &mut Dice) {
         match dice.below(6) {
             0 | 1 => write_to(&mut self.safe, offset, bytes),

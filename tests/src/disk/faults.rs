@@ -1,4 +1,4 @@
-//! Faults injected into a simulated disk, and its operations so far.
+//! Faults injected into a simulated disk, and the numbers of its operations.
 
 use std::io;
 
@@ -19,39 +19,38 @@ pub struct Counts {
     pub bytes_written: u64,
 }
 
-/// The kind of operation that a fault affects, and its effect.
+/// The kind of operation that a fault affects, and the effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A read fails.
     Read,
-    /// A write, truncation or allocation fails: any part of it may be done.
+    /// A write, truncation or allocation fails: any part of it may have been done.
     Write,
-    /// A sync of a file fails: any part of the unsynced changes may be durable, and no later sync
-    /// repairs this.
+    /// A sync of a file fails: any part of the unsynced changes may be durable, and no later sync writes the rest.
     Sync,
-    /// Creation, rename or removal of a file or folder fails: nothing is done.
+    /// Creation, rename or removal of a file or folder fails, and nothing was changed.
     Name,
-    /// A sync of a folder fails: nothing is done.
+    /// A sync of a folder fails, and nothing was synced.
     FolderSync,
-    /// Any operation except a read begins, and then the power fails. Everything fails until
+    /// Any operation except a read begins, and then the power fails. All operations fail until
     /// [`super::SimulatedDisk::crash`].
     PowerCut,
 }
 
-/// Fate of an operation.
+/// Effect of a fault on an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Fine,
     Fails,
-    /// The power fails during the operation: its change is unsynced, and it returns no result.
+    /// The power fails during the operation: its change is made but not synced, and it returns no result.
     PowerGoes,
 }
 
-/// Pending faults.
+/// Faults that have not happened yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
     pub(super) counts: Counts,
-    /// Faults, each with the number of operations of its kind before it.
+    /// Faults, each with the number of operations of its kind that succeed before.
     waiting: Vec<(Operation, u64)>,
     pub(super) no_power: bool,
 }
@@ -66,7 +65,7 @@ impl Faults {
         self.no_power = false;
     }
 
-    /// Counts an operation and returns its fate.
+    /// Counts an operation, and returns what happens to it.
     pub(super) fn next(&mut self, operation: Operation) -> io::Result<Fate> {
         if self.no_power {
             return Err(injected());

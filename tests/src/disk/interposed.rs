@@ -1,4 +1,4 @@
-//! A folder on a real disk, which fails on demand and loses unsynced data for real processes. It needs no root rights.
+//! A folder on a real disk, which fails on demand and loses unsynced data for real processes. No root rights are needed.
 //!
 //! ```text
 //!   process ──write, sync, rename──▶ interposed.so ──▶ file system
@@ -6,10 +6,10 @@
 //!   kill -9, then cut_power(): of each file's and each folder's changes that were not synced, the last ones are undone
 //! ```
 //!
-//! Killing a process loses nothing, because the kernel still has its writes. So the library (`interposed.c`, compiled
-//! by the test) records what each change replaces, and [`InterposedDisk::cut_power`] undoes changes as POSIX allows and
-//! no more: a sync of a file keeps its content, and only a sync of its folder keeps its name. Of each file the last
-//! unsynced writes are lost, the first of them perhaps in part.
+//! Killing a process loses nothing, because the kernel still has its writes. So the library (`interposed.c`, compiled by
+//! the test) records what each change replaces, and [`InterposedDisk::cut_power`] undoes changes, but only those that POSIX
+//! allows to be lost: a sync of a file makes its content durable, and only a sync of its folder makes its name durable.
+//! For each file the last unsynced writes are lost, and the first of these may be lost in part.
 
 use crate::random::Dice;
 use std::collections::BTreeMap;
@@ -20,35 +20,35 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Atomic unit of writing: a write may be torn between two sectors.
+/// Atomic unit of writing in bytes: a write may be torn between two sectors.
 const SECTOR: u64 = 512;
 
-/// Words of a record's head in the journal.
+/// Number of words of a record's head in the journal.
 const WORDS: usize = 8;
 
-/// Kind of operation that fails from now on.
+/// Operations that fail from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// None.
+    /// No operation fails.
     Works,
     /// Every write fails with EIO.
     WritesFail,
     /// Every sync fails with EIO.
     SyncsFail,
-    /// Every write that makes a file longer fails with ENOSPC; existing bytes can be overwritten.
+    /// Every write that makes a file longer fails with ENOSPC. Existing bytes can be overwritten.
     Full,
 }
 
 /// Numbers of changes at a loss of power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Undone changes.
+    /// Number of changes that were undone.
     pub undone: usize,
-    /// All changes that were not synced, undone or not.
+    /// Number of all changes that were not synced, whether they were undone or not.
     pub unsynced: usize,
 }
 
-/// The folder that is the disk, and the state of its library. See the head of the file.
+/// The folder that is the disk, and the state of its library; see the head of the file.
 #[derive(Debug)]
 pub struct InterposedDisk {
     folder: PathBuf,
@@ -71,22 +71,22 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct Record {
     kind: Kind,
-    /// The file that was changed, or the folder whose names were.
+    /// Inode of the file that was changed, or of the folder in which a name was changed.
     inode: u64,
     offset: u64,
     length: u64,
     old_size: u64,
-    /// The replaced file, which is kept under another name: a process and a number; 0 for none.
+    /// The replaced file, which is kept under another name that consists of a process and a number; 0 for none.
     saved: u64,
     names: [PathBuf; 2],
     kept: Vec<u8>,
 }
 
 impl InterposedDisk {
-    /// A disk in the new folder `folder`, with its state and library in the new folder `state` of the same file system.
+    /// Creates a disk in the new folder `folder`, with its state and library in the new folder `state` on the same file system.
     ///
     /// # Errors
-    /// If a folder cannot be made, or the C compiler (`cc`) fails.
+    /// If a folder cannot be created, or the C compiler (`cc`) fails.
     pub fn new(folder: &Path, state: &Path) -> io::Result<InterposedDisk> {
         fs::create_dir_all(folder)?;
         fs::create_dir_all(state)?;
@@ -94,7 +94,7 @@ impl InterposedDisk {
         Ok(InterposedDisk { folder: folder.canonicalize()?, state: state.canonicalize()?, library })
     }
 
-    /// Makes a process use this disk, once it is started.
+    /// Makes a process use this disk; to be called before the process is started.
     pub fn put_below(&self, process: &mut Command) {
         process.env("LD_PRELOAD", &self.library);
         process.env("OMEGA_FAULTY_DIR", &self.folder).env("OMEGA_FAULTY_STATE", &self.state);
@@ -103,7 +103,7 @@ impl InterposedDisk {
     /// Sets which operations fail from now on.
     ///
     /// # Errors
-    /// If its state cannot be written.
+    /// If the state of the library cannot be written.
     pub fn set(&self, mode: Mode) -> io::Result<()> {
         let word = match mode {
             Mode::Works => "",
@@ -111,12 +111,12 @@ impl InterposedDisk {
             Mode::SyncsFail => "sync",
             Mode::Full => "full",
         };
-        // Renamed into place, because processes read it at any time.
+        // The file is renamed into place, because processes read it at any time.
         fs::write(self.state.join("mode.new"), word)?;
         fs::rename(self.state.join("mode.new"), self.state.join("mode"))
     }
 
-    /// Cuts the power, after the processes were killed: a random part of the unsynced changes is undone.
+    /// Cuts the power after the processes were killed: a random part of the unsynced changes is undone.
     ///
     /// # Errors
     /// If the journal cannot be read, or a file that it names is missing.
@@ -154,7 +154,7 @@ impl InterposedDisk {
                 undo_content(&file, &records[*at], torn)?;
             }
         }
-        // In one order for all folders, because a rename may lead from one to another.
+        // Changes of all folders are undone in one order, because a file may be renamed from one folder to another.
         let mut undone: Vec<usize> = Vec::new();
         for changes in names.values() {
             lost.unsynced += changes.len();
@@ -218,7 +218,7 @@ pub(crate) fn compile(code: &str, folder: &Path, name: &str) -> io::Result<PathB
     library.canonicalize()
 }
 
-/// Puts back what a change of a file replaced, but for its first `torn` bytes.
+/// Restores what a change of a file replaced, except for its first `torn` bytes.
 fn undo_content(file: &File, record: &Record, torn: u64) -> io::Result<()> {
     if record.kind == Kind::Size {
         file.set_len(record.old_size)?;
@@ -234,7 +234,7 @@ fn undo_content(file: &File, record: &Record, torn: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The records of a journal. The last one may be cut off by the kill: its change was never made.
+/// The records of a journal. The last one may be incomplete because of the kill; its change was then never made.
 fn read(mut bytes: &[u8]) -> io::Result<Vec<Record>> {
     let mut records = Vec::new();
     while bytes.len() >= WORDS * 8 {

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A crash leaves only what a real system may leave. Any of the unsynced writes may remain, wholly
-//! or in part, later ones without earlier ones. A name may be missing if its folder was not synced,
-//! even if the file was. A rename is done or not. All handles from before the crash fail.
+//! or in part, and later ones without earlier ones. A name may be missing if its folder was not synced,
+//! even if the file was. A rename is either done or not. All handles from before the crash fail.
 //!
 //! A write copies its bytes twice; a crash copies the disk.
 
@@ -39,14 +39,14 @@ struct State {
     names: Names,
     faults: Faults,
     dice: Dice,
-    /// Number of bytes all files together may have.
+    /// Maximum number of bytes of all files together.
     capacity: Option<u64>,
     /// A folder in which no more files can be created.
     full_folder: Option<PathBuf>,
     used: u64,
-    /// Files without a name, whose removal a crash may still undo.
+    /// Files without a name whose removal a crash may still undo.
     unnamed: Vec<FileNumber>,
-    /// Number of power cuts. Handles of an earlier time are dead.
+    /// Number of power cuts. Handles from before the last one are invalid.
     crashes: u64,
 }
 
@@ -54,7 +54,7 @@ struct State {
 struct File {
     content: Content,
     locked: bool,
-    /// The file has no name any more; its bytes are freed when the last handle is closed.
+    /// Whether the file has lost its name; its bytes are freed when the last handle is closed.
     removed: bool,
 }
 
@@ -67,7 +67,7 @@ struct Handle {
 }
 
 impl SimulatedDisk {
-    /// An empty disk. The seed decides the results of failed writes and syncs.
+    /// Creates an empty disk. The seed determines the results of failed writes and syncs.
     #[must_use]
     pub fn new(seed: u64) -> SimulatedDisk {
         SimulatedDisk(Arc::new(Mutex::new(State {
@@ -87,7 +87,7 @@ impl SimulatedDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A separate disk with the same content, and without open files.
+    /// Returns a separate disk with equal content and without open files.
     #[must_use]
     pub fn copy(&self) -> SimulatedDisk {
         let mut state = self.state().clone();
@@ -95,8 +95,8 @@ impl SimulatedDisk {
         SimulatedDisk(Arc::new(Mutex::new(state)))
     }
 
-    /// Cuts the power and restores it. The dice decide what remains. Pending faults are cleared,
-    /// and all open handles fail.
+    /// Cuts the power and restores it. `dice` determines what remains. Pending faults are cleared, and all open handles
+    /// fail.
     pub fn crash(&self, dice: &mut Dice) {
         let state = &mut *self.state();
         state.names.crash(dice);
@@ -115,12 +115,12 @@ impl SimulatedDisk {
         state.used = state.files.iter().map(|file| file.content.bytes().len() as u64).sum();
     }
 
-    /// Makes an operation of this kind fail once, after `before` others of it.
+    /// Makes an operation of this kind fail once, after `before` others of this kind.
     pub fn fail(&self, operation: Operation, before: u64) {
         self.state().faults.add(operation, before);
     }
 
-    /// Whether the disk has power: no injected cut has happened.
+    /// Whether the disk has power, because no injected power cut has happened.
     #[must_use]
     pub fn has_power(&self) -> bool {
         !self.state().faults.no_power
@@ -131,30 +131,29 @@ impl SimulatedDisk {
         self.state().faults.clear();
     }
 
-    /// Limits the total bytes of all files; `None` is no limit. It applies to later writes.
+    /// Limits the total bytes of all files; `None` means no limit. The limit applies to later writes.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
     }
 
-    /// Makes the creation of files in a folder fail, as if it were a separate full disk; `None`
-    /// ends that.
+    /// Makes the creation of files in a folder fail, as if the folder was a separate full disk; `None` ends this.
     pub fn set_full_folder(&self, folder: Option<&Path>) {
         self.state().full_folder = folder.map(Path::to_owned);
     }
 
-    /// Number of bytes all files have together.
+    /// Total number of bytes of all files.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.state().used
     }
 
-    /// Number of operations so far. A simulation multiplies it by the times of a slow disk.
+    /// Number of operations so far. A caller can multiply the numbers by the times that a slow disk takes.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.state().faults.counts
     }
 
-    /// Every file.
+    /// Path of every file.
     #[must_use]
     pub fn files(&self) -> Vec<PathBuf> {
         self.state().names.files().map(|(path, _)| path.to_owned()).collect()
@@ -167,8 +166,7 @@ impl SimulatedDisk {
         state.names.get(path).map(|file| state.files[file].content.bytes().to_vec())
     }
 
-    /// Changes the durable content of a file, as rot or a user would. No effect if there is no such
-    /// file.
+    /// Changes the durable content of a file, as decay or a user would. Has no effect if there is no such file.
     pub fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let state = &mut *self.state();
         if let Some(file) = state.names.get(path) {
@@ -179,8 +177,8 @@ impl SimulatedDisk {
         }
     }
 
-    /// Damages one non-empty file: a bit flips, 4 KiB become zero, two blocks are exchanged, or the
-    /// end is cut off. Returns a description.
+    /// Damages a file that is not empty: a bit flips, 4 KiB become zero, two blocks are exchanged, or the end is cut
+    /// off. Returns a description.
     pub fn rot(&self, dice: &mut Dice) -> String {
         let files = self.files();
         let full = |path: &&PathBuf| self.bytes(path).is_some_and(|bytes| !bytes.is_empty());
@@ -195,7 +193,7 @@ impl SimulatedDisk {
     }
 }
 
-/// Size of the pieces that are zeroed and exchanged.
+/// Size in bytes of the blocks that are zeroed or exchanged.
 const BLOCK: usize = 4096;
 
 fn damage_bytes(bytes: &mut Vec<u8>, dice: &mut Dice) -> String {
@@ -233,7 +231,7 @@ impl State {
         self.files.iter_mut().for_each(|file| file.locked = false);
     }
 
-    /// Takes up to this many bytes of free space. Returns the number taken.
+    /// Allocates up to this many bytes of free space. Returns the number of allocated bytes.
     fn take_room(&mut self, wanted: u64) -> u64 {
         let left = self.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used));
         let taken = wanted.min(left);
@@ -249,7 +247,7 @@ impl State {
         Ok(self.crashes)
     }
 
-    /// Counts a change of names. `Fate` also tells whether the change is made without a result.
+    /// Counts a change of names. The result says also whether the change is made without a result.
     fn name(&mut self, operation: Operation) -> io::Result<Fate> {
         match self.faults.next(operation)? {
             Fate::Fails => Err(injected()),
@@ -257,7 +255,8 @@ impl State {
         }
     }
 
-    /// Frees the space of a file without a name and a handle. While a crash may still restore its name, its bytes stay.
+    /// Frees the space of a file without a name and without handles. As long as a crash may restore its name, its bytes
+    /// are kept.
     fn release(&mut self, number: FileNumber) {
         let file = &mut self.files[number];
         if file.removed && !file.locked {
@@ -273,7 +272,7 @@ impl State {
     }
 }
 
-/// The result of a completed operation: an error if the power failed meanwhile.
+/// The result of a completed operation, which is an error if the power failed during it.
 fn told(fate: Fate) -> io::Result<()> {
     if fate == Fate::PowerGoes { Err(injected()) } else { Ok(()) }
 }
@@ -369,7 +368,7 @@ impl Disk for SimulatedDisk {
 }
 
 impl Handle {
-    /// Calls `work` unless the handle is dead.
+    /// Calls `work`, unless the handle is from before a crash.
     fn alive<T>(&self, work: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
         let state = &mut *self.disk.state();
         if state.crashes != self.crashes {

@@ -4,7 +4,7 @@ use crate::random::Dice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Identity of a file, independent of its name.
+/// Number that identifies a file, whatever its name.
 pub(super) type FileNumber = usize;
 
 /// A change of names that is not durable yet, because its folder was not synced.
@@ -26,12 +26,12 @@ impl Change {
     }
 }
 
-/// The folder of a path; of a path without one, the empty path.
+/// The folder of a path; the empty path if the path has no folder.
 pub(super) fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// The names of files, and the folders, at one moment.
+/// The names of files, and the folders, at one time.
 #[derive(Clone, Debug, Default)]
 struct Tree {
     files: BTreeMap<PathBuf, FileNumber>,
@@ -62,7 +62,8 @@ impl Tree {
     }
 }
 
-/// The names of a disk: present ones, durable ones, and the changes since. The outermost folder always exists.
+/// The names on a disk: the present ones, the durable ones, and the changes in between. The outermost folder always
+/// exists.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     present: Tree,
@@ -79,7 +80,7 @@ impl Names {
         self.present.has_folder(folder)
     }
 
-    /// Every file, in the order of the names.
+    /// Every file, in the order of names.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, FileNumber)> {
         self.present.files.iter().map(|(path, file)| (path.as_path(), *file))
     }
@@ -115,13 +116,13 @@ impl Names {
         });
     }
 
-    /// Whether a crash would change no name.
+    /// Whether a crash would not change any name.
     pub(super) fn all_safe(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Names after a power cut: any of the unsynced changes may remain. The content of a lost
-    /// folder is lost, too.
+    /// Names after a power cut, in which any of the unsynced changes may remain. If a folder is lost, its content is
+    /// lost, too.
     pub(super) fn crash(&mut self, dice: &mut Dice) {
         for change in std::mem::take(&mut self.changes) {
             if dice.chance(50) {

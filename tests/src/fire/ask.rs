@@ -1,4 +1,4 @@
-//! Calls to one replica, each sent once, with the knowledge about their outcome.
+//! Calls to one replica. Each is sent once, and returns what is known about the outcome.
 
 use crate::cluster::checker::Fate;
 use omega_client::connect::MESSAGE_BYTES_MAX;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tonic::transport::{Channel, Endpoint};
 
-/// Client timeout, longer than an election.
+/// Timeout of clients, which is longer than an election.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Connections to the replicas of a cell. Clones share them.
@@ -32,9 +32,9 @@ pub struct Replicas {
 /// A page of the tasks of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TasksSeen {
-    /// The version.
+    /// Version of the cell to which the page belongs.
     pub version: Version,
-    /// Ascending.
+    /// The tasks, in ascending order.
     pub tasks: Vec<TaskId>,
 }
 
@@ -65,10 +65,10 @@ impl Replicas {
         self.channels[at % self.channels.len()].clone()
     }
 
-    /// Sends a transaction, marked as a retry if it was sent before.
+    /// Sends a transaction. It is marked as a retry if it was sent before.
     ///
     /// # Errors
-    /// If the reply is impossible for a transaction.
+    /// If the reply is not possible for a transaction.
     pub fn commit(&self, at: usize, txn: &Transaction, retry: bool) -> Result<Fate, String> {
         let mut client = SchedulingServiceClient::new(self.channel(at));
         let mut request = proto::CommitRequest::from(txn);
@@ -77,7 +77,7 @@ impl Replicas {
         fate(answer.map(tonic::Response::into_inner), txn)
     }
 
-    /// Sends a transaction to two replicas at once, both times as a retry.
+    /// Sends a transaction to two replicas at the same time, marked as a retry.
     ///
     /// # Errors
     /// As [`Replicas::commit`], or if the two replies contradict each other.
@@ -154,7 +154,7 @@ impl Replicas {
         Ok(self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}))?.into_inner())
     }
 
-    /// Asks the leader to transfer leadership to another replica.
+    /// Requests the leader to transfer the leadership to another replica.
     ///
     /// # Errors
     /// The reason of a failure.
@@ -164,7 +164,7 @@ impl Replicas {
         Ok(self.runtime.block_on(client.transfer_leader(request)).map(drop)?)
     }
 
-    /// Tasks that run on a machine.
+    /// Returns the tasks that run on a machine.
     ///
     /// # Errors
     /// The reason of a failure.
@@ -201,7 +201,7 @@ fn fate(
     match error.code {
         _ if error.is_temporary() => Ok(Fate::NotDone),
         ErrorCode::OutcomeUnknown | ErrorCode::Late => Ok(Fate::Unknown),
-        // Hyper's error for a connection that breaks during a call.
+        // This is the error of the library `hyper` if a connection breaks during a call.
         ErrorCode::Internal if error.message.contains("h2 protocol") => Ok(Fate::Unknown),
         _ => Err(format!("{:?} was answered with {error:?}", txn.id)),
     }

@@ -1,6 +1,7 @@
-//! A cell of three processes on this machine, which can be started, killed, paused and partitioned.
+//! A cell of three processes on this computer, which can be started, killed, paused and partitioned.
 //!
-//! Clients reach every replica at all times, so they also ask a partitioned leader: it must not return outdated state.
+//! Clients can reach every replica at all times, so they also call a partitioned leader: it must not return outdated
+//! state.
 
 use super::disk::Disk;
 use super::proxy::{Relay, Wire};
@@ -16,25 +17,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Equipment of a cell.
+/// Parts of which a cell consists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Equipment {
     /// Number of replicas.
     pub replicas: usize,
-    /// Storage of their files.
+    /// Storage of the replicas' files.
     pub disks: Disks,
-    /// Their clocks.
+    /// Clocks of the replicas.
     pub clocks: Clocks,
 }
 
 impl Default for Equipment {
-    /// Three replicas with the disk and the clock of this machine.
+    /// Three replicas with the disk and the clock of this computer.
     fn default() -> Equipment {
         Equipment { replicas: 3, disks: Disks::Shared, clocks: Clocks::System }
     }
 }
 
-/// A cell of processes. All end with it, and their folder vanishes.
+/// A cell of processes. When the value is dropped, all of them end, and their folder is removed.
 #[derive(Debug)]
 pub struct Processes {
     program: PathBuf,
@@ -62,7 +63,7 @@ impl Processes {
     /// Bootstraps a cell with this equipment.
     ///
     /// # Errors
-    /// If a process does not start, or this system gives nobody a disk or a clock.
+    /// If a process does not start, or the system does not allow separate disks or clocks.
     pub fn found_as(program: &Path, place: &Path, with: Equipment) -> io::Result<Processes> {
         let all = addresses(2 * with.replicas);
         let (clients, peers) = all.split_at(with.replicas);
@@ -97,15 +98,15 @@ impl Processes {
         Ok(made)
     }
 
-    /// The replicas.
+    /// Numbers of the replicas.
     pub fn ids(&self) -> impl Iterator<Item = usize> + use<> {
         1..=self.clients.len()
     }
 
-    /// Starts a replica that has a folder.
+    /// Starts a replica that already has a folder.
     ///
     /// # Errors
-    /// If it does not start.
+    /// If the replica does not start.
     pub fn start(&mut self, id: usize) -> io::Result<()> {
         self.start_with(id, &[])
     }
@@ -137,7 +138,7 @@ impl Processes {
             .spawn()?;
         let mut line = String::new();
         let said = child.stdout.take().map(BufReader::new);
-        // It ends without a line only if it fails to start, and it has printed the reason.
+        // If the process ends without printing a line, it failed to start, and has printed the reason.
         said.map(|mut said| said.read_line(&mut line)).transpose()?;
         self.running.insert(id, child);
         self.tell_watchdog();
@@ -147,7 +148,7 @@ impl Processes {
         }
     }
 
-    /// Kills a replica, if it runs.
+    /// Kills a replica, if it is running.
     pub fn kill(&mut self, id: usize) {
         // A process that waits for a disk cannot be killed.
         self.thaw(id);
@@ -160,7 +161,7 @@ impl Processes {
     /// Stops a replica by a signal, and waits until it has ended.
     ///
     /// # Errors
-    /// If it does not end successfully.
+    /// If the replica does not end successfully.
     pub fn stop(&mut self, id: usize) -> io::Result<()> {
         self.signal(id, Signal::TERM);
         let ended = self.running.remove(&id).map(|mut child| child.wait()).transpose()?;
@@ -173,27 +174,27 @@ impl Processes {
     /// Makes the disk of a replica hang.
     ///
     /// # Errors
-    /// If it has no separate disk, or the system refuses.
+    /// If the replica has no separate disk, or the system does not allow it.
     pub fn freeze(&self, id: usize) -> io::Result<()> {
         let disk = self.disks.get(&id).ok_or_else(|| io::Error::other("it has no disk"))?;
         disk.freeze().map_err(io::Error::other)
     }
 
-    /// Lets the disk of a replica continue, if it hangs.
+    /// Ends a hang of a replica's disk.
     pub fn thaw(&self, id: usize) {
         self.disks.get(&id).into_iter().for_each(Disk::thaw);
     }
 
-    /// Sets the clock of a replica to this many seconds ahead of this machine's. A negative number sets it behind.
+    /// Sets the clock of a replica to this many seconds ahead of this computer's, or behind it if the number is negative.
     ///
     /// # Errors
-    /// If the replica has no clock of its own.
+    /// If the replica has no separate clock.
     pub fn set_clock(&self, id: usize, ahead_s: i64) -> io::Result<()> {
         let clock = self.clocks.get(&id).ok_or_else(|| io::Error::other("it has no clock"))?;
         clock.set(ahead_s)
     }
 
-    /// Tells the watchdog what to clean up if this process ends now.
+    /// Passes the commands to the watchdog by which it cleans up if this process ends now.
     fn tell_watchdog(&mut self) {
         let (thaw, unmount): (Vec<String>, Vec<String>) =
             self.disks.values().map(Disk::last_will).unzip();
@@ -215,17 +216,17 @@ impl Processes {
     fn signal(&self, id: usize, signal: Signal) {
         let pid = self.running.get(&id).and_then(|child| i32::try_from(child.id()).ok());
         if let Some(pid) = pid.and_then(Pid::from_raw) {
-            // It fails if the process has ended, which its waiter notices.
+            // The signal fails if the process has already ended, which is noticed when it is waited for.
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Whether a replica has ended on its own.
+    /// Whether a replica has ended by itself.
     pub fn has_ended(&mut self, id: usize) -> bool {
         self.running.get_mut(&id).is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// The process of a running replica.
+    /// Id of a running replica's process.
     #[must_use]
     pub fn process(&self, id: usize) -> Option<u32> {
         self.running.get(&id).map(Child::id)
@@ -241,7 +242,7 @@ impl Processes {
     /// Restores all connections, resumes paused replicas, and starts killed ones.
     ///
     /// # Errors
-    /// If one does not start, or has ended on its own.
+    /// If a replica does not start, or has ended by itself.
     pub fn heal(&mut self) -> io::Result<()> {
         self.wires.values().for_each(|relay| relay.set(Wire::Whole));
         for id in self.ids() {
@@ -278,7 +279,7 @@ impl Processes {
         }
     }
 
-    /// Keeps the folders of the replicas for inspection. Returns their paths.
+    /// Keeps the folders of the replicas for inspection, and returns their common path.
     #[must_use]
     pub fn keep(mut self) -> PathBuf {
         self.ids().for_each(|id| self.kill(id));
@@ -306,8 +307,8 @@ pub enum Disks {
 /// Clocks of the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clocks {
-    /// The clock of this machine.
+    /// The clock of this computer.
     System,
-    /// Separate clocks that can be set. They need a C compiler.
+    /// Separate clocks that can be set; they need a C compiler.
     Own,
 }

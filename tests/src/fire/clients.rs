@@ -1,8 +1,8 @@
 //! Clients of a cell under faults, each on a thread, and their records.
 //!
-//! Every transaction is recorded with the time of its first request, the time when its outcome was learned, and the
-//! outcome. If the outcome is unknown, it is sent again under its id to another replica, and sometimes to two at once.
-//! Sometimes a client gives up, and the checker has to determine the outcome.
+//! Every transaction is recorded with the time of its first request, the outcome, and the time when the client learned
+//! it. If the outcome is unknown, the client sends the transaction with its id again to another replica, and sometimes
+//! to two at the same time. Sometimes the client gives up, and the checker has to determine the outcome.
 
 use super::ask::{Replicas, TasksSeen};
 use super::place::Place;
@@ -19,16 +19,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Attempts before a client gives up: enough for many elections.
+/// Number of attempts after which a client gives up, which last for many elections.
 const TRIES: usize = 200;
 
 /// Pause before a retry.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Longest pause after a reply, so that a run of seconds has enough operations but can be checked in seconds.
+/// Longest pause after a reply, in milliseconds. With it, a run of seconds has enough operations, but can be checked in
+/// seconds.
 const REST_MS: u64 = 10;
 
-/// Maximum number of items of a transaction, so that many conflict.
+/// Maximum number of items of a transaction; it is large enough that many transactions conflict.
 const ITEMS_MAX: usize = 6;
 
 /// A page of the tasks of a machine, with the times of its request and its reply.
@@ -36,11 +37,11 @@ const ITEMS_MAX: usize = 6;
 pub struct Look {
     /// Id of the machine.
     pub machine: MachineId,
-    /// The tasks seen.
+    /// The tasks on the machine.
     pub seen: TasksSeen,
 }
 
-/// Common record of the clients of a run.
+/// Record that all clients of a run share.
 #[derive(Debug)]
 pub struct Notes {
     began: Instant,
@@ -70,7 +71,7 @@ impl Notes {
     }
 
     fn written(&self) -> MutexGuard<'_, (History, Vec<Look>)> {
-        // A client that panics fails the run anyway.
+        // If a client panics, the run fails in any case.
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,14 +102,14 @@ impl Notes {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Reports a violation: the first is kept, and all clients end.
+    /// Reports a violation. The first one is recorded, and all clients end.
     pub fn trouble(&self, what: String) {
         let mut first = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert(what);
         self.end();
     }
 
-    /// The violation, if any.
+    /// The first violation, if there was one.
     #[must_use]
     pub fn first_trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -137,18 +138,18 @@ impl Notes {
 pub enum Line {
     /// Single calls.
     Calls(Replicas),
-    /// The client library, with several transactions at once.
+    /// The client library, with several transactions in flight.
     Remote(RemoteCell),
 }
 
-/// A scheduler that places and releases tasks of its job on few machines.
+/// A scheduler that places and releases tasks of its job on a few machines.
 #[derive(Debug)]
 pub struct Scheduler<'a> {
     pub(super) notes: &'a Notes,
     pub(super) line: Line,
     pub(super) place: Place,
     pub(super) chance: Pcg64,
-    /// Whether each task is believed to be placed.
+    /// Whether each task is placed, by the scheduler's knowledge.
     pub(super) placed: Vec<bool>,
     pub(super) next: u64,
     /// The last known version.
@@ -156,7 +157,7 @@ pub struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// A registered scheduler with a job of its own.
+    /// Creates a scheduler that is registered and has its own job.
     #[must_use]
     pub fn new(notes: &'a Notes, line: Line, place: Place, seed: u64) -> Scheduler<'a> {
         let chance = Pcg64::seed_from_u64(seed);
@@ -165,7 +166,7 @@ impl<'a> Scheduler<'a> {
         Scheduler { notes, line, place, chance, placed, next, version: Version(0) }
     }
 
-    /// Works until told to end.
+    /// Works until it is told to end.
     pub fn run(mut self) {
         while !self.notes.has_ended() {
             if let Err(trouble) = self.step() {
@@ -194,7 +195,7 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
-    /// A mostly valid transaction.
+    /// Returns a transaction that is valid in most cases.
     fn decide(&mut self) -> Transaction {
         let id = TransactionId { scheduler: self.place.scheduler, number: self.next };
         self.next += 1;
@@ -209,7 +210,7 @@ impl<'a> Scheduler<'a> {
             let index = self.chance.random_range(0..self.place.tasks);
             let task = TaskId { job: self.place.job, index };
             let placed = self.placed[index as usize];
-            // A move is a release and a claim in one transaction; a few transactions are invalid.
+            // A move is a release and a claim in one transaction. A few transactions are invalid on purpose.
             let (release, claim) = match self.chance.random_range(0..20) {
                 0 => (!placed, placed),
                 1..=4 => (placed, true),
@@ -228,7 +229,7 @@ impl<'a> Scheduler<'a> {
         txn
     }
 
-    /// Sends until there is a reply, or gives up.
+    /// Sends a transaction until there is a reply, or gives up.
     fn call(&mut self, txn: &Transaction) -> Result<Fate, String> {
         let Line::Calls(replicas) = &self.line else { return Ok(Fate::NotDone) };
         let first = self.chance.random_range(0..replicas.count());
@@ -244,7 +245,7 @@ impl<'a> Scheduler<'a> {
             match fate {
                 Fate::Answered(answer) => return Ok(Fate::Answered(answer)),
                 Fate::Unknown => known = Fate::Unknown,
-                // An unknown outcome stays unknown.
+                // If the outcome is unknown, it stays unknown.
                 Fate::NotDone => {}
             }
             if gives_up || self.notes.has_ended() {
@@ -275,7 +276,7 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Commits through a remote cell, with retries under the same ids.
+/// Commits through a remote cell, with retries that have the ids of the first attempts.
 fn send(cell: &RemoteCell, txns: &[Transaction], notes: &Notes) -> Result<Vec<Fate>, String> {
     let mut fates = vec![Fate::NotDone; txns.len()];
     let mut open: Vec<usize> = (0..txns.len()).collect();
@@ -302,14 +303,14 @@ fn send(cell: &RemoteCell, txns: &[Transaction], notes: &Notes) -> Result<Vec<Fa
     Ok(fates)
 }
 
-/// Reads from random replicas, until told to end.
+/// Reads from random replicas, until it is told to end.
 pub fn look_around(notes: &Notes, replicas: &Replicas, machines: &[MachineId], seed: u64) {
     let mut chance = Pcg64::seed_from_u64(seed);
     while !notes.has_ended() {
         let at = chance.random_range(0..replicas.count());
         let invoked = notes.now();
         if chance.random_range(0..2) == 0 {
-            // A reply without a leader is marked stale, and does not count as a read.
+            // A reply without a leader is marked as stale, and is not recorded as a read.
             if let Ok(told) = replicas.describe(at)
                 && !told.stale
             {
@@ -325,7 +326,7 @@ pub fn look_around(notes: &Notes, replicas: &Replicas, machines: &[MachineId], s
     }
 }
 
-/// Drains and resumes a machine repeatedly, until told to end.
+/// Drains and resumes a machine repeatedly, until it is told to end.
 pub fn drain_and_resume(notes: &Notes, replicas: &Replicas, machine: MachineId, seed: u64) {
     let mut chance = Pcg64::seed_from_u64(seed);
     let mut draining = false;

@@ -1,35 +1,35 @@
-//! A separate disk for a replica, which can hang: a file system in a file, mounted and frozen.
+//! A separate disk for a replica, which can hang: a file system in a file, which is mounted and can be frozen.
 //!
-//! Like a hanging disk, a frozen file system blocks writes, and their processes cannot even be killed. So it must be
-//! thawed in any case, even if the process that froze it dies: see `watchdog.rs`.
+//! As on a hanging disk, writes to a frozen file system block, and the processes that make them cannot even be killed.
+//! So the file system must be thawed in any case, even if the process that froze it dies; see `watchdog.rs`.
 //!
-//! It needs root rights and loop devices. Without them, [`Disk::make`] returns an error.
+//! Root rights and loop devices are needed. Without them, [`Disk::make`] returns an error.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Size of a disk in mebibytes: some segments of the log and snapshots of a small cell.
+/// Size of a disk in mebibytes. It has room for some segments of the log, and for snapshots of a small cell.
 const MIB: u64 = 256;
 
-/// A file system, mounted while this value exists.
+/// A file system that is mounted while this value exists.
 #[derive(Debug)]
 pub struct Disk {
     at: PathBuf,
 }
 
 impl Disk {
-    /// Creates and mounts a disk, in a new folder.
+    /// Creates a disk, and mounts it in a new folder.
     ///
     /// # Errors
-    /// If this system does not allow it: the failed tool and its output.
+    /// If the system does not allow it: the tool that failed, and its output.
     pub fn make(at: &Path) -> Result<Disk, String> {
         Disk::with_room(at, MIB)
     }
 
-    /// Checks whether this system can create disks.
+    /// Checks whether the system can create disks.
     ///
     /// # Errors
-    /// The failed tool and its output.
+    /// The tool that failed, and its output.
     pub fn probe(place: &Path) -> Result<(), String> {
         let dir = tempfile::tempdir_in(place).map_err(|error| error.to_string())?;
         Disk::with_room(&dir.path().join("probe"), 8).map(drop)
@@ -50,27 +50,27 @@ impl Disk {
         Ok(Disk { at: at.to_owned() })
     }
 
-    /// Its mount point.
+    /// The disk's mount point.
     #[must_use]
     pub fn at(&self) -> &Path {
         &self.at
     }
 
-    /// Makes it hang.
+    /// Makes the disk hang.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system does not allow it.
     pub fn freeze(&self) -> Result<(), String> {
         run(Command::new("fsfreeze").arg("--freeze").arg(&self.at))
     }
 
-    /// Lets it continue. Has no effect on one that does not hang.
+    /// Ends a hang of the disk. Has no effect if the disk does not hang.
     pub fn thaw(&self) {
-        // It fails if the disk does not hang.
+        // The command fails if the disk does not hang.
         let _ = run(Command::new("fsfreeze").arg("--unfreeze").arg(&self.at));
     }
 
-    /// Shell commands that clean up the disk if this process dies: to thaw it, and to unmount it.
+    /// Shell commands that clean up the disk if this process dies: one that thaws it, and one that unmounts it.
     #[must_use]
     pub fn last_will(&self) -> (String, String) {
         let at = self.at.display();
@@ -81,7 +81,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         self.thaw();
-        // Lazily, because a process that uses it may be about to end.
+        // The disk is unmounted lazily, because a process that uses it may be about to end.
         let _ = run(Command::new("umount").arg("--lazy").arg(&self.at));
     }
 }

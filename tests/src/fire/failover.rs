@@ -1,8 +1,8 @@
 //! Measures how long a cell of three processes is unavailable after its leader fails.
 //!
 //! One scheduler of the client library commits one transaction after the other. The time is measured from the failure
-//! to the reply of the first transaction that was sent after it or was in flight. Its connection leads to any replica:
-//! if that one fails, the time includes the client's search for another one.
+//! to the first reply to a transaction that was sent after it or was in flight. The scheduler is connected to any
+//! replica; if that replica fails, the time includes the client's search for another one.
 
 use super::ask::Replicas;
 use super::cell::{Disks, Equipment, Processes};
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Failure of a leader.
+/// A way in which a leader fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Its process is killed.
@@ -42,28 +42,28 @@ impl Loss {
     }
 }
 
-/// Pause between two failures: several elections long, so that all replicas have caught up.
+/// Pause between two failures. It lasts for several elections, so that all replicas have caught up.
 const PEACE: Duration = Duration::from_secs(3);
 
 /// Longest wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A reply that comes this soon was in flight before: an election takes ten times as long.
+/// A reply that arrives this soon after the failure was already in flight, because an election takes ten times as long.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Cost of one failure.
+/// Duration of one outage.
 #[derive(Clone, Copy, Debug)]
 pub struct Outage {
     /// Time from the failure to the first reply.
     pub answer: Duration,
-    /// Time from the failure until some replica knew another leader.
+    /// Time from the failure until any replica knew another leader.
     pub elected: Duration,
 }
 
-/// Makes a leader fail a number of times, and returns the cost of each failure.
+/// Makes a leader fail a number of times, and returns the duration of each outage.
 ///
 /// # Errors
-/// If the cell does not start, or there is no reply for long.
+/// If the cell does not start, or there is no reply for a long time.
 pub fn measure(
     program: &Path,
     place: &Path,
@@ -88,13 +88,13 @@ pub fn measure(
     })
 }
 
-/// Times of the scheduler's replies, in nanoseconds since the start.
+/// Times of the scheduler's replies, in nanoseconds since the start of the measurement.
 #[derive(Debug)]
 struct Clock {
     began: Instant,
-    /// Replies after this time are awaited.
+    /// Time after which the first reply is recorded.
     mark: AtomicU64,
-    /// The first of them; 0 if there is none yet.
+    /// Time of that reply; 0 if there was none yet.
     answered: AtomicU64,
     ended: AtomicBool,
 }
@@ -128,7 +128,7 @@ impl Clock {
             number += 1;
             let now = self.now();
             if now >= self.mark.load(Ordering::Relaxed) {
-                // Only the first is recorded.
+                // Only the first reply is recorded.
                 let _ =
                     self.answered.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
             }
@@ -154,7 +154,7 @@ impl Clock {
                 cell.wire(id, lost, Wire::Held);
             }),
         }
-        // A message in flight to the client before the failure is no reply of the others.
+        // A reply that was in flight to the client before the failure does not come from the other replicas.
         self.answered.store(0, Ordering::Relaxed);
         self.mark.store(self.now() + GRACE.as_nanos() as u64, Ordering::Relaxed);
         let elected = self.elected(replicas, lost, from)?;
@@ -173,7 +173,7 @@ impl Clock {
         Ok(Outage { answer: Duration::from_nanos(answered - from), elected })
     }
 
-    /// Time until one of the others knew another leader.
+    /// Time until one of the other replicas knew another leader.
     fn elected(&self, replicas: &Replicas, lost: usize, from: u64) -> Result<Duration, String> {
         let other = lost % replicas.count();
         while self.now() < from + PATIENCE.as_nanos() as u64 {

@@ -1,4 +1,4 @@
-//! Cells of real processes under faults, with a check of everything that clients were told.
+//! Cells of real processes under faults, with a check of every answer that clients got.
 //!
 //! ```text
 //!   schedulers, readers, an operator ── sockets ──▶ three `omega serve`  ◀── nemesis: kill -9, SIGSTOP
@@ -7,8 +7,8 @@
 //!      notes ───────────────────────────────────▶ verdict: the cell, its reference model, the checker
 //! ```
 //!
-//! `cluster` simulates replicas in one thread under a seed. This module runs the shipped program with real sockets,
-//! clocks and disks, so a run cannot be repeated. The checks are the same.
+//! `cluster` simulates replicas in one thread, determined by a seed. This module runs the shipped program with real
+//! sockets, clocks and disks, so a run cannot be repeated exactly. The checks are those of `cluster`.
 //!
 //! In reading order: this file, [`cell`], [`disk`], [`watchdog`], [`proxy`], [`nemesis`], [`clients`], [`verdict`]. The
 //! binary `fire` measures the same processes with [`failover`], [`overload`] and [`standing`].
@@ -42,28 +42,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Number of schedulers that make single calls, followed by those that use a [`RemoteCell`].
+/// Number of schedulers that make single calls; the next constant is the number of those that use a [`RemoteCell`].
 const CALLERS: usize = 3;
 const REMOTES: usize = 3;
 
 /// Number of clients that only read.
 const READERS: usize = 2;
 
-/// Time within which replicas must agree in the end.
+/// Time within which replicas must agree at the end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Kind of the run.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The program `omega`.
+    /// Path of the program `omega`.
     pub program: PathBuf,
-    /// Path of its folders.
+    /// Folder for the folders of the run.
     pub place: PathBuf,
     /// Seed of clients and faults.
     pub seed: u64,
-    /// Faults, in an order drawn from the seed. If empty, clients get some hundred replies.
+    /// Faults, in an order that is drawn from the seed. If there are none, the run lasts until clients got some hundred
+    /// replies.
     pub faults: Vec<Fault>,
-    /// The replicas: disks that hang and clocks that jump must be their own.
+    /// The replicas. Faults of disks and clocks require separate disks and clocks.
     pub equipment: Equipment,
 }
 
@@ -72,7 +73,7 @@ pub struct Plan {
 pub struct Recorded {
     /// Requests of clients, and their replies.
     pub history: History,
-    /// Tasks that they saw on machines.
+    /// Tasks that clients saw on machines.
     pub looks: Vec<Look>,
     /// The committed log.
     pub done: Vec<Done>,
@@ -88,7 +89,7 @@ impl Recorded {
     }
 }
 
-/// Prints the numbers of operations and checks.
+/// Prints the numbers of operations and of checks.
 impl fmt::Display for Recorded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |is: fn(&Fate) -> bool| {
@@ -108,10 +109,10 @@ impl fmt::Display for Recorded {
     }
 }
 
-/// Runs a plan, and collects the records of clients and replicas. Only replicas are compared with each other.
+/// Runs a plan, and returns the records of clients and replicas. Replicas were only compared with each other.
 ///
 /// # Errors
-/// The error, with the folder of the replicas, which is kept.
+/// The error, with the path of the replicas' folders, which are kept.
 pub fn record(plan: &Plan) -> Result<Recorded, String> {
     let cell = Processes::found_as(&plan.program, &plan.place, plan.equipment);
     let mut cell = cell.map_err(|error| error.to_string())?;
@@ -144,7 +145,7 @@ fn burn(plan: &Plan, cell: &mut Processes, notes: &Notes) -> Result<(), String> 
     let places = place::make(notes, &replicas, CALLERS + REMOTES)?;
     let (first, machines) = (places[0].machines[0], places[0].machines.clone());
     let (addresses, remote) = (cell.clients().to_vec(), cell.address());
-    // Each client has its own connections.
+    // Each client has separate connections.
     let own = || Replicas::new(&runtime, &addresses);
     let mut lines: Vec<Line> = (0..CALLERS).map(|_| Line::Calls(own())).collect();
     for _ in 0..REMOTES {
@@ -171,7 +172,7 @@ fn burn(plan: &Plan, cell: &mut Processes, notes: &Notes) -> Result<(), String> 
     settle(&replicas, notes, &machines)
 }
 
-/// Runs a scheduler; a panic in it ends the run.
+/// Runs a scheduler. If it panics, the run ends.
 fn work(scheduler: Scheduler<'_>, notes: &Notes) {
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| scheduler.run()));
     if ran.is_err() {
@@ -195,7 +196,7 @@ fn strike_all(
     nemesis.rest()
 }
 
-/// Waits until all replicas have the same state, and reads every machine of each.
+/// Waits until all replicas have the same state, and reads every machine at each replica.
 fn settle(
     replicas: &Replicas,
     notes: &Notes,
@@ -214,7 +215,7 @@ fn settle(
                 let invoked = notes.now();
                 match replicas.tasks(at, *machine) {
                     Ok(seen) => break (invoked, seen),
-                    // A disk that hung, or a busy machine, may still be behind.
+                    // A replica whose disk hung may still lag, and so may all on a busy computer.
                     Err(error) if began.elapsed() > PATIENCE => return Err(format!("{error:?}")),
                     Err(_) => std::thread::sleep(Duration::from_millis(20)),
                 }

@@ -1,7 +1,7 @@
-//! Fault injection, one fault after the other: replicas are killed, paused and partitioned, and restored.
+//! Fault injection, one fault after the other: replicas are killed, paused and partitioned, and then restored.
 //!
-//! While a majority can communicate, clients must make progress: the injector waits for that, and fails after a long
-//! time without it. Only a loss of all replicas is repaired at once.
+//! As long as a majority can communicate, clients must make progress. The injector waits for this, and fails after a
+//! long time without progress. A loss of all replicas is repaired at once.
 
 use super::ask::Replicas;
 use super::cell::Processes;
@@ -12,16 +12,16 @@ use rand_pcg::Pcg64;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Longest wait for progress. Seconds are enough, except on a busy machine.
+/// Longest wait for progress. Progress takes seconds, except on a busy computer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Number of replies that count as progress.
+/// Number of replies that are considered progress.
 const ANSWERS: u64 = 20;
 
-/// Duration of a fault in milliseconds: shorter and longer than elections.
+/// Duration of a fault in milliseconds; some faults are shorter than an election, others longer.
 const LASTS_MS: std::ops::Range<u64> = 200..1500;
 
-/// Maximum by which a clock is put forward or back, in seconds.
+/// Maximum by which a clock is set forward or back, in seconds.
 const JUMP_MAX_S: i64 = 2 * 3600;
 
 /// A fault.
@@ -33,7 +33,7 @@ pub enum Fault {
     KillFollower,
     /// All replicas are killed at once.
     KillAll,
-    /// The leader and others lose their power at once: as many as the others can do without.
+    /// The leader and other replicas lose their power at the same time, leaving a majority.
     KillMinority,
     /// The leader's process is paused, and later resumed.
     PauseLeader,
@@ -53,20 +53,20 @@ pub enum Fault {
     Slow,
     /// Connections are held and released in turn.
     Flap,
-    /// No fault: a rolling restart of all replicas, as for a new version.
+    /// Not a fault: a rolling restart of all replicas, as for a new version.
     Roll,
     /// The leader's disk hangs.
     StallLeader,
     /// A follower's disk hangs.
     StallFollower,
-    /// The leader's clock is put forward or back.
+    /// The leader's clock is set forward or back.
     JumpLeader,
-    /// All clocks are put forward or back, each by another amount, and stay so.
+    /// All clocks are set forward or back, each by another amount, and are not corrected.
     JumpAll,
 }
 
 impl Fault {
-    /// Faults that every machine can inject: each run has each once, in random order.
+    /// Faults that can be injected on every computer. A run has each of them once, in random order.
     pub const ALL: [Fault; 12] = [
         Fault::KillLeader,
         Fault::KillFollower,
@@ -82,7 +82,7 @@ impl Fault {
         Fault::Flap,
     ];
 
-    /// Faults of replicas with separate disks, with some others that may occur at the same time.
+    /// Faults for replicas with separate disks, and some other faults that may occur at the same time.
     pub const OF_DISKS: [Fault; 5] = [
         Fault::StallLeader,
         Fault::StallFollower,
@@ -101,7 +101,7 @@ impl Fault {
         Fault::KillAll,
     ];
 
-    /// Faults of replicas with separate clocks, with some others that may occur at the same time.
+    /// Faults for replicas with separate clocks, and some other faults that may occur at the same time.
     pub const OF_CLOCKS: [Fault; 8] = [
         Fault::JumpLeader,
         Fault::JumpAll,
@@ -119,11 +119,11 @@ impl Fault {
 pub struct Nemesis<'a> {
     /// The cell.
     pub cell: &'a mut Processes,
-    /// Source of the leader's identity.
+    /// Connections, by which the injector finds the leader.
     pub replicas: &'a Replicas,
-    /// Source of the clients' progress.
+    /// Records, by which the injector measures the clients' progress.
     pub notes: &'a Notes,
-    /// Source of durations and choices.
+    /// Random generator for durations and choices.
     pub chance: Pcg64,
 }
 
@@ -131,7 +131,7 @@ impl Nemesis<'_> {
     /// Injects one fault, and repairs it.
     ///
     /// # Errors
-    /// If clients make no progress although they should, or a replica has ended on its own.
+    /// If clients make no progress although they should, or a replica has ended by itself.
     pub fn strike(&mut self, fault: Fault) -> Result<(), String> {
         let leader = leader(self.replicas, self.notes)?;
         let follower = leader % self.replicas.count() + 1;
@@ -151,10 +151,10 @@ impl Nemesis<'_> {
         self.progress(&format!("healed {fault:?}"))
     }
 
-    /// Waits for some hundred replies without faults.
+    /// Waits until clients got some hundred replies, without faults.
     ///
     /// # Errors
-    /// If there are none for long.
+    /// If there are no replies for a long time.
     pub fn rest(&self) -> Result<(), String> {
         (0..10).try_for_each(|_| self.progress("no fault"))
     }
@@ -188,20 +188,20 @@ impl Nemesis<'_> {
         Ok(())
     }
 
-    /// Puts a clock forward or back.
+    /// Sets a clock forward or back.
     fn jump(&mut self, id: usize) -> io::Result<()> {
         let ahead_s = self.chance.random_range(-JUMP_MAX_S..=JUMP_MAX_S);
         self.cell.set_clock(id, ahead_s)
     }
 
-    /// The leader and the replicas after it, as many as leave a majority.
+    /// The leader and the replicas after it, so many that a majority is left.
     fn minority(&self, leader: usize) -> impl Iterator<Item = usize> + use<> {
         let count = self.replicas.count();
         (0..count.div_ceil(2) - 1).map(move |after| (leader - 1 + after) % count + 1)
     }
 
-    /// Restarts the replicas as docs/upgrade.md has it: the leader last, after it has handed over, and each
-    /// only once the one before it is back.
+    /// Restarts the replicas as described in docs/upgrade.md: each only when the one before is back, and the leader
+    /// last, after it has transferred the leadership.
     fn roll(&mut self, last: usize) -> Result<(), String> {
         for id in self.cell.ids().filter(|id| *id != last).chain([last]) {
             self.hand_over(id)?;
@@ -209,19 +209,19 @@ impl Nemesis<'_> {
             self.progress(&format!("a cell without replica {id}"))?;
             self.cell.start(id).map_err(|error| error.to_string())?;
             self.wait_for(&format!("replica {id} does not come back"), |replicas| {
-                // A reply that is not stale requires all committed entries.
+                // A replica can send a reply that is not stale only after it has applied all committed entries.
                 replicas.describe(id - 1).is_ok_and(|told| !told.stale)
             })?;
         }
         self.progress("a cell that was restarted")
     }
 
-    /// Transfers leadership, if this replica leads.
+    /// Transfers the leadership, if this replica is the leader.
     fn hand_over(&self, id: usize) -> Result<(), String> {
         let to = id % self.replicas.count() + 1;
         while leader(self.replicas, self.notes)? == id {
-            // It may have lost leadership, or its successor may be too far behind: then the transfer is requested
-            // again.
+            // The replica may no longer be the leader, or its successor may lag too much; then the transfer is
+            // requested again.
             drop(self.replicas.hand_over(id - 1, to));
             self.progress("a leader that hands over")?;
         }
@@ -242,7 +242,7 @@ impl Nemesis<'_> {
         Ok(())
     }
 
-    /// Sets the state of all connections from and to a replica.
+    /// Sets the state of all connections from a replica and to it.
     fn around(&self, id: usize, (from, to): (Wire, Wire)) {
         for other in self.cell.ids().filter(|other| *other != id) {
             self.cell.wire(id, other, from);
@@ -265,7 +265,7 @@ impl Nemesis<'_> {
         }
     }
 
-    /// Waits until clients got replies.
+    /// Waits until clients got further replies.
     fn progress(&self, under: &str) -> Result<(), String> {
         let (began, before) = (Instant::now(), self.notes.answered());
         while self.notes.answered() < before + ANSWERS {
@@ -281,10 +281,10 @@ impl Nemesis<'_> {
     }
 }
 
-/// The leader now.
+/// Returns the present leader.
 ///
 /// # Errors
-/// If no replica knows one for long, or the run has failed.
+/// If no replica knows a leader for a long time, or the run has failed.
 pub fn leader(replicas: &Replicas, notes: &Notes) -> Result<usize, String> {
     let began = Instant::now();
     for at in 0.. {

@@ -9,37 +9,37 @@ use omega_core::{
 };
 use std::time::{Duration, Instant};
 
-/// Number of machines: so few that transactions interfere.
+/// Number of machines, which is small so that transactions interfere.
 const MACHINES: u32 = 4;
 
 /// Number of tasks that fit on a machine.
 const ROOM: u64 = 16;
 
-/// Tasks of each job: with six schedulers, three times the capacity.
+/// Number of tasks of each job. With six schedulers, the jobs have three times as many tasks as fit.
 const TASKS: u32 = 32;
 
-/// Time to wait for a leader at the start: a busy machine elects slowly.
+/// Longest wait for a leader at the start; on a busy computer, an election takes long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A scheduler of the run.
+/// A scheduler of the run with its job.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Its id.
+    /// Id of the scheduler.
     pub scheduler: SchedulerId,
-    /// The number of its next transaction.
+    /// Number of the scheduler's next transaction.
     pub next: u64,
-    /// Its job.
+    /// Id of the scheduler's job.
     pub job: JobId,
-    /// Number of its tasks.
+    /// Number of tasks of the job.
     pub tasks: u32,
-    /// Machines where they may run.
+    /// Machines on which the tasks may run.
     pub machines: Vec<MachineId>,
 }
 
 /// Creates machines, schedulers and jobs, and records the requests.
 ///
 /// # Errors
-/// If a request is rejected, or no replica answers for long.
+/// If a request is rejected, or no replica answers for a long time.
 pub fn make(notes: &Notes, replicas: &Replicas, schedulers: usize) -> Result<Vec<Place>, String> {
     let mut machines = Vec::new();
     for i in 0..MACHINES {

@@ -1,8 +1,8 @@
 //! Connections between replicas: a relay for each direction, which can hold, break or delay messages.
 //!
-//! A replica sends to a peer on a stream of its own, so a relay in place of the peer's address controls one direction:
-//! if it holds messages, those of the other direction still arrive. It needs no rights or tools of the system. Held
-//! bytes arrive when the connection is restored, however late.
+//! A replica uses a separate stream to send to each peer, so a relay in place of the peer's address controls one
+//! direction: if it holds messages, those of the other direction still arrive. No rights or tools of the system are
+//! needed. Held bytes arrive when the connection is restored, even if that is much later.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,23 +10,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Interval at which a relay checks whether its state has changed.
+/// Interval at which a relay reads its state again.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// State of a relayed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
-    /// All messages pass.
+    /// All messages are passed on.
     Whole,
-    /// No message passes, and connections stay open.
+    /// No message is passed on, but connections stay open.
     Held,
-    /// Connections are closed, including new ones.
+    /// Connections are closed, and new ones are closed at once.
     Broken,
-    /// Each piece is delayed by this time.
+    /// Each piece of data is delayed by this time.
     Slow(Duration),
 }
 
-/// One direction between two replicas.
+/// Relay of one direction between two replicas.
 #[derive(Clone, Debug)]
 pub struct Relay {
     /// The relay's address, which the sender uses for the peer.
@@ -34,8 +34,8 @@ pub struct Relay {
     state: Arc<State>,
 }
 
-/// State shared by the threads of a relay. Values are polled independently, so a stale one only
-/// delays or passes a piece.
+/// State shared by the threads of a relay. The values are read independently of each other; if one is stale, a piece of
+/// data is delayed or passed on.
 #[derive(Debug)]
 struct State {
     kind: AtomicU8,
@@ -51,7 +51,7 @@ impl Relay {
     /// Starts a relay to this address.
     ///
     /// # Errors
-    /// If the system has no port left.
+    /// If the system has no free port.
     pub fn start(to: SocketAddr) -> io::Result<Relay> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -76,7 +76,7 @@ impl Relay {
     /// Ends the relay and its threads.
     pub fn end(&self) {
         self.state.kind.store(GONE, Ordering::Relaxed);
-        // Wakes the accepting thread.
+        // The connection wakes the thread that accepts connections.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -103,17 +103,17 @@ fn accept(listener: &TcpListener, to: SocketAddr, state: &Arc<State>) {
 /// Relays one connection until it ends.
 fn relay(from: TcpStream, to: SocketAddr, state: &Arc<State>) {
     wait_while_held(state);
-    // A dead peer refuses the connection; then this end is dropped, too.
+    // If the peer is down, it refuses the connection, and this side is closed, too.
     let Ok(to) = TcpStream::connect(to) else { return };
     let (Ok(back_from), Ok(back_to)) = (to.try_clone(), from.try_clone()) else { return };
     let back_state = state.clone();
     let back = std::thread::spawn(move || pump(back_from, back_to, &back_state));
     pump(from, to, state);
-    // It ends with the connection.
+    // The thread ends when the connection does.
     let _ = back.join();
 }
 
-/// Passes bytes on until either end closes or the state becomes `Broken`.
+/// Passes bytes on until either side closes, or the state becomes `Broken`.
 fn pump(mut from: TcpStream, mut to: TcpStream, state: &State) {
     let mut bytes = vec![0; 64 << 10];
     let _ = (from.set_read_timeout(Some(LOOK)), to.set_nodelay(true));
@@ -138,7 +138,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, state: &State) {
             Err(_) => break,
         }
     }
-    // Both directions end together.
+    // Both directions are closed together.
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 

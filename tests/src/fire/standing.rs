@@ -1,4 +1,5 @@
-//! Measures the time from the start of a server with a large cell until it is ready, and the cost of an idle server.
+//! Measures the time from the start of a server with a large cell until it is ready, and the resources of an idle
+//! server.
 
 use super::ask::Replicas;
 use super::cell::Processes;
@@ -18,39 +19,39 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Pause before the idle measurement, followed by its duration.
+/// Pause before an idle server is measured; the next constant is the duration of the measurement.
 const SETTLE: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(20);
 
-/// Clock ticks per second, as Linux counts them in `/proc`.
+/// Clock ticks per second, which is the unit of processor time in Linux' `/proc`.
 const TICKS: f64 = 100.0;
 
 /// Resource usage of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Used {
-    /// Percentage of one processor.
+    /// Processor time in percent of one processor.
     pub cpu_percent: f64,
     /// Resident memory, in mebibytes.
     pub resident_mib: f64,
 }
 
-/// Cost of a start.
+/// Resources that a start needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
-    /// Time until it listens.
+    /// Time until the server listens.
     pub listens: Duration,
-    /// Time until it has replied with the whole cell.
+    /// Time until the server has replied with the whole cell.
     pub answers: Duration,
-    /// Processor time of all its threads until then.
+    /// Processor time of all threads of the server until that reply.
     pub cpu: Duration,
-    /// Its resident memory then, in mebibytes.
+    /// Resident memory of the server at that time, in mebibytes.
     pub resident_mib: f64,
 }
 
-/// Starts a server on a cell with a number of machines and placed tasks.
+/// Starts a server of a cell with this many machines and placed tasks.
 ///
 /// # Errors
-/// If it does not start.
+/// If the server does not start.
 pub fn start(program: &Path, place: &Path, machines: u32, tasks: u32) -> Result<Ready, String> {
     let text = |error: std::io::Error| error.to_string();
     let dir = tempfile::tempdir_in(place).map_err(text)?;
@@ -115,11 +116,11 @@ pub fn idle(program: &Path, place: &Path) -> Result<Vec<Used>, String> {
 /// Processor time of a process so far.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no such process.
 pub fn cpu(process: u32) -> Result<Duration, String> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     let stat = stat.map_err(|error| error.to_string())?;
-    // The fields after the name, which is in brackets, begin with the third.
+    // The fields are counted from after the name, which is in brackets; the first of these is the third of the file.
     let fields = stat.rsplit(')').next().unwrap_or_default();
     let times = fields.split_whitespace().skip(11).take(2);
     let ticks: u64 = times.filter_map(|time| time.parse::<u64>().ok()).sum();
@@ -129,7 +130,7 @@ pub fn cpu(process: u32) -> Result<Duration, String> {
 /// The resident memory of a process, in mebibytes.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no such process.
 pub fn resident_mib(process: u32) -> Result<f64, String> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"));
     let status = status.map_err(|error| error.to_string())?;
@@ -138,7 +139,7 @@ pub fn resident_mib(process: u32) -> Result<f64, String> {
     kib.map(|kib| kib / 1024.0).ok_or_else(|| "it tells no memory".to_owned())
 }
 
-/// A cell with all tasks placed.
+/// A cell in which all tasks are placed.
 fn filled(machines: u32, tasks: u32) -> Result<Cell, String> {
     let mut cell = Cell::new(Kinds::standard());
     let mut apply = |command| cell.apply(command).map(drop).map_err(|error| error.to_string());
@@ -146,7 +147,7 @@ fn filled(machines: u32, tasks: u32) -> Result<Cell, String> {
         let amounts = Amounts::new([64_000, 256 << 30]);
         apply(Command::RegisterMachine(Machine::new(format!("machine-{i}"), amounts)))?;
     }
-    // Jobs of a hundred tasks; those of traces have some tens.
+    // Number of tasks of a job; jobs of traces have some tens.
     const EACH: u32 = 100;
     for i in 0..tasks / EACH {
         let group = TaskGroup::new(EACH, Amounts::new([1000, 1 << 30]));
@@ -159,7 +160,7 @@ fn filled(machines: u32, tasks: u32) -> Result<Cell, String> {
     Ok(cell)
 }
 
-/// Creates the directory of the only replica of a cell.
+/// Creates the directory of a replica that is the only one of its cell.
 fn make(path: &Path, cell: &Cell) -> Result<(), String> {
     let origin = Origin { cell: CellId(1), kinds: cell.kinds().clone() };
     let replica = ReplicaId(1);

@@ -1,9 +1,9 @@
 //! The check of a run, from the records of its clients and the logs of its replicas.
 //!
-//! The replicas' logs contain the committed commands. These are applied in order to a fault-free cell and to its naive
-//! reference model, which must agree after each command, with an audit; so no machine exceeds its limit at any version.
-//! Each replica must have the same entries, and reach the same state by them. Then the checker of the simulation
-//! compares the clients' results: see `cluster/checker.rs`.
+//! The replicas' logs contain the committed commands. These are applied in order to a cell without faults and to its
+//! naive reference model, which must agree after each command; the cell is audited, so no machine exceeds its limit at
+//! any version. Each replica must have the same entries, and reach the same state by them. Then the checker of the
+//! simulation compares the clients' results; see `cluster/checker.rs`.
 
 use super::cell::Processes;
 use super::clients::Look;
@@ -16,13 +16,13 @@ use omega_store::log::{Entry, LogIndex};
 use omega_store::replica::FIRST;
 use std::path::Path;
 
-/// The version of a newly bootstrapped cell, whose policy is set.
+/// The version of a newly bootstrapped cell after its policy was set.
 const FOUNDED: Version = Version(1);
 
-/// The log that all replicas agree on.
+/// The log on which all replicas agree.
 ///
 /// # Errors
-/// The first difference between them.
+/// The first difference between the replicas.
 pub fn agreed(cell: &Processes) -> Result<Truth, String> {
     let mut logs = Vec::new();
     for id in cell.ids() {
@@ -30,7 +30,7 @@ pub fn agreed(cell: &Processes) -> Result<Truth, String> {
         let entries = entries(&folder).map_err(|error| format!("replica {id}: {error}"))?;
         logs.push((id, folder, entries));
     }
-    // The longest first: it must contain the others.
+    // The longest log is the first, because it must contain the others.
     logs.sort_by_key(|(_, _, entries)| std::cmp::Reverse(entries.len()));
     let first = history::replay_to(&logs[0].1, FOUNDED, Which::All);
     let first = first.map_err(|error| error.to_string())?;
@@ -48,7 +48,7 @@ pub fn agreed(cell: &Processes) -> Result<Truth, String> {
     Ok(truth)
 }
 
-/// All entries that a replica has.
+/// All entries that are in a replica's log.
 fn entries(folder: &Path) -> Result<Vec<Entry>, String> {
     let mut kept = history::open(folder).map_err(|error| error.to_string())?;
     if kept.bounds().base != FIRST {
@@ -65,7 +65,7 @@ fn entries(folder: &Path) -> Result<Vec<Entry>, String> {
     }
 }
 
-/// The state that a replica's own snapshot and log lead to.
+/// The state that results from a replica's own snapshot and log.
 fn state(folder: &Path) -> Result<(LogIndex, u64), String> {
     let options = ReplayOptions { which: Which::All, ..ReplayOptions::default() };
     let mut kept = history::open(folder).map_err(|error| error.to_string())?;
@@ -73,7 +73,7 @@ fn state(folder: &Path) -> Result<(LogIndex, u64), String> {
     Ok((replay.position().index, replay.cell().state_hash()))
 }
 
-/// Entries that no client of the run requests: the bootstrap of the cell, and its time.
+/// Adds the entries that no client of the run requests, which bootstrap the cell and set its time.
 #[must_use]
 pub fn with_servers_own(mut history: History, done: &[Done]) -> History {
     let own = |one: &&Done| match one.command {
@@ -101,10 +101,10 @@ pub fn check(history: &History, looks: &[Look], done: &[Done]) -> Result<(), Str
     check_looks(looks, done, &kinds)
 }
 
-/// Checks that the tasks seen on machines were there at the reported versions.
+/// Checks that the tasks which clients saw on machines were on them at the reported versions.
 ///
 /// # Errors
-/// The first that was not.
+/// The first task that was not.
 pub fn check_looks(looks: &[Look], done: &[Done], kinds: &Kinds) -> Result<(), String> {
     let mut by_version: Vec<&Look> = looks.iter().collect();
     by_version.sort_by_key(|look| look.seen.version);

@@ -1,7 +1,7 @@
-//! Watchdog that cleans up after a killed test: processes, hanging disks, mounts.
+//! Watchdog that cleans up after a killed test: its processes, hanging disks, and mounts.
 //!
-//! A test that runs too long is killed without dropping its values. So a shell reads from a pipe which cleanup commands
-//! are needed at present; when the pipe is closed for any reason, it runs them and ends.
+//! A test that runs too long is killed, and its values are not dropped. So a shell reads from a pipe which cleanup
+//! commands are needed at present. When the pipe is closed for any reason, the shell runs these commands and ends.
 
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -15,7 +15,7 @@ pub fn mark(command: &mut Command) {
     static OF_THIS_PROCESS: OnceLock<Option<Watchdog>> = OnceLock::new();
     let own = std::process::id();
     OF_THIS_PROCESS.get_or_init(|| {
-        // Without a shell there is no watchdog, and tests run all the same.
+        // Without a shell there is no watchdog, but tests run nevertheless.
         let mut watchdog = Watchdog::start().ok()?;
         watchdog.tell(&format!(
             "for of in /proc/[0-9]*; do grep -qsz '^{STARTED_BY}={own}$' $of/environ && kill -9 ${{of#/proc/}}; done"
@@ -51,10 +51,10 @@ impl Watchdog {
         Ok(Watchdog { shell, told })
     }
 
-    /// Replaces the shell commands, on one line, that clean up after this process.
+    /// Replaces the shell commands, in one line, that clean up after this process.
     pub fn tell(&mut self, will: &str) {
         if let Some(told) = &mut self.told {
-            // It fails if the shell was killed.
+            // Writing fails if the shell was killed.
             let _ = writeln!(told, "{will}");
         }
     }

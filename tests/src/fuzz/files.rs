@@ -1,4 +1,4 @@
-//! Files of a replica's directory with random changes, and with right checksums.
+//! Files of a replica's directory with random changes, but with right checksums.
 
 use super::mutate::mutate_part;
 use crate::disk::SimulatedDisk;
@@ -25,12 +25,12 @@ const SMALL: SegmentOptions = SegmentOptions { segment_bytes: 8 << 10, reused_ma
 const FOLDER: &str = "/replica";
 const AT: Position = Position { index: LogIndex(9), term: Term(2) };
 
-/// Sizes in bytes of a segment's header, of its used part, and of a record's head.
+/// Size of a segment's header in bytes; the next constants are those of its used part and of a record's head.
 const HEADER: usize = 4096;
 const USED: usize = 56;
 const HEAD: usize = 24;
 
-/// Bytes of a snapshot's header before the membership, and at the file's end.
+/// Number of bytes of a snapshot's header before the membership; the next constant is that at the end of the file.
 const FIXED: usize = 124;
 const TRAILER: usize = 16;
 
@@ -54,7 +54,7 @@ impl Files {
         Files { disk }
     }
 
-    /// A new disk with the same content.
+    /// Opens the directory on a new disk with equal content.
     pub(super) fn directory(&self) -> Directory {
         let disk = Arc::new(self.disk.copy());
         let directory = Directory::open(disk, Path::new(FOLDER), Expected::default());
@@ -107,7 +107,7 @@ impl Files {
 
     pub(super) fn check_segment(&self, seed: u64, input: &[u8]) -> bool {
         let disk = SimulatedDisk::new(seed);
-        // The file name agrees with the header, so that the name is not the reason of an error.
+        // The file name is made from the header, so that the name is not the reason for an error.
         let sequence = input.get(36..44).and_then(|bytes| bytes.first_chunk());
         let sequence = sequence.map_or(1, |bytes| u64::from_le_bytes(*bytes));
         put(&disk, &PathBuf::from(format!("/{sequence:020}.log")), input);

@@ -5,8 +5,8 @@
 //!                              dice        never a panic, never much memory
 //! ```
 //!
-//! The seed of a round determines its input. An input begins as valid bytes, so that it passes the first checks;
-//! checksums are mostly made right again after the change. The caller limits the memory: the binary `fuzz` does.
+//! The seed of a round determines its input. An input is made from valid bytes, so that it passes the first checks;
+//! checksums are mostly corrected after a change. The caller limits the memory, as the binary `fuzz` does.
 
 mod files;
 mod mutate;
@@ -30,7 +30,7 @@ use workloads::Format;
 /// A decoder under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// One command, which is then applied.
+    /// One command, which is applied after it was read.
     Command,
     /// The commands of an entry.
     Entry,
@@ -38,7 +38,7 @@ pub enum Target {
     Membership,
     /// A message of another replica.
     Message,
-    /// Messages that a running replica gets.
+    /// Messages that a running replica handles.
     Replica,
     /// The identity of a directory.
     Identity,
@@ -62,9 +62,9 @@ pub enum Target {
     Openb,
     /// The trace of virtual machines.
     Azure,
-    /// The trace of 2011.
+    /// The Google trace of 2011.
     Google,
-    /// The job lists of the paper's simulator.
+    /// The job lists of the Omega paper's simulator.
     OmegaSim,
 }
 
@@ -91,7 +91,7 @@ impl Target {
         Target::OmegaSim,
     ];
 
-    /// Its name on a command line.
+    /// Name of the target on a command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -116,7 +116,7 @@ impl Target {
         }
     }
 
-    /// The format of a target that is a workload.
+    /// The format of a target that is a workload; `None` for others.
     fn format(self) -> Option<Format> {
         match self {
             Target::Tables => Some(Format::Tables),
@@ -131,7 +131,7 @@ impl Target {
     }
 }
 
-/// Makes and tries inputs for one target.
+/// Makes inputs for one target, and tests the target with them.
 #[derive(Debug)]
 pub struct Fuzzer {
     target: Target,
@@ -140,17 +140,17 @@ pub struct Fuzzer {
     readers: workloads::Readers,
 }
 
-/// Outcome of an input.
+/// Result of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The input was read.
     Read,
-    /// The input was refused by an error.
+    /// The input was rejected with an error.
     Refused,
 }
 
 impl Fuzzer {
-    /// A fuzzer with its corpus.
+    /// Creates a fuzzer with its corpus.
     #[must_use]
     pub fn new(target: Target) -> Fuzzer {
         let files = files::Files::new();
@@ -171,7 +171,7 @@ impl Fuzzer {
         Fuzzer { target, corpus, files, readers: workloads::Readers::new() }
     }
 
-    /// The input of a round; empty if the target makes its own from the seed.
+    /// The input of a round; empty if the target makes its own input from the seed.
     #[must_use]
     pub fn input(&self, seed: u64) -> Vec<u8> {
         let mut dice = Dice::new(seed);
@@ -192,10 +192,10 @@ impl Fuzzer {
         }
     }
 
-    /// Tries an input. The seed is that of its round.
+    /// Tests an input. The seed is that of its round.
     ///
     /// # Panics
-    /// If the reader panics, or the result does not round-trip.
+    /// If the reader panics, or the result cannot be written and read back unchanged.
     pub fn check(&mut self, seed: u64, input: &[u8]) -> Verdict {
         let read = match self.target {
             Target::Command => command(input),
@@ -259,7 +259,7 @@ fn check_entry(input: &[u8]) -> bool {
 
 fn membership(input: &[u8]) -> bool {
     let Ok(change) = MembershipChange::from_bytes(input) else { return false };
-    // A change that does not fit is an error, not a panic.
+    // A change that the membership does not allow is an error, not a panic.
     let _ = Membership::founding([1, 2, 3].map(ReplicaId)).check(&change);
     true
 }

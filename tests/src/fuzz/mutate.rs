@@ -2,7 +2,7 @@
 
 use crate::random::Dice;
 
-/// Extreme integers, written in little-endian order.
+/// Extreme integers, which are written in little-endian order.
 const EDGES: [u64; 8] = [0, 1, 0x7f, 0xffff, u32::MAX as u64, 1 << 40, i64::MAX as u64, u64::MAX];
 
 /// Changes, removes, repeats or appends some bytes, or replaces the end by that of another input.
@@ -16,7 +16,7 @@ pub(super) fn mutate(mut bytes: Vec<u8>, corpus: &[Vec<u8>], dice: &mut Dice) ->
         match dice.below(9) {
             0 => bytes[at] ^= 1 << dice.below(8),
             1 => bytes[at] = dice.below(256) as u8,
-            // In bincode these bytes announce a longer integer.
+            // In bincode, these bytes mean that a longer integer follows.
             2 => bytes[at] = 251 + dice.below(5) as u8,
             3 => put_edge(&mut bytes[at..], dice),
             4 => drop(bytes.drain(at..end)),

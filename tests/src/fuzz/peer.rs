@@ -14,7 +14,7 @@ use omega_store::snapshot::{Offer, Piece};
 use omega_store::wire;
 use prost::Message as _;
 
-/// Messages in one round.
+/// Number of messages in one round.
 const MESSAGES: usize = 12;
 
 const KINDS: [MessageKind; 13] = [
@@ -33,7 +33,7 @@ const KINDS: [MessageKind; 13] = [
     MessageKind::ReadIndexIs,
 ];
 
-/// A message of any kind, with a few fixed commands, whose encoding has its own tests.
+/// A message of any kind. It contains a few fixed commands, because their encoding has separate tests.
 #[must_use]
 pub fn random_message(seed: u64) -> PeerMessage {
     let group = TaskGroup::new(3, Amounts::new([100, 1 << 20]));
@@ -81,15 +81,14 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
     corpus().chunks(5).map(frame).collect()
 }
 
-/// Reads a frame, and the messages in it as the listener does: up to the first that is refused.
+/// Reads a frame, and the messages in it as the listener does: up to the first that is rejected.
 pub(super) fn check_frame(input: &[u8]) -> bool {
     let Ok(frame) = PeerFrame::decode(input) else { return false };
     assert_eq!(PeerFrame::decode(frame.encode_to_vec().as_slice()).as_ref(), Ok(&frame));
     frame.messages.iter().all(|message| check_bytes(message))
 }
 
-/// A replica of three gets some plausible messages. It may reject or apply them, or stop; it must
-/// not panic.
+/// One of three replicas gets some plausible messages. It may reject or apply them, or stop, but it must not panic.
 pub(super) fn check_replica(files: &Files, seed: u64) {
     let mut dice = Dice::new(seed);
     let settings = Settings { snapshot_bytes: 2000, log_keep_bytes: 500, ..Settings::default() };
@@ -102,7 +101,7 @@ pub(super) fn check_replica(files: &Files, seed: u64) {
         let node = started.replica.node();
         let (term, last) = (node.leadership().term, node.last());
         let message = any(&mut dice, term, last, &commands);
-        // Only messages that can be encoded can arrive.
+        // Only messages that can be encoded can arrive, so each is encoded and decoded.
         let message = wire::decode(&bytes_of(&message)).expect("it was written");
         let from = ReplicaId(2 + dice.below(3) as u64);
         started.replica.receive(from, message);
@@ -118,7 +117,7 @@ pub(super) fn check_replica(files: &Files, seed: u64) {
     settle(&mut started);
 }
 
-/// Makes the replica the leader, with the vote of another one.
+/// Makes the replica the leader by the vote of another replica.
 fn elect(started: &mut Started) {
     (0..30).for_each(|_| started.replica.tick());
     settle(started);
@@ -157,7 +156,7 @@ fn settle(started: &mut Started) {
     }
 }
 
-/// A number near a meaningful one, or an extreme one.
+/// A random number: near a meaningful one, or extreme.
 fn number(dice: &mut Dice, near: u64) -> u64 {
     match dice.below(16) {
         0 => *dice.pick(&[0, 1, 1 << 58, (1 << 58) + 1, u64::MAX - 1, u64::MAX]),

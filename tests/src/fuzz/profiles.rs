@@ -22,7 +22,7 @@ const VALUES: [&str; 12] = [
     "\"cpu\"",
 ];
 
-/// The example, and each of its profiles alone.
+/// The example file, and files with each of its profiles alone.
 pub(super) fn corpus() -> Vec<Vec<u8>> {
     let alone = EXAMPLE.split("[[profile]]").skip(1).map(|rest| format!("[[profile]]{rest}"));
     std::iter::once(EXAMPLE.to_owned()).chain(alone).map(String::into_bytes).collect()
@@ -49,7 +49,7 @@ pub(super) fn mutate(bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
     lines.join("\n").into_bytes()
 }
 
-/// Reads a file, and binds its profiles to a cell if it is accepted.
+/// Reads a file. If it is accepted, binds its profiles to a cell.
 pub(super) fn check(input: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(input) else { return false };
     match Profiles::parse(text, &Registry::built_in()) {

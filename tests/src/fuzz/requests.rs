@@ -1,11 +1,11 @@
-//! Messages of the API, as a caller may send them: read as protobuf, and converted as the service does.
+//! Messages of the API, as a caller may send them: decoded from protobuf, and converted as the service does.
 
 use super::commands;
 use omega_client::proto;
 use omega_core::{Command, Job, Machine, Transaction};
 use prost::Message;
 
-/// The first byte of an input: the message that follows.
+/// The first byte of an input, which is the kind of the message that follows.
 const JOB: u8 = 0;
 const MACHINE: u8 = 1;
 const TRANSACTION: u8 = 2;
@@ -27,7 +27,7 @@ fn message(command: &Command) -> Option<Vec<u8>> {
     Some([&[kind], content.as_slice()].concat())
 }
 
-/// Reads a message; an accepted one is written and read again.
+/// Decodes a message. If it is accepted, encodes and decodes it again.
 pub(super) fn check(input: &[u8]) -> bool {
     let Some((kind, content)) = input.split_first() else { return false };
     match kind % 3 {

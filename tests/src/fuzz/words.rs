@@ -22,7 +22,7 @@ const VALUES: [&str; 16] = [
     "\"1h\"",
 ];
 
-/// Changes some words of a text. `ends` tells whether a character ends a word; such characters stay.
+/// Changes some words of a text. `ends` returns whether a character ends a word; such characters are not changed.
 #[must_use]
 pub fn mutate(text: &str, ends: impl Fn(char) -> bool, dice: &mut Dice) -> String {
     let mut words: Vec<String> = text.split_inclusive(&ends).map(str::to_owned).collect();

@@ -1,5 +1,6 @@
-//! Files of workloads, as people and other programs write them: tables of machines and jobs, cluster files of Kubernetes,
-//! logs in the Standard Workload Format, and the published traces. Words are moved, repeated and made extreme.
+//! Files of workloads, as people and other programs write them: tables of machines and jobs, cluster files of
+//! Kubernetes, logs in the Standard Workload Format, and the published traces. Words in them are moved, repeated and
+//! made extreme.
 
 use super::words;
 use crate::random::Dice;
@@ -51,9 +52,9 @@ pub(super) enum Format {
     Openb,
     /// The trace of virtual machines.
     Azure,
-    /// The trace of 2011: events of machines, and tasks.
+    /// The Google trace of 2011: events of machines, and tasks.
     Google,
-    /// The job lists of the paper's simulator.
+    /// The job lists of the Omega paper's simulator.
     OmegaSim,
 }
 
@@ -79,7 +80,7 @@ impl Format {
         }
     }
 
-    /// One valid input: its files, with separators.
+    /// A valid input: the files of the format, with separators.
     pub(super) fn corpus(self) -> Vec<Vec<u8>> {
         let texts: Vec<&str> = self.files().iter().map(|(_, text)| *text).collect();
         vec![texts.join(DIVIDER).into_bytes()]
@@ -101,7 +102,7 @@ impl Format {
     }
 }
 
-/// Reads files from a folder of its own.
+/// Readers of files, which are in a separate folder.
 #[derive(Debug)]
 pub(super) struct Readers {
     folder: tempfile::TempDir,
@@ -118,7 +119,7 @@ impl Readers {
         path
     }
 
-    /// Reads a file; a refusal says where.
+    /// Reads a file. If it is rejected, the error must name the place.
     pub(super) fn check(&self, format: Format, input: &[u8]) -> bool {
         let read = self.read(format, input);
         if let Err(error) = &read {
@@ -137,7 +138,7 @@ impl Readers {
         let folder = self.folder.path();
         match format {
             Format::Tables => csv::load(&paths[0], &paths[1]),
-            // It need not be text.
+            // The file need not be valid text.
             Format::Cluster => kube::load(&self.file("cluster.json", input)),
             Format::Swf => whole(&mut swf::stream::open(&paths[0], None, Window::All)?),
             Format::Openb => openb::load(folder, "x"),

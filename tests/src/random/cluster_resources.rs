@@ -11,14 +11,14 @@ impl Generator {
         Generator { licences: Some(Dice::new(seed ^ 0x11CE)), ..self }
     }
 
-    /// Occasionally sets the capacity of a cluster resource.
+    /// Occasionally makes a command that sets the capacity of a cluster resource.
     pub(super) fn license(&mut self) -> Option<Command> {
         let kinds = self.kinds.count();
         let dice = self.licences.as_mut()?;
         if !dice.chance(5) {
             return None;
         }
-        // Occasionally of an unknown kind, or far too much.
+        // The kind is occasionally unknown, and the amount occasionally far too large.
         let kinds = kinds + usize::from(dice.chance(3));
         let kind = KindId(dice.below(kinds) as u8);
         let amount = match dice.chance(2) {
@@ -37,7 +37,7 @@ impl Generator {
         }
         let mut request = Amounts::zero();
         for _ in 0..1 + dice.below(2) {
-            // Occasionally of an unknown kind.
+            // The kind is occasionally unknown.
             let kinds = kinds + usize::from(dice.chance(1));
             request.set(KindId(dice.below(kinds) as u8), dice.below(3) as u64);
         }

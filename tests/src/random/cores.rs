@@ -8,7 +8,7 @@ use omega_core::{
 };
 
 impl Generator {
-    /// Creates a history in which the first kind is `cpu`, machines have NUMA nodes, and tasks exclusive cores.
+    /// Creates a history in which the first kind is `cpu`, machines have NUMA nodes, and tasks have exclusive cores.
     #[must_use]
     pub fn with_cores(mut self, seed: u64) -> Generator {
         let renamed = self.kinds.iter().map(|(id, kind)| match id {
@@ -22,7 +22,7 @@ impl Generator {
         self
     }
 
-    /// Gives a machine NUMA nodes, mostly with as much `cpu`; often the same as before.
+    /// Adds NUMA nodes to a machine, mostly with as many cores as it has `cpu`, and often equal to those it had before.
     pub(super) fn give_nodes(&mut self, machine: &mut Machine, old: Option<&Machine>) {
         let Some(dice) = self.cores.as_mut() else { return };
         machine.numa = match old {
@@ -42,8 +42,8 @@ impl Generator {
         }
     }
 
-    /// Sometimes adds exclusive cores to a group, usually with the `cpu` for them in its request
-    /// and at each time of day.
+    /// Sometimes adds exclusive cores to a group, mostly with enough `cpu` for them in its request and at each time of
+    /// day.
     pub(super) fn need_cores(&mut self, group: &mut TaskGroup) {
         let Some(dice) = self.cores.as_mut() else { return };
         if !dice.chance(60) {
@@ -71,7 +71,7 @@ impl Generator {
         }
     }
 
-    /// Keeps the `cpu` of exclusive cores in most resizes.
+    /// In most resizes, keeps the `cpu` that exclusive cores need.
     pub(super) fn keep_cores(&mut self, reference: &Reference, txn: &mut Transaction) {
         let Some(dice) = self.cores.as_mut() else { return };
         for resize in txn.resizes.iter_mut().filter(|_| dice.chance(70)) {

@@ -14,12 +14,12 @@ impl Dice {
         Dice(Pcg64Mcg::seed_from_u64(seed))
     }
 
-    /// A number below `bound`, which is above 0.
+    /// A random number below `bound`, which must be above 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.0.next_u64() % bound as u64) as usize
     }
 
-    /// True with this probability in percent.
+    /// Returns true with this probability in percent.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }

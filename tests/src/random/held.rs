@@ -1,4 +1,4 @@
-//! Tasks with optional resources, claims that take them, and resizes.
+//! Tasks with optional resources, claims with optional resources, and resizes.
 
 use super::{Dice, Generator};
 use crate::reference::Reference;
@@ -30,7 +30,7 @@ impl Generator {
         }
         for _ in 0..dice.below(4) {
             let task = match dice.below(10) {
-                // A task that has lost its machine, or gets one only later.
+                // The task has lost its machine, or gets one only in this transaction.
                 0 if !txn.claims.is_empty() => dice.pick(&txn.claims).task,
                 0 => TaskId::default(),
                 1 if !txn.releases.is_empty() => *dice.pick(&txn.releases),
@@ -41,7 +41,7 @@ impl Generator {
         }
     }
 
-    /// Occasionally changes the body of a transaction that was sent before.
+    /// Occasionally changes the allocations in a transaction that was sent before.
     pub(super) fn hold_again(&mut self, txn: &mut Transaction) {
         let Some(dice) = self.held.as_mut() else { return };
         if dice.chance(20) {
@@ -55,7 +55,7 @@ impl Generator {
     }
 }
 
-/// Amounts up to `most` of each kind; occasionally of an unknown kind.
+/// Random amounts up to `most` of each kind; occasionally of an unknown kind.
 fn amounts(dice: &mut Dice, kinds: usize, most: usize) -> Amounts {
     let mut amounts = Amounts::zero();
     for kind in 0..kinds + usize::from(dice.chance(1)) {

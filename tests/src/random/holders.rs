@@ -1,4 +1,4 @@
-//! Processes that gain and lose ownership of scheduler names.
+//! Processes that become and cease to be owners of scheduler names.
 
 use super::{Dice, Generator};
 use crate::reference::Reference;
@@ -6,7 +6,7 @@ use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use omega_core::{Command, HolderId, SchedulerId, Transaction};
 
 impl Generator {
-    /// Occasionally a command about an owner.
+    /// Occasionally makes a command about an owner.
     pub(super) fn change_hands(&mut self, reference: &Reference) -> Option<Command> {
         let dice = self.holders.as_mut()?;
         match dice.below(24) {
@@ -17,10 +17,10 @@ impl Generator {
         }
     }
 
-    /// Next transaction number of a scheduler, which may know of a new owner of its name.
+    /// Next transaction number of a scheduler, which may or may not know that its name has a new owner.
     pub(super) fn start_of(&mut self, reference: &Reference, scheduler: SchedulerId) -> u64 {
         let next = reference.next_transaction(scheduler);
-        // A replaced owner does not know it for a while.
+        // An owner that was replaced does not learn of this for some time.
         let notices = self.holders.as_mut().is_some_and(|dice| dice.chance(70));
         if notices && next > u64::from(u32::MAX) { next } else { 0 }
     }

@@ -84,7 +84,7 @@ impl Generator {
         group
     }
 
-    /// Demand profiles of some of the requested kinds; occasionally an invalid one.
+    /// Demand profiles for some of the requested kinds; occasionally an invalid one.
     fn demand_profiles_of(&mut self, request: &Amounts) -> Vec<DemandProfile> {
         let mut demand_profiles = Vec::new();
         for (kind, amount) in request.iter() {
@@ -183,7 +183,7 @@ impl Generator {
         }
     }
 
-    /// Mostly one term; occasionally two, or none.
+    /// Makes an affinity, mostly with one term, and occasionally with two or none.
     fn affinity(&mut self, first: Near) -> TaskRule {
         let mut terms = vec![first];
         match self.dice.below(20) {

@@ -22,7 +22,7 @@ impl Generator {
         let mut machine = self.machine(name);
         self.give_nodes(&mut machine, old.as_deref());
         if let Some(old) = old {
-            // Devices in use must stay; otherwise half of the time only one property changes.
+            // Devices that are in use must remain. Otherwise only one property changes in half of the cases.
             machine.devices = if self.dice.chance(60) { old.devices } else { machine.devices };
             if self.dice.chance(50) {
                 machine = Machine { labels: machine.labels, ..Machine::clone(&old) };
@@ -37,7 +37,7 @@ impl Generator {
     fn machine(&mut self, name: Text) -> Machine {
         let mut capacity = self.amounts(14);
         if self.dice.chance(80) {
-            // Room for a few tasks of every kind.
+            // The machine has room for a few tasks of every kind.
             for kind in 0..self.kinds.count() as u8 {
                 let amount = capacity.get(KindId(kind)) + 3;
                 capacity.set(KindId(kind), amount);

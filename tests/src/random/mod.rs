@@ -1,7 +1,7 @@
 //! Random commands for small cells: most are valid, so that the cell fills and its rules apply; some are stale,
 //! repeated, unknown or invalid.
 //!
-//! Small numbers are intended: few machines, labels and ports, and small amounts, interact often.
+//! Small numbers are intended: a few machines, labels and ports, and small amounts, interact often.
 
 mod cluster_resources;
 mod cores;
@@ -36,7 +36,7 @@ pub struct Generator {
     sent: Vec<Transaction>,
     numbers: BTreeMap<SchedulerId, u64>,
     reserved: Vec<SchedulerId>,
-    /// Separate generator for owners of names: without it, histories are unchanged.
+    /// Separate generator for owners of names; if it is not used, histories do not change.
     holders: Option<Dice>,
     /// Separate generator for reservations.
     planner: Option<Dice>,
@@ -174,7 +174,7 @@ impl Generator {
         format!("{prefix}{}", self.names).into()
     }
 
-    /// Amounts up to `most` of each kind; occasionally of an unknown kind, or far too much.
+    /// Random amounts up to `most` of each kind; occasionally of an unknown kind, or far too large.
     fn amounts(&mut self, most: usize) -> Amounts {
         let mut amounts = Amounts::zero();
         for kind in 0..self.kinds.count() {
@@ -189,7 +189,7 @@ impl Generator {
         amounts
     }
 
-    /// A machine of the cell; occasionally a removed or unknown one.
+    /// Id of a machine of the cell; occasionally of a removed or unknown one.
     fn some_machine(&mut self, reference: &Reference) -> MachineId {
         let rows = reference.rows().len();
         if rows == 0 || self.dice.chance(4) {
@@ -244,7 +244,7 @@ impl Generator {
         let tenant = self.tenant();
         let limit = (!self.dice.chance(30)).then(|| self.amounts(12));
         match self.dice.chance(30) {
-            // Jobs request much more than they get.
+            // Jobs may request much more than they get.
             true => {
                 let limit = limit.filter(|_| self.dice.chance(50)).map(|_| self.amounts(60));
                 Command::SetAdmission { tenant, limit }
@@ -279,7 +279,7 @@ impl Generator {
         let mut bands: Vec<Band> = Vec::new();
         let mut at = -1;
         while self.dice.chance(65) && bands.len() < 4 {
-            // Occasionally a band that overlaps the one before, or ends before it begins.
+            // Occasionally, a band overlaps the one before, or ends before it begins.
             let from = at + self.dice.below(3) as i32;
             let to = from + self.dice.below(3) as i32 - i32::from(self.dice.chance(3));
             bands.push(Band { from: Precedence(from), to: Precedence(to) });

@@ -1,4 +1,4 @@
-//! Peak calendars, and times at their edges.
+//! Peak calendars, and times near the edges of their peaks.
 
 use super::{Dice, Generator};
 use crate::reference::Reference;
@@ -13,7 +13,7 @@ impl Generator {
         Generator { peaks: Some(Dice::new(seed ^ 0x9EA4)), ..self }
     }
 
-    /// Occasionally a command about peaks.
+    /// Occasionally makes a command about peaks.
     pub(super) fn peak(&mut self, reference: &Reference) -> Option<Command> {
         let kinds = self.kinds.count();
         let dice = self.peaks.as_mut()?;
@@ -53,14 +53,14 @@ fn calendar(dice: &mut Dice, kinds: usize, reference: &Reference) -> PeakCalenda
 }
 
 fn peak(dice: &mut Dice, kinds: usize, reference: &Reference) -> Peak {
-    // An edge near the present time: a random time of day would never be reached.
+    // The edge is near the present time, because the history would not reach a random time of day.
     let today = reference.now_ms() % u64::from(DAY_MS);
     let near = (today + dice.below(14) as u64).saturating_sub(4).min(u64::from(DAY_MS)) as u32;
     let long = dice.below(20) as u32;
     let day = DAY_MS + u32::from(dice.chance(2));
     let (from_ms, until_ms) = match dice.below(8) {
         0 => (0, day),
-        // Over midnight.
+        // The peak lasts over midnight.
         1 => (near.saturating_add(long), near),
         _ => (near, (near + long).min(day)),
     };

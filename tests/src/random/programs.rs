@@ -1,4 +1,4 @@
-//! Random programs and payloads, some of them beyond their bounds.
+//! Random programs and payloads, some of which exceed their bounds.
 
 use super::Generator;
 use omega_core::{
@@ -46,7 +46,7 @@ impl Generator {
         group.run = Some(Arc::new(run));
     }
 
-    /// A report of a task, now and then with the end of its program, or of a restart instead.
+    /// A report of a task, occasionally with the end of its program, or a report of a restart instead.
     pub(super) fn report(
         &mut self,
         (task, machine): (TaskId, MachineId),

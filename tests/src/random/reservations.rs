@@ -12,7 +12,7 @@ impl Generator {
         self
     }
 
-    /// Occasionally a command about a reservation.
+    /// Occasionally makes a command about a reservation.
     pub(super) fn plan(&mut self, reference: &Reference) -> Option<Command> {
         let dice = self.planner.as_mut()?;
         match dice.below(24) {
@@ -42,7 +42,7 @@ fn name(dice: &mut Dice) -> Text {
     (*dice.pick(&["demo", "night", "repair", ""])).into()
 }
 
-/// A time near the present.
+/// A time near the present time of the model.
 fn later(dice: &mut Dice, reference: &Reference) -> u64 {
     (reference.now_ms() + dice.below(12) as u64).saturating_sub(2)
 }

@@ -38,7 +38,7 @@ impl Generator {
         txn
     }
 
-    /// A transaction that was sent before, unchanged or with another body.
+    /// A transaction that was sent before, unchanged or with other content.
     fn sent_before(&mut self) -> Transaction {
         let mut txn = self.dice.pick(&self.sent).clone();
         if self.dice.chance(30) {
@@ -55,7 +55,7 @@ impl Generator {
         let start = self.start_of(reference, scheduler);
         let next = self.numbers.entry(scheduler).or_default();
         *next = start.max(*next);
-        // A number may be skipped, and the skipped one may come later.
+        // A number may be skipped, and the skipped one may be used later.
         let number = *next + u64::from(self.dice.chance(5));
         *next = number + 1;
         let number = match self.dice.below(300) {
@@ -83,7 +83,7 @@ impl Generator {
             .map(|(id, ..)| id)
             .chain(released.iter().copied())
             .collect();
-        // Whole gangs in order half of the time; otherwise any tasks in any order.
+        // Half of the time, the claims are for whole gangs in order; otherwise for any tasks in any order.
         let start = if tasks.is_empty() { 0 } else { self.dice.below(tasks.len()) };
         tasks.rotate_left(start);
         tasks.truncate(if self.dice.chance(2) { 0 } else { 1 + self.dice.below(5) });
@@ -121,7 +121,7 @@ impl Generator {
         }
     }
 
-    /// Mostly tasks on the claimed machines.
+    /// Evictions, mostly of tasks on the claimed machines.
     fn evictions(&mut self, reference: &Reference, claims: &[Claim]) -> Vec<TaskId> {
         let targets: Vec<usize> = claims.iter().map(|claim| claim.machine.row()).collect();
         let near: Vec<TaskId> = reference

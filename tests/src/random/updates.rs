@@ -45,7 +45,7 @@ fn some_service<'a>(
     if jobs.is_empty() { None } else { Some(*dice.pick(&jobs)) }
 }
 
-/// The version of a job; now and then none, or a wrong one.
+/// The version of a job for a precondition; occasionally none, or a wrong one.
 fn some_version(dice: &mut Dice, job: &ReferenceJob) -> Option<u32> {
     match dice.below(10) {
         0 => Some(job.version() + 1),

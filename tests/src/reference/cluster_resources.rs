@@ -1,11 +1,11 @@
-//! Cluster resources in the reference model, recounted task by task.
+//! Cluster resources in the reference model, summed up task by task.
 
 use super::held::taken;
 use super::judge::Member;
 use super::{Reference, validate};
 use omega_core::{Amounts, KindId, Outcome, Reason, Rejection, Take, TaskGroup};
 
-/// Use that a task adds to its tenant: its claim on its machine plus its cluster request.
+/// Amount that a task adds to the usage of its tenant: its claim on its machine plus its cluster request.
 pub(super) fn charged(group: &TaskGroup, of_machine: &Amounts, kind: KindId) -> u64 {
     of_machine.get(kind) + group.cluster_request.get(kind)
 }
@@ -34,14 +34,14 @@ impl Reference {
         self.cluster_capacity.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Claims of placed tasks on a cluster resource.
+    /// Sum of the placed tasks' claims on a cluster resource.
     #[must_use]
     pub fn cluster_claimed(&self, kind: KindId) -> u128 {
         let placed = self.placed();
         placed.map(|(_, job, task, _)| u128::from(cluster_request(job, task.group).get(kind))).sum()
     }
 
-    /// Checks cluster resources for one more task.
+    /// Checks cluster resources for one more task of a group.
     pub(super) fn judge_cell(&self, of: Member<'_>) -> Result<(), Reason> {
         for (kind, amount) in cluster_request(of.job, of.group).iter() {
             let claimed = self.cluster_claimed(kind) + u128::from(amount);

@@ -1,4 +1,4 @@
-//! Transactions. The undo starts again from a copy.
+//! Transactions. To undo items, the model starts again from a copy.
 
 use super::held::taken;
 use super::judge::Member;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 /// Rejected items of a transaction, with reasons.
 type Refused = BTreeMap<Item, Reason>;
 
-/// Rounds after which all items that might conflict late are rejected: the cell's bound.
+/// Number of rounds after which all items that might conflict late are rejected, as in the cell.
 const ROUNDS_MAX: usize = 4;
 
 impl Reference {
     /// Commits a transaction.
     ///
     /// # Errors
-    /// If it is invalid.
+    /// If the transaction is invalid.
     pub fn commit(&mut self, txn: &Transaction) -> Result<Commit, TransactionError> {
         if let Some(answer) = self.known_answer(txn)? {
             return Ok(answer);
@@ -54,7 +54,7 @@ impl Reference {
             conflicts.into_iter().map(|(item, reason)| Conflict { item, reason }).collect();
         let commit = Commit { version: self.version, conflicts };
         let scheduler = &mut self.schedulers[txn.id.scheduler.0 as usize];
-        // Each place keeps only the last result.
+        // The results are at places by number, and each place has only its last result.
         let place = |number: u64| number % ANSWERS_PER_SCHEDULER as u64;
         scheduler.answers.retain(|other, _| place(*other) != place(txn.id.number));
         scheduler.answers.insert(txn.id.number, Arc::new((txn.clone(), commit.clone())));
@@ -62,7 +62,7 @@ impl Reference {
         Ok(commit)
     }
 
-    /// The cached result of the transaction, if its form is valid.
+    /// The recorded result of the transaction, if the transaction is well-formed.
     fn known_answer(&self, txn: &Transaction) -> Result<Option<Commit>, TransactionError> {
         let (items, max) = (txn.items(), TRANSACTION_ITEMS_MAX);
         if items == 0 {
@@ -91,7 +91,7 @@ impl Reference {
         }
     }
 
-    /// Repeats from the start until no gang and no eviction is rejected in the end.
+    /// Checks the transaction from the start again, until at the end neither a gang nor an eviction must be rejected.
     fn judge_transaction(&self, txn: &Transaction) -> (Reference, Refused) {
         let mut early = Refused::new();
         let mut first: Option<Refused> = None;
@@ -177,7 +177,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Conflicts of claims of incomplete gangs, and of evictions without an accepted claim.
+    /// Late conflicts: claims of incomplete gangs, and evictions without an accepted claim.
     fn late_conflicts(
         &self,
         txn: &Transaction,
@@ -220,8 +220,8 @@ impl Reference {
         late
     }
 
-    /// Tasks that left and must not, because other tasks need them by runtime affinity: the last ones of each domain,
-    /// as many as are missing. With `all`, every task that any such rule might concern.
+    /// Tasks that were removed but are needed by other tasks' runtime affinity: in each domain, the last ones, as many
+    /// as are missing. With `all`, every task that any such rule might concern.
     fn runtime_affinity_needed(
         &self,
         txn: &Transaction,
@@ -293,14 +293,14 @@ impl Reference {
         }
     }
 
-    /// Number of evictions left in the limit; without a limit, more than any transaction has.
+    /// Number of evictions left in the eviction limit; if there is no limit, more than any transaction has.
     #[must_use]
     pub fn evictions_left(&self) -> u64 {
         let Some(cap) = self.policy.eviction_cap else { return u64::MAX };
         u64::from(cap.count).saturating_sub(self.evicted.len() as u64)
     }
 
-    /// Drops evictions older than the window. Returns whether there were any.
+    /// Removes evictions that are older than the window. Returns whether there were any.
     pub(super) fn forget_evictions(&mut self) -> bool {
         let before = self.evicted.len();
         let now = u128::from(self.now_ms);
@@ -313,7 +313,7 @@ impl Reference {
         self.evicted.len() < before
     }
 
-    /// Rows touched by the accepted items of a transaction.
+    /// Rows that the accepted items of a transaction change.
     fn touched(&self, txn: &Transaction, conflicts: &Refused) -> BTreeSet<usize> {
         let row = |item: Item| match item {
             Item::Release(i) => self.row_of(txn.releases[i as usize]),
@@ -329,7 +329,7 @@ impl Reference {
     }
 }
 
-/// Whether a gang has its minimum of tasks, or all that have not ended.
+/// Whether a gang has its minimum of placed tasks, or all that have not ended.
 pub(super) fn is_complete(job: &ReferenceJob) -> bool {
     let needed = job.spec.gang_min.map_or(0, |min| min as usize);
     job.placed() >= needed.min(job.alive())

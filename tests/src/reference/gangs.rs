@@ -1,4 +1,4 @@
-//! Waiting gangs: the effect of each command is found by comparing all gangs before and after it.
+//! Waiting gangs. The effect of each command is determined by comparing all gangs before and after it.
 
 use super::commit::is_complete;
 use super::{Reference, TwinHold};
@@ -24,7 +24,7 @@ impl Reference {
         }
     }
 
-    /// The state of a job's waiting gang.
+    /// The state of a job's gang while it waits for more tasks.
     #[must_use]
     pub fn gang_hold(&self, id: JobId) -> Option<TwinHold> {
         self.jobs.get(&id)?.hold

@@ -1,9 +1,9 @@
-//! Allocations of tasks: of a resize, with optional resources, or the group's request.
+//! Allocations of tasks: by a resize, with optional resources, or the group's request.
 
 use super::{Reference, ReferenceJob, ReferenceTask};
 use omega_core::{Amounts, DeviceRequest, KindId, Reason, Resize, Take, TaskGroup};
 
-/// Resources that a claim for a task of a group takes in all.
+/// Amounts that a claim for a task of a group needs in total.
 pub(super) fn taken(group: &TaskGroup, take: Take) -> (Amounts, Option<DeviceRequest>) {
     match (&group.optional, take) {
         (Some(optional), Take::WithOptional) => {
@@ -24,7 +24,7 @@ impl ReferenceJob {
         task.holds.clone().unwrap_or_else(|| self.spec.groups[task.group].request.clone())
     }
 
-    /// Allocation as a group of one task; a changed allocation is constant all day.
+    /// Allocation in the form of a group with one task. A changed allocation is constant all day.
     #[must_use]
     pub fn claims(&self, task: &ReferenceTask) -> TaskGroup {
         match &task.holds {

@@ -16,7 +16,7 @@ impl ReferenceTask {
         ReferenceTask { state, devices, cores, group, failures: 0, placed_ms: 0, holds: None }
     }
 
-    /// Sets a state without a machine. Returns the row of its former machine.
+    /// Sets a state without a machine. Returns the row of the machine on which the task was.
     pub(super) fn leave(&mut self, state: TaskState) -> Option<usize> {
         let row = self.state.machine().map(MachineId::row);
         self.state = state;
@@ -29,13 +29,13 @@ impl ReferenceTask {
 }
 
 impl ReferenceJob {
-    /// Number of its tasks with a machine.
+    /// Number of the job's tasks with a machine.
     #[must_use]
     pub fn placed(&self) -> usize {
         self.tasks.iter().filter(|task| task.state.machine().is_some()).count()
     }
 
-    /// Number of its tasks that have not ended.
+    /// Number of the job's tasks that have not ended.
     #[must_use]
     pub fn alive(&self) -> usize {
         self.tasks.iter().filter(|task| !task.state.ended()).count()
@@ -196,7 +196,7 @@ impl Reference {
         Ok(self.done())
     }
 
-    /// Records once that all tasks of a job have ended.
+    /// Records, only once, that all tasks of a job have ended.
     fn note_if_over(&mut self, id: JobId) {
         let over = self.jobs.get(&id).is_some_and(|job| job.alive() == 0);
         if over && self.over.iter().all(|(known, _)| *known != id) {

@@ -1,7 +1,7 @@
 //! The placement check of the reference model, which scans all tasks for each rule.
 //!
 //! Reasons have a fixed order: the machine itself, affinity, taints, reservations, peaks, resources by kind, devices,
-//! cores, ports, the group's rules as written, the anti-affinity of running tasks, the tenant's quota.
+//! cores, ports, the group's rules in their order, the anti-affinity of running tasks, the tenant's quota.
 
 use super::held::taken;
 use super::{Reference, ReferenceJob};
@@ -11,7 +11,7 @@ use omega_core::{
     WhenUnsatisfiable,
 };
 
-/// A group of a job, on either side of a rule.
+/// A group of a job, whose rule is checked or which a rule concerns.
 #[derive(Clone, Copy)]
 pub(super) struct Member<'a> {
     pub(super) id: JobId,
@@ -43,7 +43,7 @@ fn refuse(refused: bool, reason: Reason) -> Result<(), Reason> {
 }
 
 impl Reference {
-    /// Checks one machine, and returns the devices and cores that the task gets.
+    /// Checks one machine. Returns the devices and cores that the task would get.
     pub(super) fn judge(
         &self,
         of: Member<'_>,
@@ -62,7 +62,8 @@ impl Reference {
         let (request, devices) = taken(group, take);
         let more: Vec<_> = request.iter().map(|(kind, more)| (kind, i128::from(more))).collect();
         self.judge_peaks(of.id, row, &more)?;
-        // Optional resources are allocated all day; a group without any follows its demand profile.
+        // An allocation with optional resources is constant all day. If the group has none, the demand profile of the
+        // group applies.
         let claimed = match take {
             Take::WithOptional if group.optional.is_some() => TaskGroup::new(1, request.clone()),
             Take::WithOptional | Take::Request => group.clone(),
@@ -95,7 +96,8 @@ impl Reference {
         hard.all(|taint| tolerations.iter().any(|toleration| toleration.covers(taint)))
     }
 
-    /// The fullest devices that fit, ties to the lowest number; or exactly the requested ones.
+    /// Chooses the fullest devices that fit, and the lowest numbers of equally full ones; or exactly the requested
+    /// devices.
     pub(super) fn choose_devices(
         &self,
         asked: Option<DeviceRequest>,
@@ -122,8 +124,8 @@ impl Reference {
         Ok(chosen.fold(DeviceSet::default(), |set, (_, device)| set.with(*device)))
     }
 
-    /// Chooses cores one by one, each from the node with the fewest left; or all from the node with the fewest
-    /// sufficient ones. Ties go to the lowest number.
+    /// Chooses cores one by one, each from the node with the fewest left; or all cores from the node with the fewest
+    /// that suffice. Of equal nodes, the one with the lowest number is chosen.
     pub(super) fn choose_cores(
         &self,
         asked: Option<CoreRequest>,
@@ -185,7 +187,7 @@ impl Reference {
         refuse(!near && !first, Reason::TaskAffinityUnmet)
     }
 
-    /// Number of selected tasks that run in a domain.
+    /// Number of the selected tasks that run in a domain.
     fn count(
         &self,
         of: Member<'_>,
@@ -266,7 +268,7 @@ impl Reference {
         refuse(here > emptiest + spread.skew_max as usize, Reason::Skew)
     }
 
-    /// Whether a machine counts for a spread.
+    /// Whether a spread includes a machine.
     pub(super) fn counts(&self, of: Member<'_>, spread: &Spread, row: usize) -> bool {
         let wished = spread.when == WhenUnsatisfiable::ScheduleAnyway;
         if wished && spread.level == TopologyLevel::Machine {
@@ -283,7 +285,7 @@ impl Reference {
             && (!spread.honors_taints || self.tolerates(of, row))
     }
 
-    /// Number of tasks of a spread on the counting machines of a domain.
+    /// Number of a spread's tasks on the machines of a domain that the spread includes.
     pub(super) fn spread_count(&self, of: Member<'_>, spread: &Spread, domain: &str) -> usize {
         let counted = self.placed().filter(|(id, job, task, row)| {
             of.selects(&spread.of, Member { id: id.job, job, group: task.group })
@@ -293,7 +295,7 @@ impl Reference {
         counted.count()
     }
 
-    /// Whether the anti-affinity of a running task excludes this one.
+    /// Whether the anti-affinity of a running task excludes this task.
     fn judge_holders(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
         for (id, job, task, at) in self.placed() {
             let holder = Member { id: id.job, job, group: task.group };
@@ -319,7 +321,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Whether a rule of a live job may need these tasks by runtime affinity.
+    /// Whether a rule of a job that has not ended may need tasks of this group by runtime affinity.
     pub(super) fn may_be_runtime_affinity(&self, other: Member<'_>) -> bool {
         let means = |of: Member<'_>, rule: &TaskRule| match rule {
             TaskRule::RuntimeAffinity(near) => of.selects(&near.tasks, other),
@@ -333,7 +335,8 @@ impl Reference {
         })
     }
 
-    /// Every placed task that lacks runtime affinity, with the term, the domain, and the missing number.
+    /// Every placed task whose runtime affinity is not satisfied, with the term, the domain, and the number of missing
+    /// tasks.
     pub(super) fn alone(&self) -> Vec<(Member<'_>, &Near, String, usize)> {
         let mut alone = Vec::new();
         for (id, job, task, row) in self.placed() {

@@ -1,4 +1,4 @@
-//! Commands about machines, and free amounts by recount.
+//! Commands about machines, and free amounts as a sum over all tasks.
 
 use super::{Host, Reference, Row, TwinLoad, validate};
 use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI};
@@ -120,7 +120,7 @@ impl Reference {
         self.host(id).ok_or(Rejection::UnknownMachine(id))
     }
 
-    /// Claimable total of a row by kind; zero if the row is empty.
+    /// Capacity of a row by kind, including overcommit; zero if the row is empty.
     #[must_use]
     pub fn claimable(&self, row: usize) -> Vec<i128> {
         let of = |(kind, known): (KindId, &omega_core::ResourceKind)| {
@@ -135,19 +135,19 @@ impl Reference {
         self.kinds.iter().map(of).collect()
     }
 
-    /// Free amounts of a row by kind: claimable minus claimed, at the minimum over the day.
+    /// Free amounts of a row by kind: the capacity minus the claims, as the minimum over the day.
     #[must_use]
     pub fn free(&self, row: usize) -> Vec<i128> {
         self.free_with(row, [])
     }
 
-    /// Free amounts with additional tasks of some groups.
+    /// Free amounts of a row if some groups had additional tasks on it.
     #[must_use]
     pub fn free_with(&self, row: usize, more: impl IntoIterator<Item = TaskGroup>) -> Vec<i128> {
         self.free_of(row, |_| true, more)
     }
 
-    /// Free amounts with only the given tasks.
+    /// Free amounts of a row if it only had the given tasks.
     pub(super) fn free_of(
         &self,
         row: usize,
@@ -177,7 +177,7 @@ impl Reference {
         left
     }
 
-    /// Free cores of each NUMA node of a row, up to the last node with any.
+    /// Free cores of each NUMA node of a row, up to the last node that has any.
     #[must_use]
     pub fn cores_left(&self, row: usize) -> Vec<i32> {
         let numa =
@@ -188,7 +188,7 @@ impl Reference {
         numa.iter().enumerate().map(|(node, cores)| i32::from(*cores) - taken(node)).collect()
     }
 
-    /// The domain of a row at a level; at the machine level the row's number.
+    /// The domain of a row at a level. At the machine level, it is the number of the row.
     pub(super) fn domain(&self, row: usize, level: &TopologyLevel) -> Option<String> {
         let host = self.rows[row].machine.as_ref()?;
         match level {
@@ -198,7 +198,7 @@ impl Reference {
     }
 }
 
-/// The highest joint claim of one task of each of these groups on a kind, over the 288 parts of a day.
+/// The highest sum of the claims of one task of each of these groups on a kind, over the 288 parts of a day.
 #[must_use]
 pub fn claimed_together<G: Borrow<TaskGroup>>(groups: &[G], kind: usize) -> i128 {
     let varies = groups.iter().any(|group| !group.borrow().demand_profiles.is_empty());

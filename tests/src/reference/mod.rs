@@ -1,12 +1,12 @@
 //! The naive reference model: a cell without any running sum.
 //!
-//! It stores machines, jobs and the states of tasks, and scans all of them for each question. It is written from the
+//! It stores machines, jobs and the states of tasks, and scans all of them for each query. It is written from the
 //! documentation of `omega-core`, shares no code with `omega-cellstate`, and undoes by restoring a copy. If both agree
 //! on thousands of random histories, errors in the fast one are unlikely.
 //!
-//! Decisions where the documentation leaves a choice:
+//! Where the documentation leaves a choice, the model decides as follows:
 //! - The row of a removed machine goes to the next machine, the most recently vacated row first.
-//! - A command other than a transaction raises a machine's sequence number by one if it changed the claimable or free
+//! - A command other than a transaction raises a machine's sequence number by one if it changed the capacity or the free
 //!   amounts, however many tasks it moved; a load report does not.
 //! - A command that requests the present state (draining a draining machine, killing an ended job) succeeds without a
 //!   new version; setting a quota or a policy always starts one.
@@ -40,22 +40,22 @@ use std::sync::Arc;
 /// A row, with or without a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// Number of its changes.
+    /// Sequence number of the row, which counts its changes.
     pub sequence: SequenceNumber,
-    /// Number of machines that had it before.
+    /// Number of machines that had the row before.
     pub incarnation: u32,
-    /// The machine in it.
+    /// The machine that has the row.
     pub machine: Option<Host>,
 }
 
-/// A machine.
+/// A machine with its state.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// The machine as registered.
     pub spec: Arc<Machine>,
-    /// Whether it accepts no new tasks.
+    /// Whether the machine accepts no new tasks.
     pub draining: bool,
-    /// Its last load report.
+    /// Last load report of the machine.
     pub load: Option<TwinLoad>,
 }
 
@@ -64,50 +64,50 @@ pub struct Host {
 pub struct TwinLoad {
     /// Measured use.
     pub used: Amounts,
-    /// Claims of the machine's tasks at that time.
+    /// Claims of the machine's tasks at the time of the report.
     pub claimed: Amounts,
     /// Time of the report.
     pub at_ms: u64,
 }
 
-/// A job.
+/// A job with its state.
 #[derive(Clone, Debug)]
 pub struct ReferenceJob {
-    /// The job with the groups of its tasks.
+    /// Description of the job, with the groups of its tasks.
     pub spec: Arc<Job>,
-    /// All its versions, with number and time; empty while it has the groups of its submission.
+    /// All versions of the job, with number and time; empty while the job has the groups with which it was submitted.
     pub versions: Vec<(u32, u64, Arc<Job>)>,
-    /// Its tasks by number.
+    /// Tasks of the job, by number.
     pub tasks: Vec<ReferenceTask>,
-    /// The state of its gang, while that waits for more tasks.
+    /// State of the job's gang while it waits for more tasks.
     pub hold: Option<TwinHold>,
 }
 
-/// A waiting gang.
+/// State of a waiting gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwinHold {
-    /// Time of the first `Expire` after it began.
+    /// Time of the first `Expire` after the wait began.
     pub noticed_ms: Option<u64>,
-    /// Whether it was spared once at its timeout.
+    /// Whether the gang was once kept at its timeout.
     pub spared: bool,
 }
 
-/// A task.
+/// A task with its state.
 #[derive(Clone, Debug)]
 pub struct ReferenceTask {
     /// State of the task.
     pub state: TaskState,
-    /// Its devices.
+    /// Devices of the task.
     pub devices: DeviceSet,
-    /// Its group's position in the job.
+    /// Position of the task's group in the job.
     pub group: usize,
-    /// Number of times it failed.
+    /// Number of times that the task failed.
     pub failures: u64,
-    /// Time of its placement; 0 while it has no machine.
+    /// Time of the task's placement; 0 while it has no machine.
     pub placed_ms: u64,
-    /// Its exclusive cores, by NUMA node.
+    /// Exclusive cores of the task, by NUMA node.
     pub cores: NodeCores,
-    /// Allocation, if it differs from the group's request.
+    /// Allocation of the task; `None` if it is the group's request.
     pub holds: Option<Amounts>,
 }
 
@@ -118,7 +118,7 @@ struct Scheduler {
     holder: Option<HolderId>,
     answers: BTreeMap<u64, Arc<(Transaction, Commit)>>,
     next: u64,
-    /// Lower numbers were skipped when the name last changed owners.
+    /// Lower bound of valid numbers; lower ones were skipped when the name last changed owners.
     left_behind: u64,
 }
 
@@ -139,20 +139,20 @@ pub struct Reference {
     tenant_configs: BTreeMap<Text, TenantConfig>,
     admissions: BTreeMap<Text, Amounts>,
     schedulers: Vec<Scheduler>,
-    /// The times of evictions that count against the limit.
+    /// Times of the evictions that the eviction limit includes.
     evicted: Vec<u64>,
     /// Current and future reservations, in order of creation.
     reservations: Vec<Reservation>,
     /// Peak calendars, by name.
     peaks: BTreeMap<Text, PeakCalendar>,
-    /// Ended jobs, with the time at which the end was recorded.
+    /// Ended jobs, with the time at which their end was recorded.
     over: Vec<(JobId, Option<u64>)>,
-    /// Capacity of cluster resources, as far as set.
+    /// Capacity of those cluster resources for which it was set.
     cluster_capacity: BTreeMap<KindId, u64>,
 }
 
 impl Reference {
-    /// An empty cell.
+    /// Creates an empty cell.
     #[must_use]
     pub fn new(kinds: Kinds) -> Reference {
         Reference {
@@ -177,10 +177,10 @@ impl Reference {
         }
     }
 
-    /// Applies a command. A rejected one changes nothing.
+    /// Applies a command. A rejected command changes nothing.
     ///
     /// # Errors
-    /// The cell's errors.
+    /// The reasons of the cell.
     pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
         let adopts = match &command {
             Command::AdoptTask { task, .. } => Some(task.job),
@@ -211,7 +211,7 @@ impl Reference {
             Command::ReportTask { task, machine, report } => {
                 self.report_task(task, machine, report)
             }
-            // The end is for the history alone, which is no part of the state.
+            // The end of a program is only for the history of events, which is not part of the state.
             Command::ReportEnd { task, machine, report, end: _ } => {
                 self.report_task(task, machine, report)
             }
@@ -271,7 +271,7 @@ fn unimplemented_command(command: &Command) -> ! {
     panic!("the reference does not know {command:?} yet")
 }
 
-/// Queries.
+/// Read access.
 impl Reference {
     /// The cell's version.
     #[must_use]
@@ -303,7 +303,7 @@ impl Reference {
         &self.rows
     }
 
-    /// Id of the machine in a row.
+    /// Id of the machine that has a row.
     #[must_use]
     pub fn machine_id(&self, row: usize) -> MachineId {
         MachineId { slot: row as u32, incarnation: self.rows[row].incarnation }
@@ -333,18 +333,18 @@ impl Reference {
         self.schedulers.iter().filter_map(|scheduler| scheduler.holder)
     }
 
-    /// The names of schedulers and their owners, by id.
+    /// Names of the schedulers with their owners, by id.
     pub fn holds(&self) -> impl Iterator<Item = (&Text, Option<HolderId>)> {
         self.schedulers.iter().map(|scheduler| (&scheduler.name, scheduler.holder))
     }
 
-    /// A number above all that a scheduler has used for transactions.
+    /// A number above all transaction numbers that a scheduler has used.
     #[must_use]
     pub fn next_transaction(&self, scheduler: SchedulerId) -> u64 {
         self.schedulers.get(scheduler.0 as usize).map_or(0, |scheduler| scheduler.next)
     }
 
-    /// Tenants that were ever named.
+    /// Tenants that were named in any command.
     pub fn tenants(&self) -> impl Iterator<Item = &Text> {
         self.tenants.iter()
     }

@@ -1,4 +1,4 @@
-//! Peak hours: a list of calendars, evaluated again for each task and machine.
+//! Peak hours: a list of calendars, which is evaluated for each task and machine.
 
 use super::{Reference, validate};
 use omega_core::{
@@ -33,7 +33,7 @@ impl Reference {
         self.peaks.values().collect()
     }
 
-    /// The peaks active at a time, by calendar and position.
+    /// The peaks that are active at a time, by calendar and position.
     pub(super) fn peaks_at(&self, now_ms: u64) -> Vec<(&Text, usize)> {
         let mut all = Vec::new();
         for (name, calendar) in &self.peaks {
@@ -50,7 +50,7 @@ impl Reference {
         batch.map(|(_, job, task, _)| i128::from(job.holds(task).get(kind))).sum()
     }
 
-    /// Present limit of batch tasks; `None` without one.
+    /// Present limit for batch tasks; `None` if there is none.
     #[must_use]
     pub fn batch_max(&self, row: usize, kind: KindId) -> Option<i128> {
         let host = self.rows[row].machine.as_ref()?;
@@ -61,7 +61,7 @@ impl Reference {
         shares.map(|share| capacity * i128::from(share.percent) / 100).min()
     }
 
-    /// Whether peak hours exclude a task with these additional amounts from a machine now.
+    /// Whether peak hours now exclude a task with these additional amounts from a machine.
     pub(super) fn judge_peaks(
         &self,
         id: omega_core::JobId,
@@ -94,7 +94,7 @@ fn is_batch(job: &super::ReferenceJob) -> bool {
     job.spec.kind == JobKind::Batch
 }
 
-/// Whether a peak is active: checked for yesterday, when it may have begun, and for today.
+/// Whether a peak is active. It may have begun today or yesterday, so both days are checked.
 fn holds(peak: &Peak, now_ms: u64) -> bool {
     let (from, until) = (u64::from(peak.from_ms), u64::from(peak.until_ms));
     let until = if until < from { until + DAY_MS } else { until };

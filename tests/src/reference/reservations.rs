@@ -1,4 +1,4 @@
-//! Reservations: a list, evaluated again for each task and machine.
+//! Reservations: a list, which is evaluated for each task and machine.
 
 use super::judge::Member;
 use super::{Reference, validate};
@@ -34,7 +34,7 @@ impl Reference {
         }
     }
 
-    /// Drops ended reservations. Returns whether there were any.
+    /// Removes reservations that have ended. Returns whether there were any.
     pub(super) fn forget_reservations(&mut self) -> bool {
         let before = self.reservations.len();
         let now = self.now_ms;

@@ -1,4 +1,4 @@
-//! Tenants: the tree, the sums of use, and reclaiming.
+//! Tenants: the tree, the sums of usage, and reclaiming.
 
 use super::cluster_resources::charged;
 use super::judge::Member;
@@ -33,7 +33,7 @@ impl Reference {
             let line = std::iter::successors(Some(name.clone()), above);
             line.take(TENANT_DEPTH_MAX + 1).count()
         };
-        // In a cycle no tenant is at the top.
+        // A tenant in a cycle has no top tenant above it, so its depth exceeds the maximum.
         if after.keys().any(|name| depth(name) > TENANT_DEPTH_MAX) {
             return Err(Rejection::BadTenant(tenant));
         }
@@ -49,7 +49,7 @@ impl Reference {
         self.tenant_configs.get(name).cloned().unwrap_or_default()
     }
 
-    /// Checks whether a machine may have one more task of a tenant.
+    /// Checks whether a machine may have one more task of the group's tenant.
     pub(super) fn judge_tasks_per_machine(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
         let tenant = &of.job.spec.tenant;
         let Some(max) = self.tenant_config(tenant).tasks_per_machine_max else { return Ok(()) };
@@ -80,7 +80,7 @@ impl Reference {
         self.admissions.get(name)
     }
 
-    /// Requested amount of the unfinished tasks of a tenant and of all below it.
+    /// Requested amount of the unfinished tasks of a tenant and of all tenants below it.
     #[must_use]
     pub fn asked(&self, name: &Text, kind: KindId) -> u128 {
         let living = self.tasks().filter(|(_, _, task)| !task.state.ended());
@@ -90,7 +90,7 @@ impl Reference {
         groups.map(|group| u128::from(charged(&group, &group.request, kind))).sum()
     }
 
-    /// Checks the request limits for these tasks.
+    /// Checks the request limits for additional tasks.
     pub(super) fn admit<'a>(
         &self,
         tenant: &Text,
@@ -99,7 +99,7 @@ impl Reference {
         self.admit_exchange(tenant, tasks.into_iter().collect(), Vec::new())
     }
 
-    /// Checks the request limits for some tasks in exchange for others.
+    /// Checks the request limits for tasks that replace others.
     pub(super) fn admit_exchange(
         &self,
         tenant: &Text,
@@ -126,19 +126,19 @@ impl Reference {
         Ok(())
     }
 
-    /// Limit of a tenant and all below it, if there is one.
+    /// Limit of a tenant and all tenants below it, if there is one.
     #[must_use]
     pub fn quota(&self, name: &Text) -> Option<&Amounts> {
         self.quotas.get(name)
     }
 
-    /// A tenant and those above it, from the bottom up.
+    /// A tenant and those above it, from the bottom to the top.
     pub(super) fn line(&self, name: &Text) -> Vec<Text> {
         let above = |name: &Text| self.tenant_config(name).parent;
         std::iter::successors(Some(name.clone()), above).collect()
     }
 
-    /// Claims of the tasks of a tenant and of all below it, by kind.
+    /// Claims of the tasks of a tenant and of all tenants below it, by kind.
     #[must_use]
     pub fn tenant_used(&self, tenant: &Text) -> Vec<i128> {
         let mut used = vec![0; self.kinds.count()];
@@ -154,7 +154,7 @@ impl Reference {
     }
 
     /// Number of further tasks of a group that the limits of its tenant and of those above it allow after these
-    /// placements; `None` without a limit.
+    /// placements; `None` if there is no limit.
     #[must_use]
     pub fn quota_room(
         &self,
@@ -180,8 +180,8 @@ impl Reference {
         rooms.into_iter().min()
     }
 
-    /// Whether the guarantee of a claiming tenant, with its claims on one machine, allows the eviction of a task of no
-    /// lower precedence. The reference model has applied the whole transaction.
+    /// Whether the guarantee of a tenant, with its claims on one machine, allows it to evict a task of equal or higher
+    /// precedence. The whole transaction has been applied to the model before.
     pub(super) fn may_reclaim(
         &self,
         claims: &[&Claim],
@@ -220,7 +220,7 @@ impl Reference {
         })
     }
 
-    /// The highest tenant of each line that is not in the other.
+    /// In each tenant's line to the top, the highest tenant that is not in the other's line.
     fn parting(&self, one: &Text, other: &Text) -> Option<(Text, Text)> {
         let (one, other) = (self.line(one), self.line(other));
         let ours = one.iter().rfind(|name| !other.contains(name))?;

@@ -1,4 +1,4 @@
-//! Validation of commands without the cell's state, implemented independently.
+//! Validation of commands that does not depend on the cell's state. It is implemented independently of the cell.
 //!
 //! `compare` ignores the texts of rejections.
 
@@ -135,7 +135,7 @@ pub(super) fn submitted_job(submitted: &Job, kinds: &Kinds) -> Result<(), Reject
     }
 }
 
-/// Checks a job with groups of several versions.
+/// Checks a job whose groups are of several versions.
 pub(super) fn composed_job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
     composed(job, kinds, Form::Composed)
 }
@@ -201,7 +201,7 @@ pub(super) fn policy(policy: &Policy) -> Result<(), Rejection> {
     }
 }
 
-/// Checks a reservation, except its times.
+/// Checks everything of a reservation except its times.
 pub(super) fn reservation(asked: &Reservation) -> Result<(), Rejection> {
     name(&asked.name)?;
     asked.tenants.iter().try_for_each(name)?;
@@ -335,7 +335,7 @@ fn devices_of(devices: DeviceRequest) -> Result<(), Rejection> {
     }
 }
 
-/// Checks exclusive cores: at every point of the day the group must claim as much `cpu`.
+/// Checks exclusive cores: at every point of the day, the group must claim at least as much `cpu`.
 fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), Rejection> {
     let cpu = kinds.by_name("cpu").ok_or_else(bad_job)?;
     let demand_profiles =

@@ -1,4 +1,4 @@
-//! Updates of jobs, naively: every version is kept, and a group's task count is recounted.
+//! Updates of jobs, implemented naively: every version is kept, and the tasks of a group are counted again.
 
 use super::validate;
 use super::{Reference, ReferenceJob, ReferenceTask};
@@ -10,19 +10,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl ReferenceJob {
-    /// Number of its version.
+    /// Number of the job's version.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.versions.last().map_or(0, |(number, ..)| *number)
     }
 
-    /// Description that its tasks are to follow.
+    /// Description to which the job's tasks are being updated.
     #[must_use]
     pub fn target(&self) -> &Arc<Job> {
         self.versions.last().map_or(&self.spec, |(_, _, spec)| spec)
     }
 
-    /// Position of the group that has the content of a group of the target.
+    /// Position of the group whose content equals that of a group of the target.
     pub(super) fn target_group(&self, name: &Text) -> Option<usize> {
         let wanted = plain(self.target().groups.iter().find(|group| group.name == *name)?);
         self.spec.groups.iter().position(|group| plain(group) == wanted)
@@ -39,7 +39,7 @@ impl ReferenceJob {
     }
 }
 
-/// A group without its count and version.
+/// Returns a group without its count and version.
 fn plain(group: &TaskGroup) -> TaskGroup {
     TaskGroup { count: 0, version: 0, ..group.clone() }
 }
@@ -143,7 +143,7 @@ impl Reference {
         Ok(self.done())
     }
 
-    /// A job with tasks that have not ended, and with this version, if one is given.
+    /// Returns a job that has not ended. If a version is given, the job must have that version.
     fn living_job(&self, id: JobId, version: Option<u32>) -> Result<&ReferenceJob, Rejection> {
         let job = self.jobs.get(&id).filter(|job| job.alive() > 0);
         let job = job.ok_or(Rejection::UnknownJob(id))?;

@@ -5,9 +5,8 @@ use super::judge::Member;
 use omega_core::{JobId, Spread, TaskRule};
 
 impl Reference {
-    /// For a group's tasks on the machine in a row: the weight of their own preferences, that of
-    /// other tasks' preferences about them, and the number of other tasks' affinities that select
-    /// them.
+    /// Three sums for a group's tasks on the machine in a row: the weight of their own preferences, the weight of other
+    /// tasks' preferences about them, and the number of other tasks' affinities that select them.
     #[must_use]
     pub fn draw(&self, id: JobId, group: usize, row: usize) -> (i64, i64, u64) {
         let Some(job) = self.jobs.get(&id) else { return (0, 0, 0) };
@@ -47,7 +46,7 @@ impl Reference {
         (own, others, seekers)
     }
 
-    /// The domain of a machine for a spread of a group, and the number of counted tasks in it.
+    /// The domain of a machine for a spread of a group, and the number of tasks in it that the spread counts.
     #[must_use]
     pub fn spread_place(
         &self,

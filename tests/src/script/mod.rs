@@ -50,7 +50,7 @@ use std::fmt::Write;
 /// Runs every script of a file. Returns the file with the scripts' output.
 ///
 /// # Panics
-/// If a line is invalid; the message names it.
+/// If a line is invalid; the message names the line.
 #[must_use]
 pub fn run_file(text: &str) -> String {
     let scripts = text.split("===\n").map(|script| {
@@ -290,7 +290,7 @@ impl World {
     }
 }
 
-/// A result in words.
+/// Formats a result in words.
 fn answer(commit: &Commit) -> String {
     if commit.is_complete() {
         return format!("taken at {}", commit.version);

@@ -26,7 +26,7 @@ use omega_core::{
     TenantConfig, Tenants, Toleration, TolerationOperator, TopologyLevel,
 };
 
-/// Parses a number; panics with the text otherwise.
+/// Parses a number. If the text is not a number, panics with the text.
 pub(super) fn number<T: std::str::FromStr>(text: &str) -> T {
     text.parse().unwrap_or_else(|_| panic!("no number: {text}"))
 }
@@ -46,14 +46,14 @@ pub(super) fn amount(text: &str, amounts: &mut Amounts) {
     amounts.set(kind, number(value));
 }
 
-/// A factor from `cpu:150`.
+/// Parses a factor such as `cpu:150`.
 pub(super) fn overcommit(text: &str) -> Overcommit {
     let (name, percent) = pair(text, ":");
     let kind = kind(name).unwrap_or_else(|| panic!("no resource kind: {name}"));
     Overcommit::none().with(kind, number(percent))
 }
 
-/// A machine from its keys.
+/// Makes a machine from its keys.
 pub(super) fn machine(name: &str, keys: &[&str]) -> Machine {
     let mut machine = Machine::new(name, Amounts::zero());
     let mut labels = Vec::new();
@@ -75,7 +75,7 @@ pub(super) fn machine(name: &str, keys: &[&str]) -> Machine {
     machine
 }
 
-/// A policy from its keys; it remembers no ended jobs.
+/// Makes a policy from its keys. Ended jobs are removed at once.
 pub(super) fn policy(keys: &[&str]) -> Policy {
     let mut policy = Policy::default();
     for text in keys {
@@ -97,7 +97,7 @@ pub(super) fn policy(keys: &[&str]) -> Policy {
     policy
 }
 
-/// Parses a tenant's configuration from its keys.
+/// Makes a tenant's configuration from its keys.
 pub(super) fn tenant_config(keys: &[&str]) -> TenantConfig {
     let mut tenant_config = TenantConfig::default();
     for text in keys {
@@ -111,7 +111,7 @@ pub(super) fn tenant_config(keys: &[&str]) -> TenantConfig {
     tenant_config
 }
 
-/// A reservation from its keys.
+/// Makes a reservation from its keys.
 pub(super) fn reservation(name: &str, keys: &[&str]) -> Reservation {
     let (machines, tenants) = Default::default();
     let mut made = Reservation { name: name.into(), machines, tenants, from_ms: 0, until_ms: 0 };
@@ -127,7 +127,7 @@ pub(super) fn reservation(name: &str, keys: &[&str]) -> Reservation {
     made
 }
 
-/// A job from its keys, with one group.
+/// Makes a job with one group from its keys.
 pub(super) fn job(name: &str, keys: &[&str]) -> Job {
     let mut job = Job::batch(name, TaskGroup::new(1, Amounts::zero()));
     for text in keys {

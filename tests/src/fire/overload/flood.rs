@@ -1,4 +1,4 @@
-//! Flooding clients: schedulers that move one task per call.
+//! Clients that send too many calls: schedulers that move one task per call.
 
 use super::server::channel;
 use super::{Counts, SCHEDULERS};
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tonic::transport::Channel;
 
-/// Connections of each scheduler: a connection has at most 128 calls, and all together have more than a server answers
-/// at once.
+/// Number of connections of each scheduler. A connection has at most 128 calls, and all connections together have more
+/// calls than a server processes at the same time.
 const CONNECTIONS: usize = 6;
 
-/// Tasks of each scheduler.
+/// Number of tasks of each scheduler.
 const TASKS: u32 = 256;
 
-/// Maximum number of open calls of the clients: more would measure the clients' memory.
+/// Maximum number of open calls of the clients. With more, the clients' memory would be measured.
 const OPEN_MAX: usize = 20_000;
 
 /// A scheduler with its connection.
@@ -34,7 +34,7 @@ pub(super) struct Caller {
     next: Arc<AtomicU64>,
 }
 
-/// One machine with room for everything, and a job for each scheduler.
+/// Creates a machine with room for all tasks, and a job for each scheduler.
 pub(super) async fn prepare(dir: &Path, to: SocketAddr) -> Result<Vec<Caller>, String> {
     let operator = channel(dir, to, "operator-ann")?;
     let machine = Machine::new("m", Amounts::new([1 << 30, 1 << 45]));
@@ -66,7 +66,7 @@ pub(super) async fn prepare(dir: &Path, to: SocketAddr) -> Result<Vec<Caller>, S
 }
 
 impl Caller {
-    /// Moves a task to the machine where it is.
+    /// Moves a task to the machine on which it already is.
     pub(super) async fn call(&self) -> Result<(), tonic::Status> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let index = number as u32 % TASKS;
@@ -86,7 +86,7 @@ impl Caller {
     }
 }
 
-/// Closed-loop calls, with a number of concurrent ones for each scheduler. Rejected calls are retried like in the
+/// Makes closed-loop calls, with this many concurrent calls for each scheduler. Rejected calls are retried as by the
 /// client library.
 pub(super) async fn closed(
     callers: &[Caller],
@@ -113,20 +113,20 @@ pub(super) async fn closed(
         }
     }
     for call in calls {
-        // A panic shows as a missing count.
+        // If a call panics, its count is missing.
         let _ = call.await;
     }
     began.elapsed()
 }
 
-/// Open-loop calls at a rate, regardless of replies and rejections.
+/// Makes open-loop calls at a rate, regardless of replies and rejections.
 pub(super) async fn open(callers: &[Caller], (rate, span): (u64, Duration), counts: &Arc<Counts>) {
     let (began, places) = (Instant::now(), Arc::new(Semaphore::new(OPEN_MAX)));
     let mut made = 0;
     while began.elapsed() < span {
         let due = (began.elapsed().as_secs_f64() * rate as f64) as u64;
         counts.offered.fetch_add(due - made, Ordering::Relaxed);
-        // Calls beyond the maximum of open ones count as given up.
+        // Calls above the maximum number of open calls are counted as given up.
         let free = places.available_permits().min((due - made) as usize);
         for _ in 0..free {
             let Ok(place) = places.clone().try_acquire_owned() else { break };

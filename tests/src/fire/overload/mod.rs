@@ -1,12 +1,12 @@
 //! Measures a server that gets ten times the load that it can serve.
 //!
-//! Schedulers with certificates move tasks, with one call each. First each waits for its replies: that is the peak.
-//! Then there are ten times as many, which respect retry delays. Then calls are made at ten times the peak rate
-//! regardless of replies and rejections. Meanwhile an operator describes the cell, and agents send heartbeats for a
-//! thousand machines.
+//! Schedulers with certificates move tasks, with one call each. The measurement has three parts. First, each scheduler
+//! waits for its replies; this is the peak. Then there are ten times as many calls, from clients that respect retry
+//! delays. At last, calls are made at ten times the peak rate, regardless of replies and rejections. All the time, an
+//! operator describes the cell, and agents send heartbeats for a thousand machines.
 //!
 //! If the system allows it (`taskset`), clients run on separate processors, so that they take no time from the server.
-//! If other programs run on the machine, replies per second of the server's processor time are more meaningful than
+//! If other programs run on the computer, replies per second of the server's processor time are more meaningful than
 //! rates.
 
 mod flood;
@@ -26,19 +26,19 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::Channel;
 
-/// Number of schedulers, followed by the number of concurrent calls of each at the peak: few connections with many
-/// calls.
+/// Number of schedulers; the next constant is the number of concurrent calls of each at the peak. There are few
+/// connections with many calls.
 const SCHEDULERS: usize = 8;
 const IN_FLIGHT: usize = 32;
 
-/// Multiple of the peak rate.
+/// Load of the overloads, as a multiple of the peak.
 const TIMES: usize = 10;
 
-/// Share of the peak rate that counts as recovered, followed by the longest wait for it.
+/// Share of the peak rate at which the server is considered recovered; the next constant is the longest wait for this.
 const RECOVERED: f64 = 0.8;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Interval of the operator's calls.
+/// Interval between the operator's calls.
 const OPERATOR: Duration = Duration::from_millis(50);
 
 /// Work of a server for schedulers during a span of time.
@@ -48,16 +48,16 @@ pub struct Done {
     pub offered: f64,
     /// Replies per second.
     pub answered: f64,
-    /// Replies per second of the server's processor time.
+    /// Number of calls per second that were rejected.
     pub per_core: f64,
     /// Rejected calls per second.
     pub refused: f64,
-    /// Number of busy processors of the server.
+    /// Mean number of processors that the server used.
     pub cores: f64,
 }
 
 impl Done {
-    /// Ratio of this span's reply rate to another's, and the ratio per processor time.
+    /// Ratio of this span's rate of replies to that of the peak, and the ratio of the replies per processor time.
     #[must_use]
     pub fn of(&self, peak: &Done) -> (f64, f64) {
         (self.answered / peak.answered, self.per_core / peak.per_core)
@@ -75,12 +75,12 @@ impl fmt::Display for Done {
     }
 }
 
-/// Latency of other callers in the same span.
+/// Observations of other callers and of the system in a span.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Median and 99th percentile of the operator's response times, in milliseconds.
     pub operator_ms: (f64, f64),
-    /// Operator's calls that failed.
+    /// Number of the operator's calls that failed.
     pub operator_failed: usize,
     /// Maximum memory of the server, in mebibytes.
     pub resident_mib: f64,
@@ -89,17 +89,18 @@ pub struct Seen {
 /// Results of the measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// Clients that wait for their replies.
+    /// Part with clients that wait for their replies.
     pub peak: Done,
-    /// Ten times as many clients, which respect retry delays.
+    /// Part with ten times as many calls, from clients that respect retry delays.
     pub patient: Done,
-    /// Calls at ten times the peak rate, which ignore rejections.
+    /// Part with calls at ten times the peak rate, by clients that ignore rejections.
     pub hostile: Done,
-    /// Latency of an operator at the peak, and in both overloads.
+    /// Latency of an operator: at the peak, and in both overloads.
     pub seen: (Seen, Seen),
-    /// Machines whose agents sent heartbeats throughout, and that were declared unreachable nevertheless.
+    /// Number of machines that were declared unreachable, although their agents sent heartbeats all the time.
     pub machines_lost: u32,
-    /// Time from the end of the overload until a second reached four fifths of the peak rate, by processor time.
+    /// Time from the end of the overload until four fifths of the peak rate, by processor time, were reached for a
+    /// second.
     pub recovery: Duration,
     /// Whether clients and server ran on separate processors.
     pub apart: bool,
@@ -128,16 +129,16 @@ impl fmt::Display for Told {
     }
 }
 
-/// Starts a server, and overloads it for a span of time, twice.
+/// Starts a server, and overloads it twice for this time.
 ///
 /// # Errors
-/// If it does not start, has died, or does not recover for long.
+/// If the server does not start, dies, or does not recover for a long time.
 pub fn measure(program: &Path, place: &Path, span: Duration) -> Result<Told, String> {
     let text = |error: std::io::Error| error.to_string();
     let dir = tempfile::tempdir_in(place).map_err(text)?;
     let server = Server::start(program, dir.path())?;
     let apart = Apart::begin(server.child.id());
-    // Threads created from here on run on the same processors.
+    // Threads that are created from here on run on the same processors.
     let runtime = Runtime::new().map_err(text)?;
     let callers = runtime.block_on(prepare(dir.path(), server.listen))?;
     let _agents = AgentProcess::start(program, dir.path(), server.listen)?;
@@ -160,7 +161,7 @@ pub fn measure(program: &Path, place: &Path, span: Duration) -> Result<Told, Str
     let channel =
         measured.entered(|| channel(dir.path(), measured.server.listen, "operator-ann"))?;
     let cell = measured.runtime.block_on(describe(&channel))?;
-    // One further machine is that of the schedulers.
+    // One more machine is the one that the schedulers use.
     told.machines_lost = (MACHINES + 1).saturating_sub(cell.machines);
     Ok(told)
 }
@@ -215,8 +216,7 @@ impl Measured {
     }
 }
 
-/// Assignment of processors: the first half to the server, the others to this process and its
-/// children.
+/// Assignment of processors: the first half is for the server, the rest for this process and its children.
 struct Apart {
     all: String,
 }
@@ -234,12 +234,12 @@ impl Apart {
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        // It was possible before.
+        // This worked before, so it is not checked again.
         let _ = pin(std::process::id(), &self.all);
     }
 }
 
-/// An operator who calls `DescribeCell` on a thread of its own, and reads the server's memory.
+/// An operator that calls `DescribeCell` on a separate thread, and reads the server's memory.
 struct Operator {
     ended: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,

@@ -1,4 +1,4 @@
-//! The processes of an overload: a server that requires certificates, and agents; and their processors.
+//! The processes of an overload, which are a server that requires certificates and agents; and their processors.
 
 use super::SCHEDULERS;
 use crate::fire::watchdog;
@@ -11,13 +11,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tonic::transport::{Channel, Endpoint};
 
-/// Number of agents' machines, followed by the interval of heartbeats and the timeout: four times as strict as the
-/// defaults.
+/// Number of machines of the agents. The next constants are the interval of heartbeats and the timeout, a quarter of
+/// the defaults.
 pub(super) const MACHINES: u32 = 1000;
 const HEARTBEAT_S: u32 = 2;
 const SILENCE_S: u32 = 10;
 
-/// A server that requires certificates. Killed on drop.
+/// A server that requires certificates. It is killed when the value is dropped.
 pub(super) struct Server {
     pub(super) child: Child,
     pub(super) listen: SocketAddr,
@@ -53,7 +53,7 @@ impl Server {
             .args(["--tls-key=certs/replica-1.key", "--client-ca=certs/ca.pem"])
             .arg(format!("--listen={listen}"))
             .arg(format!("--machine-timeout={SILENCE_S}"))
-            // A high eviction rate, so that lost machines are not hidden by slow marking.
+            // The eviction rate is high, so that lost machines are marked at once.
             .arg(format!("--eviction-rate={MACHINES}"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -64,7 +64,7 @@ impl Server {
     }
 }
 
-/// The agents of all machines as one process with an operator's rights. Killed on drop.
+/// The agents of all machines in one process with an operator's rights. It is killed when the value is dropped.
 pub(super) struct AgentProcess(Child);
 
 impl Drop for AgentProcess {
@@ -74,7 +74,7 @@ impl Drop for AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts it, and waits until all machines are registered.
+    /// Starts the process, and waits until all machines are registered.
     pub(super) fn start(program: &Path, dir: &Path, cell: SocketAddr) -> Result<Self, String> {
         let mut command = Command::new(program);
         watchdog::mark(&mut command);
@@ -104,7 +104,7 @@ fn first_line(child: &mut Child) -> Result<String, String> {
     if line.is_empty() { Err("it ended before it said anything".to_owned()) } else { Ok(line) }
 }
 
-/// Pins a process to these processors. Returns whether the system allows it.
+/// Restricts a process to these processors. Returns whether the system allows it.
 pub(super) fn pin(process: u32, processors: &str) -> bool {
     let mut pin = Command::new("taskset");
     pin.args(["--all-tasks", "--cpu-list", "--pid", processors, &process.to_string()]);
