@@ -1,4 +1,4 @@
-"""Large cells as two tables each, for `omega sim run`; BENCHMARKS.md has how long they take.
+"""Writes large cells as two tables each, for `omega sim run`; BENCHMARKS.md has the run times.
 
 python3 large.py month DIR     a month of 12,500 machines: services that are there from the start, and ten batch tasks a second
 python3 large.py million DIR   an hour of 1,000,000 machines: services that are there from the start, and ten million batch tasks,
@@ -7,7 +7,7 @@ python3 large.py million DIR   an hour of 1,000,000 machines: services that are 
 
 and then: omega sim run --machines DIR/machines.csv --jobs DIR/jobs.csv
 
-The seed is fixed: the same tables each time.
+The seed is fixed, so every run writes equal tables.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ import random
 import sys
 
 HOUR_S = 3600
-# The mean of `tasks` below: so many seconds between two jobs make one task a second.
+# The mean of `tasks` below. If two jobs are so many seconds apart, one task arrives per second.
 TASKS_MEAN = 10.8
 
 
@@ -35,11 +35,11 @@ def month_run_s():
 
 
 def million_run_s():
-    """An hour or two: nothing ends while tasks still come."""
+    """An hour or two, so that no task ends while others still arrive."""
     return dice.uniform(HOUR_S, 2 * HOUR_S)
 
 
-# Machines, services with their tasks, batch tasks a second, hours, and how long a batch task runs.
+# Numbers of machines, of services and of their tasks; batch tasks per second; hours; and the run time of a batch task.
 CELLS = {
     "month": (12_500, (600, 200), 10, 720, month_run_s),
     "million": (1_000_000, (10_000, 100), 2_800, 1, million_run_s),

@@ -1,4 +1,4 @@
-"""The package against a real served cell: `OMEGA` names the program, built with the feature `serve`.
+"""Tests of the package with a real served cell. `OMEGA` names the program, built with the feature `serve`.
 
     OMEGA=target/debug/omega python -m unittest discover -s python/tests
 """
@@ -61,7 +61,7 @@ class Server:
 
 
 class ServedCell(unittest.TestCase):
-    """One server for all tests; each has jobs and machines of its own names."""
+    """One server for all tests; each test uses separate names for jobs and machines."""
 
     server: Server
 
@@ -165,7 +165,7 @@ class ServedCell(unittest.TestCase):
             result = one.commit(one.pending(), rows)
             self.assertEqual((result.placed, [(c.at, c.reason) for c in result.conflicts]), (3, [(2, "no_room")]))
             self.assertEqual(len(one.pending()), 2)
-            # The other one decided on an older state: what it wants is taken.
+            # The other scheduler decided on an older state, and claims what is no longer free.
             late = other.commit(other.pending(), np.full(5, row))
             self.assertEqual(late.placed, 0)
             self.assertEqual([(c.at, c.reason) for c in late.conflicts], [(at, "no_room") for at in range(5)])
@@ -181,7 +181,7 @@ class ServedCell(unittest.TestCase):
 
 
 class Restarts(unittest.TestCase):
-    """A server of its own, which is killed."""
+    """A separate server, which is killed."""
 
     def test_a_scheduler_and_a_watch_live_through_a_restart(self) -> None:
         server = Server()
@@ -224,7 +224,7 @@ class Speed(unittest.TestCase):
             pending = scheduler.pending()
             self.assertEqual(len(pending), tasks)
             began = time.perf_counter()
-            # First fit by columns: a machine takes as many as its scarcest kind allows.
+            # First fit by columns: a machine gets as many tasks as its scarcest kind allows.
             rows = scheduler.view.rows()
             need = pending.request[0]
             room = np.min(scheduler.view.free[rows][:, need > 0] // need[need > 0], axis=1)

@@ -1,4 +1,4 @@
-"""The notebooks and the examples of pages, executed as they stand; those that talk to a cell get an `omega dev`."""
+"""The notebooks and the examples of pages, executed unchanged. If they need a cell, the test starts `omega dev`."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ NOTEBOOKS = ROOT / "python/notebooks"
 
 
 def free_port() -> int:
-    """A port from which `omega dev` finds those of its three replicas free: for clients, peers and pages."""
+    """A port for `omega dev` such that the ports of its three replicas, for clients, peers and pages, are free."""
     for port in range(20_000 + os.getpid() % 10_000, 32_000, 10):
         bound = []
         try:

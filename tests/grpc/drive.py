@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Drives every call of a served cell with a gRPC client that knows nothing of Omega.
+"""Makes every call of a served cell with a gRPC client that has none of Omega's files.
 
     drive.py HOST:PORT
 
-What there is to call is asked of the server (reflection), so that no file of ours stands between:
-whoever speaks gRPC in any language sees what is seen here. Each method has a step below that calls it
-and looks at the answer; a method without a step is a failure, and so is a step without a method.
+The client asks the server for its calls (reflection), so it sees what a gRPC client in any language sees.
+Each method has a step below that calls it and checks the answer. A method without a step is a failure, and
+so is a step without a method.
 
-The cell must be empty, have one replica, and take calls from this machine. Its leader may be asked for
-again at once: calls that find none are made again for a while.
+The cell must be empty, have one replica, and accept calls from this computer. After its leader has changed,
+calls that find no leader are repeated for some time.
 """
 
 import queue
@@ -21,12 +21,12 @@ from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-# How long is insisted on what must come to be.
+# Time for which a call is repeated until its result is as expected.
 PATIENCE_S = 60
 
 
 class Cell:
-    """The methods of a server, found by asking it."""
+    """The methods of a server, found by reflection."""
 
     def __init__(self, address):
         self.channel = grpc.insecure_channel(address)
@@ -95,7 +95,7 @@ class Cell:
 
 
 def insist(what, look):
-    """Looks until there is something."""
+    """Repeats a call until it returns something."""
     until = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -112,7 +112,7 @@ def insist(what, look):
 
 
 def refused(code, call):
-    """Makes a call that must be refused with this status."""
+    """Makes a call that must be rejected with this status."""
     try:
         call()
     except grpc.RpcError as error:
@@ -152,7 +152,7 @@ def cell(at):
 
 
 def machines(at):
-    """Two machines: one that stays, and one that goes."""
+    """Two machines: one that stays, and one that is removed."""
     service = "omega.v1.MachineService"
     machine = {"name": "a", "capacity": [4000, 8 << 30], "labels": [{"key": "rack", "value": "1"}]}
     first = at.call(f"{service}/RegisterMachine", machine=machine).id
@@ -171,7 +171,7 @@ def machines(at):
 
 
 def jobs(at):
-    """A job that is there, and one that is resized and killed."""
+    """A job that stays, and one that is resized and killed."""
     service = "omega.v1.JobService"
     group = {"count": 2, "request": [100, 1 << 20]}
     job = {"name": "web", "tenant": "t", "scheduler": "py", "kind": "JOB_KIND_SERVICE", "groups": [group]}
@@ -209,7 +209,7 @@ def jobs(at):
 
 
 def tenants(at):
-    """A quota is set, seen, and lifted."""
+    """A quota is set, read, and removed."""
     service = "omega.v1.TenantService"
     at.call(f"{service}/SetQuota", tenant="t", quota={"limit": [10_000, 1 << 40]})
     listed = {one.name: one for one in at.call(f"{service}/ListTenants").tenants}
@@ -231,7 +231,7 @@ def tenants(at):
 
 
 def reservations(at):
-    """Machines are reserved, seen to be, and not any more."""
+    """Machines are reserved, the reservation is read, and ended."""
     service = "omega.v1.MachineService"
     now = at.call(f"{service}/ListReservations").now_ms
     machines = {"labels": [{"key": "rack", "values": ["none has it"]}]}
@@ -245,7 +245,7 @@ def reservations(at):
 
 
 def resources(at):
-    """The cell as a whole has devices that belong to no machine."""
+    """The cell has a cluster resource: devices that belong to no machine."""
     service = "omega.v1.CellService"
     at.call(f"{service}/SetClusterCapacity", kind=3, amount=5_000)
     told = at.call(f"{service}/ListClusterResources")
@@ -255,7 +255,7 @@ def resources(at):
 
 
 def peaks(at):
-    """A calendar of peaks is set, seen, and removed."""
+    """A calendar of peaks is set, read, and removed."""
     service = "omega.v1.MachineService"
     machines = {"labels": [{"key": "rack", "values": ["none has it"]}]}
     peak = {"from_ms": 72_000_000, "until_ms": 28_800_000, "batch_max": [{"kind": 0, "percent": 30}]}
@@ -293,7 +293,7 @@ def place(at, machine, job):
     assert not commit.conflicts, commit
     again = at.call(f"{service}/Commit", **first, retry=True)
     assert again == commit, "the same transaction has the same answer"
-    # One that is placed already, and one that is not.
+    # One task is already placed, and one is not.
     second = {**claim, "number": me.next_transaction + 1, "claim_indices": [0]}
     third = {**claim, "number": me.next_transaction + 2, "claim_indices": [1]}
     answers = list(at.stream(f"{service}/CommitStream", [second, third]))
@@ -318,7 +318,7 @@ def place(at, machine, job):
 
 
 def tasks(at, machine, job):
-    """What became of the tasks: by a call, and by an agent."""
+    """Reports about the tasks: by a call, and by an agent."""
     service = "omega.v1.TaskService"
     listed = at.call(f"{service}/ListTasks", job={"id": job}).tasks
     assert [task.machine_name for task in listed] == ["a", "a"]

@@ -1,4 +1,4 @@
-"""Calls of the API as values: the method, the request, and how to read the answer. Both clients send them."""
+"""Calls of the API as values: the method, the request, and a function that reads the answer. Both clients use them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _job(job: str | int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """A page of a list, and the token of the next one; empty after the last."""
+    """A page of a list, and the token of the next page; the token is empty after the last page."""
 
     items: list[T]
     next: str

@@ -90,7 +90,7 @@ class Deltas:
 
 
 def _merged(whole: Any, piece: Any) -> Any:
-    """Joins a delta with its next piece: columns are appended, and `more` is that of the piece."""
+    """Joins a delta with its next piece: columns are appended, and `more` is taken from the piece."""
     whole.MergeFrom(piece)
     whole.more = piece.more
     return whole

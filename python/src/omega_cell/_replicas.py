@@ -44,6 +44,6 @@ class Replicas:
         return self._all[self._at]
 
     def next(self, failed: str) -> None:
-        """Switches to the next address, unless another call has done so after the failure of this one."""
+        """Switches to the next address, unless another call has already switched away from the one that failed."""
         if failed == self.current:
             self._at = (self._at + 1) % len(self._all)

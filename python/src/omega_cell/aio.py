@@ -57,7 +57,7 @@ class AsyncClient:
         return await self.call(_calls.describe())
 
     async def submit(self, job: Job) -> int:
-        """Submits a job and returns its id. The same job again gets the same id; another one of this name is refused."""
+        """Submits a job and returns its id. An equal job gets the same id again; another job with this name is rejected."""
         return await self.call(_calls.submit(await self.kinds(), job))
 
     async def job(self, job: str | int) -> JobStatus:
@@ -79,7 +79,7 @@ class AsyncClient:
         await self.call(_calls.kill(job))
 
     async def explain(self, job: str | int) -> list[str]:
-        """Returns why tasks of a job are pending and what would help, a line each."""
+        """Returns lines that say why tasks of a job are pending, and what would help."""
         return await self.call(_calls.explain(job))
 
     def tasks(self, job: str | int) -> AsyncIterator[Task]:
@@ -89,7 +89,7 @@ class AsyncClient:
     async def watch(self, job: str | int) -> AsyncIterator[TaskChange]:
         """Iterates over the changes of a job's tasks, from the present state until all have ended.
 
-        A connection that breaks is made again, at another replica if need be; then all tasks come once more.
+        If the connection breaks, it is made again, possibly to another replica; then all tasks are returned once more.
         """
         attempt, until = 0, 0.0
         while True:
@@ -109,7 +109,7 @@ class AsyncClient:
             attempt += 1
 
     async def add_machine(self, machine: Machine) -> None:
-        """Adds a machine, or changes the one of this name."""
+        """Adds a machine, or changes the machine with this name."""
         await self.call(_calls.add_machine(await self.kinds(), machine))
 
     async def machines(self) -> AsyncIterator[MachineStatus]:
@@ -119,7 +119,7 @@ class AsyncClient:
             yield status
 
     async def drain(self, machine: str) -> None:
-        """Stops placing tasks on a machine. Its tasks stay."""
+        """Stops placing tasks on a machine. Tasks that are on it stay."""
         await self.call(_calls.drain(machine, resume=False))
 
     async def resume(self, machine: str) -> None:
@@ -149,7 +149,7 @@ class AsyncClient:
             attempt += 1
 
     async def _wait(self, error: errors.OmegaError, address: str, attempt: int, until: float) -> None:
-        """Waits before the next try; raises the error if there is none."""
+        """Waits before the next try; raises the error if there is no further try."""
         pause = errors.pause_s(error, attempt)
         if pause is None or time.monotonic() + pause > until:
             raise error from None

@@ -56,7 +56,7 @@ class Client:
         return self.call(_calls.describe())
 
     def submit(self, job: Job) -> int:
-        """Submits a job and returns its id. The same job again gets the same id; another one of this name is refused."""
+        """Submits a job and returns its id. An equal job gets the same id again; another job with this name is rejected."""
         return self.call(_calls.submit(self.kinds, job))
 
     def job(self, job: str | int) -> JobStatus:
@@ -76,7 +76,7 @@ class Client:
         self.call(_calls.kill(job))
 
     def explain(self, job: str | int) -> list[str]:
-        """Returns why tasks of a job are pending and what would help, a line each."""
+        """Returns lines that say why tasks of a job are pending, and what would help."""
         return self.call(_calls.explain(job))
 
     def tasks(self, job: str | int) -> Iterator[Task]:
@@ -86,7 +86,7 @@ class Client:
     def watch(self, job: str | int) -> Iterator[TaskChange]:
         """Iterates over the changes of a job's tasks, from the present state until all have ended.
 
-        A connection that breaks is made again, at another replica if need be; then all tasks come once more.
+        If the connection breaks, it is made again, possibly to another replica; then all tasks are returned once more.
         """
         attempt, until = 0, 0.0
         while True:
@@ -106,7 +106,7 @@ class Client:
             attempt += 1
 
     def add_machine(self, machine: Machine) -> None:
-        """Adds a machine, or changes the one of this name."""
+        """Adds a machine, or changes the machine with this name."""
         self.call(_calls.add_machine(self.kinds, machine))
 
     def machines(self) -> Iterator[MachineStatus]:
@@ -114,7 +114,7 @@ class Client:
         return self._pages(lambda token: _calls.machines(self.kinds, token))
 
     def drain(self, machine: str) -> None:
-        """Stops placing tasks on a machine. Its tasks stay."""
+        """Stops placing tasks on a machine. Tasks that are on it stay."""
         self.call(_calls.drain(machine, resume=False))
 
     def resume(self, machine: str) -> None:
@@ -130,7 +130,7 @@ class Client:
         self.call(_calls.set_quota(self.kinds, tenant, limit))
 
     def call(self, call: Call[T], *, retried: Callable[[Any], None] | None = None) -> T:
-        """Sends a call, with retries until it succeeds, fails for good, or time is over. `retried` marks a retry."""
+        """Sends a call, with retries until it succeeds, fails permanently, or the timeout is over. `retried` marks a retry."""
         until = time.monotonic() + self._timeout
         attempt = 0
         while True:
@@ -155,7 +155,7 @@ class Client:
         self._replicas.next(address)
 
     def _wait(self, error: errors.OmegaError, address: str, attempt: int, until: float) -> None:
-        """Waits before the next try; raises the error if there is none."""
+        """Waits before the next try; raises the error if there is no further try."""
         pause = errors.pause_s(error, attempt)
         if pause is None or time.monotonic() + pause > until:
             raise error from None

@@ -27,7 +27,7 @@ class OmegaError(Exception):
 
 
 class InvalidArgument(OmegaError):
-    """The request is wrong: change it."""
+    """The request is invalid. Change it."""
 
 
 class NotFound(OmegaError):
@@ -35,11 +35,11 @@ class NotFound(OmegaError):
 
 
 class AlreadyExists(OmegaError):
-    """The name or number is in use: choose another one."""
+    """The name or number is in use. Choose another one."""
 
 
 class FailedPrecondition(OmegaError):
-    """The state of the cell does not allow the call: for example, another process holds the lease."""
+    """The state of the cell does not allow the call, for example because another process has the lease."""
 
 
 class Denied(OmegaError):
@@ -47,7 +47,7 @@ class Denied(OmegaError):
 
 
 class Overloaded(OmegaError):
-    """A limit was reached: wait `retry_after_s`, or ask for less."""
+    """A limit was reached. Wait for `retry_after_s`, or request less."""
 
 
 class Unavailable(OmegaError):
@@ -55,7 +55,7 @@ class Unavailable(OmegaError):
 
 
 class OutcomeUnknown(OmegaError):
-    """The call may have been executed: repeat it; it is not executed twice."""
+    """The call may have been executed. Repeat it; it is not executed twice."""
 
 
 _CLASSES: dict[grpc.StatusCode, type[OmegaError]] = {
@@ -98,5 +98,5 @@ def pause_s(error: OmegaError, attempt: int) -> float | None:
         return error.retry_after_s or backoff
     if error.code in ("BUSY", "LIMIT"):
         return error.retry_after_s or backoff
-    # An error without a code of the server is one of the connection.
+    # An error without a code of the server is an error of the connection.
     return backoff if error.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED") else None

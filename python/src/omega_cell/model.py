@@ -23,7 +23,7 @@ def _named_labels(labels: Any) -> dict[str, str]:
 class Group:
     """Equal tasks of a job: `Group(count=3, cpu=0.5, memory="2GiB")`.
 
-    Kinds that are no field here go to `resources`, by name.
+    Resource kinds without a field here are in `resources`, by name.
     """
 
     count: int = 1
@@ -223,7 +223,7 @@ class Task:
 
 @dataclass(frozen=True)
 class TaskChange:
-    """Tasks of a job that changed up to a version of the cell; the first one of a watch has all of them."""
+    """Tasks of a job that changed up to a version of the cell. The first value of a watch has all tasks of the job."""
 
     version: int
     tasks: tuple[Task, ...]

@@ -6,7 +6,7 @@
     run["series"].to_pandas().plot(x="workload_s", y="pending")
     rows = results.sweep("sweep.toml", "out")        # polars.from_arrow(rows) works as well
 
-The programs are looked for in `PATH`, or named by `program`.
+The programs are searched for in `PATH`, unless `program` names one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_run(file: str | os.PathLike[str]) -> Run:
 def _flat(row: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
     reasons = row.get("conflict_reasons")
     if isinstance(reasons, list):
-        # Pairs of a text and a number have no type in Arrow.
+        # Arrow has no type for pairs of a text and a number.
         row = {**row, "conflict_reasons": [{"reason": reason, "count": count} for reason, count in reasons]}
     used = row.get("used")
     if not isinstance(used, list):
@@ -77,7 +77,7 @@ def read_sweep(folder: str | os.PathLike[str]) -> pa.Table:
 
 
 def sweep(file: str | os.PathLike[str], out: str | os.PathLike[str], *, program: str = "omega-sim") -> pa.Table:
-    """Runs `omega-sim sweep FILE --out FOLDER`, and reads its results. A sweep that was interrupted goes on."""
+    """Runs `omega-sim sweep FILE --out FOLDER`, and reads its results. A sweep that was interrupted is continued."""
     _execute([program, "sweep", str(file), "--out", str(out)])
     return read_sweep(out)
 

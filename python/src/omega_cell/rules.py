@@ -1,4 +1,4 @@
-"""Where tasks may run: labels that a machine must have, and taints that a task tolerates."""
+"""Rules about the machines of tasks: labels that a machine must have, and taints that a task tolerates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Toleration:
-    """A taint that a task tolerates. Without a value, any; without an effect, every."""
+    """A taint that a task tolerates. Without a value, it matches any value; without an effect, every effect."""
 
     key: str
     value: str | None = None

@@ -6,8 +6,9 @@
         rows = choose(scheduler.view, tasks)      # yours: a row of the view for each task, -1 for none
         result = scheduler.commit(tasks, rows)
 
-The cell checks every claim: what another scheduler took first conflicts, and its task stays pending. Rules of jobs about
-labels, taints and other tasks are the cell's to check, too; `View.jobs` has them for those who look.
+The cell checks every claim. A claim for resources that another scheduler got first conflicts, and its task stays
+pending. The cell also checks the jobs' rules about labels, taints and other tasks; `View.jobs` has the rules for
+schedulers that consider them.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Tasks:
 
 @dataclass
 class Conflict:
-    """A claim that was rejected: its position among the tasks that were committed, and why."""
+    """A claim that was rejected: its position among the tasks of the commit, and the reason."""
 
     at: int
     reason: str
@@ -134,7 +135,7 @@ class View:
         self.labels[row] = {label.key: label.value for label in change.machine.labels}
 
     def rows(self) -> Ints:
-        """Returns the rows of the machines that take tasks."""
+        """Returns the rows of the machines that accept tasks."""
         return np.flatnonzero(self.present & ~self.draining)
 
 

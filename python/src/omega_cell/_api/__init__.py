@@ -1,4 +1,4 @@
-"""Messages and methods of the API, made from `descriptors.bin`: no user needs to look here.
+"""Messages and methods of the API, made from `descriptors.bin`, for use within the package.
 
 `descriptors.bin` is the compiled form of `server/client/proto` (a FileDescriptorSet); a test compares it with the one that
 the Rust client has. Messages live in a pool of their own, so that other packages cannot collide with them.
@@ -17,7 +17,7 @@ PACKAGE = "omega.v1"
 def _pool() -> descriptor_pool.DescriptorPool:
     raw = resources.files(__name__).joinpath("descriptors.bin").read_bytes()
     pool = descriptor_pool.DescriptorPool()
-    # A set lists each file after those that it imports.
+    # A descriptor set lists each file after the files that it imports.
     for file in descriptor_pb2.FileDescriptorSet.FromString(raw).file:
         pool.Add(file)
     return pool
