@@ -7,8 +7,8 @@ The client asks the server for its calls (reflection), so it sees what a gRPC cl
 Each method has a step below that calls it and checks the answer. A method without a step is a failure, and
 so is a step without a method.
 
-The cell must be empty, have one replica, and accept calls from this computer. After its leader has changed,
-calls that find no leader are repeated for some time.
+The cell must be empty, have one replica, and accept calls from this computer. Calls that find no
+leader are repeated for some time.
 """
 
 import queue
