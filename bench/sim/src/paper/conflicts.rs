@@ -78,7 +78,7 @@ fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
         Axis::linear("conflicts for each clean transaction"),
     );
     let mut busy = Plot::new(
-        format!("How busy the service scheduler is: {cell} cell"),
+        format!("Busyness of the service scheduler: {cell} cell"),
         x(),
         Axis::share("busyness"),
     );

@@ -67,13 +67,13 @@ pub(super) fn of_jobs(lab: &CellPair) -> Section {
 /// Figures 5 and 6 of one cell.
 fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
     let mut waits = Plot::new(
-        format!("How long jobs wait: {cell} cell"),
+        format!("Waits of jobs: {cell} cell"),
         Axis::log(DECISION),
         Axis { least: Some(WAIT_LEAST_S), ..Axis::log("mean wait, seconds") },
     )
     .guide(OBJECTIVE_S, "30 s");
     let mut busyness = Plot::new(
-        format!("How busy schedulers are: {cell} cell"),
+        format!("Busyness of schedulers: {cell} cell"),
         Axis::log(DECISION),
         Axis { least: Some(0.0), ..Axis::share("busyness") },
     );
@@ -162,7 +162,7 @@ pub(super) fn of_tasks(lab: &CellPair) -> Section {
     let all = lab.run(&settings);
     let found: Vec<&[Found]> = all.chunks(DECISIONS_S.len()).collect();
     let mut plot = Plot::new(
-        "How busy the service scheduler is",
+        "Busyness of the service scheduler",
         Axis::log(DECISION),
         Axis::share("busyness"),
     );

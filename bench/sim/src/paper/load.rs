@@ -18,20 +18,19 @@ fn setting(load: u32, batch_schedulers: u32) -> Setting {
 pub(super) fn saturation(lab: &CellPair) -> Section {
     let found = lab.run(&LOADS.map(|load| setting(load, 1)));
     let xs = LOADS.map(f64::from);
-    let busy = Plot::new("How busy schedulers are", Axis::linear(LOAD), Axis::share("busyness"))
+    let busy = Plot::new("Busyness of schedulers", Axis::linear(LOAD), Axis::share("busyness"))
         .line(line("batch", &xs, found.iter().map(|found| found.batch.busy)))
         .line(
             line("service", &xs, found.iter().map(|found| found.service.busy))
                 .styled(Style::Dashed),
         );
-    let waits =
-        Plot::new("How long jobs wait", Axis::linear(LOAD), Axis::log("mean wait, seconds"))
-            .line(line("batch", &xs, found.iter().map(|found| found.batch.wait_s.max(0.01))))
-            .line(
-                line("service", &xs, found.iter().map(|found| found.service.wait_s.max(0.01)))
-                    .styled(Style::Dashed),
-            )
-            .guide(super::OBJECTIVE_S, "30 s");
+    let waits = Plot::new("Waits of jobs", Axis::linear(LOAD), Axis::log("mean wait, seconds"))
+        .line(line("batch", &xs, found.iter().map(|found| found.batch.wait_s.max(0.01))))
+        .line(
+            line("service", &xs, found.iter().map(|found| found.service.wait_s.max(0.01)))
+                .styled(Style::Dashed),
+        )
+        .guide(super::OBJECTIVE_S, "30 s");
     let expected = 1.0 / found[0].batch.busy;
     let saturated = found.iter().position(|found| found.batch.busy > 0.98).map(|index| xs[index]);
     let service = found.iter().map(|found| found.service.wait_s).fold(0.0, f64::max);
@@ -126,8 +125,11 @@ pub(super) fn schedulers(lab: &CellPair) -> Section {
 fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
     let xs = SCHEDULERS.map(f64::from);
     let x = || Axis::log("batch schedulers");
-    let mut busy =
-        Plot::new(format!("How busy each is: {cell} cell"), x(), Axis::share("mean busyness"));
+    let mut busy = Plot::new(
+        format!("Busyness of each scheduler: {cell} cell"),
+        x(),
+        Axis::share("mean busyness"),
+    );
     let mut conflicts = Plot::new(
         format!("How often they meet: {cell} cell"),
         x(),

@@ -150,12 +150,12 @@ fn plots(one: &[Ran], three: &[Ran]) -> Vec<(String, Plot)> {
             .fold(plot, |plot, (name, ran)| plot.line(line(name, &DECISIONS_S, ran.iter().map(of))))
     };
     let busyness = Plot::new(
-        "How busy batch schedulers are, on a week of Google's jobs",
+        "Busyness of batch schedulers, on a week of Google's jobs",
         Axis::log(decision),
         Axis { least: Some(0.0), ..Axis::share("busyness") },
     );
     let waits = Plot::new(
-        "How long batch jobs wait, on a week of Google's jobs",
+        "Waits of batch jobs, on a week of Google's jobs",
         Axis::log(decision),
         Axis { least: Some(WAIT_LEAST_S), ..Axis::log("mean wait, seconds") },
     );

@@ -23,7 +23,7 @@ pub(super) fn run(lab: &CellPair) -> Section {
         line(name, &DECISIONS_S, found.iter().map(value))
     };
     let wait = |found: &Found| found.batch.wait_s.max(0.01);
-    let waits = Plot::new("How long batch jobs wait", x(), Axis::log("mean wait, seconds"))
+    let waits = Plot::new("Waits of batch jobs", x(), Axis::log("mean wait, seconds"))
         .line(over("offers", offers, &wait))
         .line(over("shared state", shared, &wait))
         .guide(super::OBJECTIVE_S, "30 s");

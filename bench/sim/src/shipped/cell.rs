@@ -54,9 +54,7 @@ pub enum ShippedError {
     #[error("the profiles: {0}")]
     Profile(ConfigError),
     /// The input has no machines. Name machines on which it runs.
-    #[error(
-        "the input has no machines; say on what it runs, such as --on 2000,cpu=64,memory=256Gi"
-    )]
+    #[error("the input has no machines: give them by --on, such as --on 2000,cpu=64,memory=256Gi")]
     NoMachines,
     /// A part of the input cannot be read. Correct that part.
     #[error(transparent)]

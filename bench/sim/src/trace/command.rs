@@ -101,7 +101,7 @@ fn factor(text: &str) -> Result<u64, String> {
     let number = text.strip_prefix('x').unwrap_or(text).parse::<f64>();
     match number.map(|number| (number * 1000.0).round()) {
         Ok(permille) if (1.0..=1_000_000.0).contains(&permille) => Ok(permille as u64),
-        _ => Err("a factor from x0.001 to x1000".to_owned()),
+        _ => Err("must be a factor from x0.001 to x1000".to_owned()),
     }
 }
 
@@ -111,7 +111,7 @@ fn size(text: &str) -> Result<Size, String> {
     }
     match text.parse() {
         Ok(count) if count > 0 => Ok(Size::Count(count)),
-        _ => Err("a number of machines, or a factor such as x4".to_owned()),
+        _ => Err("must be a number of machines, or a factor such as x4".to_owned()),
     }
 }
 

@@ -101,10 +101,10 @@ pub enum SynthError {
     #[error("{}: is there already; name another folder", .0.display())]
     Exists(PathBuf),
     /// The trace has no machines. Name machines for it.
-    #[error("{0}: has no machines: say which, such as --on 2000,cpu=64,memory=256Gi")]
+    #[error("{0}: has no machines: give them by --on, such as --on 2000,cpu=64,memory=256Gi")]
     NoMachines(String),
     /// The trace has no jobs. Use another trace.
-    #[error("{0}: has no jobs to draw from")]
+    #[error("{0}: has no jobs to sample")]
     NoJobs(String),
     /// The size is too large. Request fewer machines.
     #[error("{0} machines are too many: at most {MACHINES_MAX}")]

@@ -254,7 +254,7 @@ fn a_job_that_the_cell_refuses_is_an_error() {
     let error =
         simulate(&workload, &settings(ArchitectureKind::SharedState)).err().expect("an error");
     let why = error.to_string();
-    assert!(why.starts_with("the input has no machines; say on what"), "{why}");
+    assert!(why.starts_with("the input has no machines: give them by --on"), "{why}");
 }
 
 #[test]

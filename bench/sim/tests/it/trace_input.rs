@@ -26,7 +26,7 @@ fn bad_input_ends_with_one_line() {
         (
             "synth --machines m.csv --jobs j.csv --out out --out-load 0",
             &[],
-            "invalid value '0' for '--out-load <xF>': a factor from x0.001 to x1000; see omega-sim --help",
+            "invalid value '0' for '--out-load <xF>': must be a factor from x0.001 to x1000; see omega-sim --help",
         ),
         (
             "synth --trace azure --data . --out out",
@@ -34,7 +34,7 @@ fn bad_input_ends_with_one_line() {
                 "dev.csv.gz",
                 "vm,arrival_s,batch,cores,mem_gb,dur_bin_lo_s,dur_bin_hi_s,censored\n",
             )],
-            "azure vm v1: has no machines: say which, such as --on 2000,cpu=64,memory=256Gi",
+            "azure vm v1: has no machines: give them by --on, such as --on 2000,cpu=64,memory=256Gi",
         ),
     ];
     for (arguments, files, expected) in cases {

@@ -30,9 +30,9 @@ pub(super) const FIGURES: [Shown; 3] = [
     Shown {
         file: "busy",
         titles: [
-            "How busy schedulers are",
-            "How busy schedulers of batch jobs are",
-            "How busy schedulers of service jobs are",
+            "Busyness of schedulers",
+            "Busyness of schedulers of batch jobs",
+            "Busyness of schedulers of service jobs",
         ],
         label: "busyness",
         of: |figures| figures.busy,
@@ -40,7 +40,7 @@ pub(super) const FIGURES: [Shown; 3] = [
     },
     Shown {
         file: "wait",
-        titles: ["How long jobs wait", "How long batch jobs wait", "How long service jobs wait"],
+        titles: ["Waits of jobs", "Waits of batch jobs", "Waits of service jobs"],
         label: "mean wait, seconds",
         of: |figures| figures.wait_s,
         nothing: "No job waited.",
