@@ -129,7 +129,7 @@ async fn first_binding(nodes: u32, pods: u32) {
     let client = Client::new(Config::plain(&server.url()), Duration::from_secs(300));
     let client = client.expect("a client");
     let began = Instant::now();
-    let list = client.call(&Call::get("/api/v1/pods")).await.expect("a list");
+    let list = client.call(&Call::whole("/api/v1/pods")).await.expect("a list");
     let (listed, megabytes) = (began.elapsed(), list.body.len() as f64 / 1e6);
     drop(list);
     create(&server, pods..pods + 1, 100);

@@ -10,6 +10,7 @@ use crate::run::{NAMESPACES, NODES, PODS, watch_storage};
 use crate::watch::{self, Event, keep};
 use omega_workload::kube::api::{Namespace, Node, Pod, PodGroup};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use tokio::sync::mpsc::channel;
 
 /// Returns the reason why a pod is pending, in words.
@@ -53,7 +54,7 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
 async fn lists(client: &Client) -> First {
     let (queue, mut inputs) = channel(64);
     let settings = watch::Settings::default();
-    let pods = Into { queue: queue.clone(), wrap: |event| Input::Pods(Box::new(event)) };
+    let pods = Into { queue: queue.clone(), wrap: Input::Pods };
     let nodes = Into { queue: queue.clone(), wrap: |event| Input::Nodes(Box::new(event)) };
     let storage = watch_storage(client, settings, &queue);
     let namespaces = Into { queue, wrap: Input::Namespaces };
@@ -74,7 +75,7 @@ async fn lists(client: &Client) -> First {
     tokio::select! {
         first = collect => first,
         () = async { tokio::join!(
-            keep::<Pod, _>(client, PODS, settings, pods),
+            keep::<Arc<Pod>, _>(client, PODS, settings, pods),
             keep::<Node, _>(client, NODES, settings, nodes),
             keep::<Namespace, _>(client, NAMESPACES, settings, namespaces),
         ); } => First::default(),
@@ -87,7 +88,7 @@ async fn groups(client: &Client) -> Result<Option<Vec<PodGroup>>, String> {
     struct List {
         items: Vec<PodGroup>,
     }
-    let call = crate::client::Call::get("/apis/scheduling.k8s.io/v1alpha2/podgroups");
+    let call = crate::client::Call::whole("/apis/scheduling.k8s.io/v1alpha2/podgroups");
     let answer = client.call(&call).await.map_err(|why| why.to_string())?;
     match answer.status {
         200 => {

@@ -9,7 +9,7 @@ use super::kinds::KindTable;
 use super::node::{self, Topology};
 use super::pod;
 use super::quantity::Quantity;
-use super::request::{nominal_request, pod_request};
+use super::request::{nominal_request, pod_request, raise};
 use super::rules::{self, Surroundings};
 use super::selector::Namespaces;
 use super::volumes;
@@ -27,12 +27,20 @@ impl Converter {
     ///
     /// # Errors
     /// If the pods request more extended resources than a cell has kinds.
-    pub fn new(nodes: &[Node], pods: &[Pod], namespaces: &[Namespace]) -> Result<Converter, Fault> {
-        let requests: Vec<Resources> = pods.iter().map(|pod| pod_request(&pod.spec)).collect();
-        let kinds = KindTable::choose(nodes.iter().map(node::capacity), &requests)?.table;
-        // Later on, two nodes may have the same hostname, so no topology key stands for the machine itself.
+    pub fn new<'a>(
+        nodes: &[Node],
+        pods: impl IntoIterator<Item = &'a Pod> + Clone,
+        namespaces: &'a [Namespace],
+    ) -> Result<Converter, Fault> {
+        // Which resources are requested decides, not how much of them.
+        let mut requests = Resources::new();
+        for pod in pods.clone() {
+            raise(&mut requests, &pod_request(&pod.spec));
+        }
+        let kinds = KindTable::choose(nodes.iter().map(node::capacity), [&requests])?.table;
+        // Two nodes may share a hostname later, so no topology key denotes the machine itself.
         let topology = Topology::of_labels();
-        let namespaces = Namespaces::new(namespaces, pods.iter().map(pod::namespace));
+        let namespaces = Namespaces::new(namespaces, pods.into_iter().map(pod::namespace));
         Ok(Converter { kinds, around: Surroundings { topology, namespaces } })
     }
 

@@ -87,7 +87,7 @@ fn add(sum: &mut Resources, more: &Resources) {
 }
 
 /// Raises each amount to at least that of `least`.
-fn raise(sum: &mut Resources, least: &Resources) {
+pub(super) fn raise(sum: &mut Resources, least: &Resources) {
     for (name, amount) in least {
         let entry = sum.entry(name.clone()).or_default();
         *entry = (*entry).max(*amount);

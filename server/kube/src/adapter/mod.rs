@@ -53,11 +53,11 @@ struct Entry {
     /// Number of times the pod was parked, for the backoff.
     parked: u32,
     /// Room that is kept for the pod on a node.
-    nomination: Option<Nomination>,
+    nomination: Option<Box<Nomination>>,
     /// Whether the pod is held for a reason that its owner is told.
     refused: bool,
     /// The pod's binding, if it waits for volume claims.
-    waiting: Option<Waiting>,
+    waiting: Option<Box<Waiting>>,
     /// The node of the pod's last nomination, so that a node whose nomination failed is not tried again.
     tried: String,
 }
@@ -215,7 +215,8 @@ impl Adapter {
     }
 
     /// Handles a pod from an event, a list or an answer. A form older than the known one is ignored.
-    pub fn pod_changed(&mut self, pod: Pod) {
+    pub fn pod_changed(&mut self, pod: impl Into<Arc<Pod>>) {
+        let pod = pod.into();
         let name = PodName::of(&pod);
         let version = version(&pod.metadata.version);
         if let Some(known) = self.pods.get(&name) {
@@ -235,7 +236,6 @@ impl Adapter {
         } else {
             self.selecting.remove(&name);
         }
-        let pod = Arc::new(pod);
         match self.pods.get_mut(&name) {
             Some(entry) => (entry.pod, entry.version) = (pod, version),
             None => {
@@ -269,16 +269,16 @@ impl Adapter {
     }
 
     /// Handles a list of all pods at a version. Pods that are not in the list are gone; assumed pods stay assumed.
-    pub fn pods_listed(&mut self, mut pods: Vec<Pod>, at: &str) {
+    pub fn pods_listed(&mut self, mut pods: Vec<Arc<Pod>>, at: &str) {
         let at = version(at);
         self.starting = self.pods.is_empty();
         // Among pods with equal priority, the older one is more important, and jobs are numbered in this order.
         // Kubernetes writes all times in one format, whose alphabetical order is that of the times.
         pods.sort_by(|a, b| {
-            let of = |pod: &Pod| (pod.status.started.is_empty(), pod.status.started.clone());
-            of(a).cmp(&of(b))
+            let is_open = |pod: &Pod| pod.status.started.is_empty();
+            is_open(a).cmp(&is_open(b)).then_with(|| a.status.started.cmp(&b.status.started))
         });
-        let listed: BTreeSet<PodName> = pods.iter().map(PodName::of).collect();
+        let listed: BTreeSet<PodName> = pods.iter().map(|pod| PodName::of(pod)).collect();
         let gone =
             |(name, entry): &(&PodName, &Entry)| entry.version <= at && !listed.contains(*name);
         let gone: Vec<PodName> =

@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Maximum length of a line in bytes. Etcd accepts objects of 1.5 MiB, and JSON escapes make them longer.
 const LINE_MAX: usize = 16 << 20;
@@ -18,12 +19,14 @@ pub struct Lines {
     buffer: BytesMut,
     /// Length of the beginning of the buffer that was already searched for the end of a line.
     searched: usize,
-    silence: Duration,
+    longest: Duration,
+    end: Instant,
 }
 
 impl Lines {
-    pub(super) fn new(body: Incoming, connection: Sender, silence: Duration) -> Lines {
-        Lines { body, _connection: connection, buffer: BytesMut::new(), searched: 0, silence }
+    pub(super) fn new(body: Incoming, connection: Sender, longest: Duration) -> Lines {
+        let (buffer, end) = (BytesMut::new(), Instant::now() + longest);
+        Lines { body, _connection: connection, buffer, searched: 0, longest, end }
     }
 
     /// Returns the next line, without its end; `None` at the end of the stream.
@@ -43,8 +46,8 @@ impl Lines {
             if self.searched > LINE_MAX {
                 return Err(CallError::Line(LINE_MAX));
             }
-            let frame = tokio::time::timeout(self.silence, self.body.frame()).await;
-            match frame.map_err(|_| CallError::Timeout(self.silence))? {
+            let frame = tokio::time::timeout_at(self.end, self.body.frame()).await;
+            match frame.map_err(|_| CallError::Timeout(self.longest))? {
                 None if self.buffer.is_empty() => return Ok(None),
                 None => {
                     self.searched = 0;

@@ -20,7 +20,7 @@ use self::session::Session;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
 use http::{Method, Request};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -28,7 +28,19 @@ use std::time::Duration;
 /// Maximum number of idle connections that are kept for further calls.
 const IDLE_MAX: usize = 128;
 
-/// A call without a complete answer. The server may have carried out the request.
+/// The longest answer about one object: etcd takes objects of 1.5 MiB, and JSON escapes them.
+const OBJECT_MAX: usize = 16 << 20;
+
+/// The longest page of a list. A longer one is asked for again in smaller pages.
+const PAGE_MAX: usize = 64 << 20;
+
+/// The longest list in one piece.
+const WHOLE_MAX: usize = 1 << 30;
+
+/// The longest time in seconds for which the server puts calls off; a longer one in `Retry-After` counts as this.
+const RETRY_AFTER_MAX: u64 = 300;
+
+/// A call that got no whole answer. The server may have done what it asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The credentials or the configuration cannot be used, so nothing was sent. Correct them.
@@ -43,7 +55,10 @@ pub enum CallError {
     /// There was no answer within the time limit. The call may have had its effect.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
-    /// A line of a stream is longer than any object can be. The answer does not come from an API server.
+    /// The answer is longer than any such answer can be.
+    #[error("the answer is longer than {0} bytes")]
+    Body(usize),
+    /// A stream's line is longer than any object can be.
     #[error("a line of a watch is longer than {0} bytes")]
     Line(usize),
 }
@@ -59,13 +74,28 @@ pub struct Call {
     pub content: &'static str,
     /// The body.
     pub body: Bytes,
+    /// The longest answer in bytes.
+    pub answer_max: usize,
 }
 
 impl Call {
     /// Returns a call with the method GET.
     #[must_use]
     pub fn get(path: impl Into<String>) -> Call {
-        Call { method: Method::GET, path: path.into(), content: "", body: Bytes::new() }
+        let (body, answer_max) = (Bytes::new(), OBJECT_MAX);
+        Call { method: Method::GET, path: path.into(), content: "", body, answer_max }
+    }
+
+    /// Returns a GET of a page of a list.
+    #[must_use]
+    pub fn page(path: impl Into<String>) -> Call {
+        Call { answer_max: PAGE_MAX, ..Call::get(path) }
+    }
+
+    /// Returns a GET of a list in one piece.
+    #[must_use]
+    pub fn whole(path: impl Into<String>) -> Call {
+        Call { answer_max: WHOLE_MAX, ..Call::get(path) }
     }
 
     /// Returns a call with a JSON body.
@@ -76,7 +106,8 @@ impl Call {
         } else {
             "application/json"
         };
-        Call { method, path: path.into(), content, body: body.to_string().into() }
+        let body = body.to_string().into();
+        Call { method, path: path.into(), content, body, answer_max: OBJECT_MAX }
     }
 }
 
@@ -85,7 +116,7 @@ impl Call {
 pub struct Response {
     /// The status.
     pub status: u16,
-    /// The value of `Retry-After`, in seconds.
+    /// The value of `Retry-After` in seconds, at most five minutes.
     pub retry_after: Option<u64>,
     /// The body.
     pub body: Bytes,
@@ -164,7 +195,15 @@ impl Client {
         let (head, body) = response.into_parts();
         let retry = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = retry.and_then(|text| text.parse().ok());
-        let body = body.collect().await.map_err(|why| CallError::Broken(why.to_string()))?;
+        let retry_after = retry_after.map(|seconds: u64| seconds.min(RETRY_AFTER_MAX));
+        let limit = call.answer_max;
+        let body = Limited::new(body, limit).collect().await.map_err(|why| {
+            if why.is::<LengthLimitError>() {
+                CallError::Body(limit)
+            } else {
+                CallError::Broken(why.to_string())
+            }
+        })?;
         self.keep(sender);
         Ok(Response { status: head.status.as_u16(), retry_after, body: body.to_bytes() })
     }
@@ -173,7 +212,7 @@ impl Client {
     ///
     /// # Errors
     /// If there is no answer. A rejection is an answer: its status is returned with the lines.
-    pub async fn stream(&self, call: &Call, silence: Duration) -> Result<(u16, Lines), CallError> {
+    pub async fn stream(&self, call: &Call, longest: Duration) -> Result<(u16, Lines), CallError> {
         let limit = self.0.timeout;
         let sent = tokio::time::timeout(limit, self.send(call)).await;
         let (response, sender) = sent.map_err(|_| CallError::Timeout(limit))??;
@@ -182,7 +221,7 @@ impl Client {
             *self.0.session.lock().await = None;
         }
         // The connection ends with the stream, so that a watch that is dropped does not continue on the server.
-        Ok((status, Lines::new(response.into_body(), sender, silence)))
+        Ok((status, Lines::new(response.into_body(), sender, longest)))
     }
 
     async fn send(&self, call: &Call) -> Result<(http::Response<Incoming>, Sender), CallError> {

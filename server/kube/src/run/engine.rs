@@ -215,7 +215,7 @@ impl Engine {
     fn happened(&mut self, input: Input) {
         let now_ms = self.now_ms();
         match input {
-            Input::Pods(event) => self.pods(*event),
+            Input::Pods(event) => self.pods(event),
             Input::Nodes(event) => self.nodes(*event),
             Input::Decided(collect) => self.decided(&collect),
             Input::Answered(binding, answer) => self.answered(binding, answer, now_ms),
@@ -319,7 +319,7 @@ impl Engine {
         }
     }
 
-    fn pods(&mut self, event: Event<Pod>) {
+    fn pods(&mut self, event: Event<Arc<Pod>>) {
         if let Event::Changed(pod) = &event {
             self.note_time(pod);
             self.compare(pod);

@@ -5,12 +5,13 @@ use crate::adapter::{Adapter, Settings};
 use crate::watch::Event;
 use omega_workload::kube::api::{Namespace, Node, Pod};
 use omega_workload::kube::live::Converter;
+use std::sync::Arc;
 
 /// The first lists that have arrived.
 #[derive(Default)]
 pub struct First {
     nodes: Option<Vec<Node>>,
-    pods: Option<(Vec<Pod>, String)>,
+    pods: Option<(Vec<Arc<Pod>>, String)>,
     namespaces: Option<Vec<Namespace>>,
     /// Events that arrived after the list of their own kind, but before the other lists.
     later: Vec<Input>,
@@ -24,10 +25,9 @@ impl First {
                 Event::Listed(nodes, _) if self.nodes.is_none() => self.nodes = Some(nodes),
                 event => self.later.push(Input::Nodes(Box::new(event))),
             },
-            Input::Pods(event) => match *event {
-                Event::Listed(pods, at) if self.pods.is_none() => self.pods = Some((pods, at)),
-                event => self.later.push(Input::Pods(Box::new(event))),
-            },
+            Input::Pods(Event::Listed(pods, at)) if self.pods.is_none() => {
+                self.pods = Some((pods, at));
+            }
             Input::Namespaces(Event::Listed(all, _)) if self.namespaces.is_none() => {
                 self.namespaces = Some(all);
             }
@@ -49,7 +49,7 @@ impl First {
         let (nodes, namespaces) =
             (self.nodes.unwrap_or_default(), self.namespaces.unwrap_or_default());
         let (pods, at) = self.pods.unwrap_or_default();
-        let converter = Converter::new(&nodes, &pods, &namespaces)
+        let converter = Converter::new(&nodes, pods.iter().map(|pod| &**pod), &namespaces)
             .map_err(|why| why.of(std::path::Path::new("the cluster")).to_string())?;
         let mut adapter = Adapter::new(converter, settings);
         adapter.nodes_listed(&nodes);

@@ -9,13 +9,14 @@ use crate::adapter::{Binding, PodName};
 use crate::watch::{Event, Sink};
 use crate::workers::Collect;
 use omega_workload::kube::api::{DisruptionBudget, Namespace, Node, Pod, PodGroup};
+use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 
 /// An input.
 #[derive(Debug)]
 pub enum Input {
     /// An event from the watch of pods.
-    Pods(Box<Event<Pod>>),
+    Pods(Event<Arc<Pod>>),
     /// An event from the watch of nodes.
     Nodes(Box<Event<Node>>),
     /// An event from the watch of namespaces.

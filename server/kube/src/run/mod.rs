@@ -213,7 +213,7 @@ fn watches(
     queue: &Sender<Input>,
 ) -> Vec<tokio::task::JoinHandle<()>> {
     let settings = options.watch;
-    let pods = Into { queue: queue.clone(), wrap: |event| Input::Pods(Box::new(event)) };
+    let pods = Into { queue: queue.clone(), wrap: Input::Pods };
     let nodes = Into { queue: queue.clone(), wrap: |event| Input::Nodes(Box::new(event)) };
     let namespaces = Into { queue: queue.clone(), wrap: Input::Namespaces };
     let budgets = Into { queue: queue.clone(), wrap: Input::Budgets };
@@ -222,7 +222,9 @@ fn watches(
     let ticks = queue.clone();
     let storage = watch_storage(client, settings, queue);
     let others = [
-        tokio::spawn(async move { watch::keep::<Pod, _>(&of_pods, PODS, settings, pods).await }),
+        tokio::spawn(
+            async move { watch::keep::<Arc<Pod>, _>(&of_pods, PODS, settings, pods).await },
+        ),
         tokio::spawn(
             async move { watch::keep::<Node, _>(&of_nodes, NODES, settings, nodes).await },
         ),

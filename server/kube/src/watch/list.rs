@@ -1,8 +1,8 @@
 //! Lists in pages.
 
 use super::partial::{Object, read};
-use super::{Event, Failure, Keeper, Sink};
-use crate::client::{Call, Response, escape};
+use super::{Event, Failure, Held, Keeper, Sink};
+use crate::client::{Call, CallError, Response, escape};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -34,19 +34,34 @@ impl<S> Keeper<'_, S> {
         S: Sink<T>,
     {
         let (mut items, mut next, mut restarts) = (Vec::new(), String::new(), 0);
+        let mut page = self.settings.page;
+        self.held = Held::default();
         loop {
-            let limit = if restarts < RESTARTS_MAX { self.settings.page } else { 0 };
-            let call = Call::get(self.page_path(limit, &next));
-            let response = self.client.call(&call).await?;
+            let call = if restarts < RESTARTS_MAX {
+                Call::page(self.page_path(page, &next))
+            } else {
+                Call::whole(self.page_path(0, &next))
+            };
+            let response = match self.client.call(&call).await {
+                Err(CallError::Body(_)) if restarts < RESTARTS_MAX && page > 1 => {
+                    page /= 2;
+                    continue;
+                }
+                response => response?,
+            };
             if response.status == 410 {
                 // This page's token would continue at a newer version, and the watch would then miss changes to earlier
                 // pages.
                 (items, next) = (Vec::new(), String::new());
                 restarts += 1;
+                self.held = Held::default();
                 continue;
             }
             let page = parse(&response)?;
-            items.extend(page.items.into_iter().flatten().filter_map(|item| read(item.get())));
+            let found = page.items.unwrap_or_default();
+            // An empty page counts too, so that tokens without end come to one.
+            self.count(found.len().max(1), response.body.len())?;
+            items.extend(found.into_iter().filter_map(|item| read(item.get())));
             next = page.metadata.next;
             if next.is_empty() {
                 self.version.clone_from(&page.metadata.resource_version);

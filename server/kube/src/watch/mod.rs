@@ -5,6 +5,7 @@
 //! | the server offers WatchList | the list comes as events of the watch, and no page is held in its memory |
 //! | the watch ends, breaks or is silent | watch again from the last version, that of a bookmark at the latest |
 //! | 410, as a status or as an ERROR event | list again |
+//! | more objects or bytes than are held | list again, after a growing delay; what was known stays known |
 //! | 429, 5xx, no connection | the same step again, after `Retry-After` or a growing delay |
 
 mod list;
@@ -54,11 +55,21 @@ pub struct Settings {
     pub timeout: Duration,
     /// Maximum number of objects in a page.
     pub page: usize,
+    /// The largest number of objects of a list.
+    pub objects: usize,
+    /// The largest size in bytes of a list.
+    pub bytes: usize,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { timeout: Duration::from_secs(300), page: 1000 }
+        Settings {
+            timeout: Duration::from_secs(300),
+            page: 1000,
+            // Kubernetes is tested with 150,000 pods.
+            objects: 500_000,
+            bytes: 8 << 30,
+        }
     }
 }
 
@@ -80,7 +91,13 @@ enum Failure {
     /// The answer cannot be parsed. Try again.
     #[error("the answer is not understood: {0}")]
     Json(String),
-    /// The receiver of events is gone. Stop.
+    /// More objects than are held.
+    #[error("it has more than {0} objects, which omega-kube does not hold; delete some")]
+    Objects(usize),
+    /// A longer list than is read.
+    #[error("the list is longer than {0} bytes, which omega-kube does not read; delete objects")]
+    Bytes(usize),
+    /// Nobody takes events any more.
     #[error("events are no longer taken")]
     Closed,
 }
@@ -99,6 +116,30 @@ pub(crate) struct Keeper<'a, S> {
     sink: S,
     version: String,
     watch_list: bool,
+    /// The objects that are held, and the bytes of the list that is being read.
+    held: Held,
+}
+
+/// Objects and bytes of a list, which are bounded.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    objects: usize,
+    bytes: usize,
+}
+
+impl<S> Keeper<'_, S> {
+    /// Counts objects that were read, and their bytes.
+    fn count(&mut self, objects: usize, bytes: usize) -> Result<(), Failure> {
+        self.held.objects += objects;
+        self.held.bytes += bytes;
+        if self.held.objects > self.settings.objects {
+            return Err(Failure::Objects(self.settings.objects));
+        }
+        if self.held.bytes > self.settings.bytes {
+            return Err(Failure::Bytes(self.settings.bytes));
+        }
+        Ok(())
+    }
 }
 
 /// Keeps a list up to date until the receiver accepts no more events.
@@ -108,7 +149,8 @@ where
     S: Sink<T>,
 {
     let (version, watch_list) = (String::new(), true);
-    let mut keeper = Keeper { client, resource, settings, sink, version, watch_list };
+    let held = Held::default();
+    let mut keeper = Keeper { client, resource, settings, sink, version, watch_list, held };
     let mut failures = 0;
     loop {
         let listed = !keeper.version.is_empty();
@@ -122,6 +164,13 @@ where
                 keeper.version.clear();
             }
             Err(Failure::NoWatchList) => keeper.watch_list = false,
+            Err(why @ Failure::Objects(_)) => {
+                // The list says when there are fewer.
+                keeper.version.clear();
+                tracing::error!(resource = resource.path, %why, "not all objects are known");
+                tokio::time::sleep(delay(&why, failures)).await;
+                failures += 1;
+            }
             Err(why) => {
                 tracing::warn!(resource = resource.path, %why, "list or watch failed");
                 tokio::time::sleep(delay(&why, failures)).await;

@@ -9,6 +9,7 @@ use omega_workload::kube::api::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// A kind of objects that are watched.
 pub trait Object: DeserializeOwned + Send {
@@ -17,6 +18,14 @@ pub trait Object: DeserializeOwned + Send {
 
     /// Returns the metadata.
     fn metadata(&mut self) -> &mut Metadata;
+}
+
+impl Object for Arc<Pod> {
+    const KEPT: &'static [&'static str] = Pod::KEPT;
+
+    fn metadata(&mut self) -> &mut Metadata {
+        &mut Arc::make_mut(self).metadata
+    }
 }
 
 macro_rules! objects {
@@ -46,6 +55,9 @@ objects! {
     VolumeAttachment: &[],
 }
 
+/// The longest name of an object.
+const NAME_MAX: usize = 253;
+
 /// The fields of the head of every object.
 const HEAD: [&str; 5] = [
     "/metadata/name",
@@ -58,12 +70,12 @@ const HEAD: [&str; 5] = [
 /// Reads an object. If the object cannot be parsed, reads its head and the fields in `KEPT`; `None` if the head cannot
 /// be read.
 pub fn read<T: Object>(text: &str) -> Option<T> {
-    let why = match serde_json::from_str(text) {
-        Ok(object) => return Some(object),
+    let why = match serde_json::from_str::<T>(text) {
+        Ok(object) => return named(object),
         Err(why) => why.to_string(),
     };
     let head: String = text.chars().take(200).collect();
-    tracing::error!(%why, object = %head, "an object is not understood, and read in part");
+    tracing::error!(%why, object = ?head, "an object is not understood, and read in part");
     let whole: Value = serde_json::from_str(text).ok()?;
     let kept = |more: &[&str]| {
         let mut part = Value::Object(serde_json::Map::new());
@@ -76,7 +88,24 @@ pub fn read<T: Object>(text: &str) -> Option<T> {
     };
     let mut object = kept(T::KEPT).or_else(|| kept(&[]))?;
     object.metadata().unreadable = Some(why);
-    (!object.metadata().name.is_empty()).then_some(object)
+    named(object)
+}
+
+/// Returns an object whose name and namespace are names; the paths of calls contain them.
+fn named<T: Object>(mut object: T) -> Option<T> {
+    let Metadata { name, namespace, .. } = object.metadata();
+    if is_name(name) && (namespace.is_empty() || is_name(namespace)) {
+        return Some(object);
+    }
+    let head = |text: &str| text.chars().take(NAME_MAX).collect::<String>();
+    tracing::error!(name = ?head(name), namespace = ?head(namespace), "no object has such a name; it is left out");
+    None
+}
+
+/// Whether a text is the name of an object: Kubernetes allows lower-case letters, digits, `-` and `.`, and old kinds a little more.
+fn is_name(text: &str) -> bool {
+    let may = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+    (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(may) && !text.starts_with('.')
 }
 
 /// Sets the value at a JSON pointer of at least two fields.

@@ -1,8 +1,8 @@
 //! Watches, which may begin with the list of all objects (WatchList).
 
 use super::partial::{Object, read};
-use super::{Event, Failure, Keeper, Sink};
-use crate::client::{Call, escape};
+use super::{Event, Failure, Held, Keeper, Sink};
+use crate::client::{Call, CallError, escape};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -58,9 +58,10 @@ impl<S> Keeper<'_, S> {
         S: Sink<T>,
     {
         let from_start = self.version.is_empty();
-        let silence = self.settings.timeout + Duration::from_secs(30);
+        // The server ends the watch before; one that does not is left.
+        let longest = self.settings.timeout + Duration::from_secs(30);
         let call = Call::get(self.watch_path(from_start));
-        let (status, mut lines) = self.client.stream(&call, silence).await?;
+        let (status, mut lines) = self.client.stream(&call, longest).await?;
         if status != 200 {
             let text = lines.next().await?.unwrap_or_default();
             let message = String::from_utf8_lossy(&text).into_owned();
@@ -72,7 +73,15 @@ impl<S> Keeper<'_, S> {
             });
         }
         let mut initial = Initial(from_start.then(BTreeMap::new));
-        while let Some(line) = lines.next().await? {
+        if from_start {
+            self.held = Held::default();
+        }
+        loop {
+            let line = match lines.next().await {
+                Err(CallError::Timeout(_)) if initial.0.is_none() => return Ok(()),
+                line => line?,
+            };
+            let Some(line) = line else { break };
             if !line.is_empty() {
                 self.line(&line, &mut initial).await?;
             }
@@ -112,6 +121,11 @@ impl<S> Keeper<'_, S> {
                 410 => Failure::Expired,
                 code => Failure::Status(code, None, status.message),
             });
+        }
+        match line.kind.as_ref() {
+            "ADDED" => self.count(1, if initial.0.is_some() { text.len() } else { 0 })?,
+            "DELETED" => self.held.objects = self.held.objects.saturating_sub(1),
+            _ => {}
         }
         let head: Versioned = serde_json::from_str(text).map_err(wrong)?;
         let version = head.metadata.resource_version;

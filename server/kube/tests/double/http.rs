@@ -1,5 +1,6 @@
 //! The double over HTTP, with faults that a test switches on and off.
 
+use super::hostile::Hostile;
 use super::query::Query;
 use super::{Double, Response, Target};
 use bytes::Bytes;
@@ -36,6 +37,8 @@ pub(crate) struct Faults {
     pub(crate) watch_delay: Duration,
     /// Whether WatchList is rejected, as by an old server.
     pub(crate) no_watch_list: bool,
+    /// The answer to lists and watches of pods.
+    pub(crate) hostile: Option<Hostile>,
 }
 
 /// A call that was received, for checks at the end of a test.
@@ -65,7 +68,13 @@ pub(crate) struct Server {
 }
 
 /// A response body that is sent in pieces.
-struct Stream(mpsc::Receiver<Bytes>);
+pub(super) struct Stream(mpsc::Receiver<Bytes>);
+
+impl Stream {
+    pub(super) fn of(pieces: mpsc::Receiver<Bytes>) -> Stream {
+        Stream(pieces)
+    }
+}
 
 impl Body for Stream {
     type Data = Bytes;
@@ -159,6 +168,9 @@ impl Server {
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let path = head.uri.to_string();
         let query = Query::parse(head.uri.query().unwrap_or_default());
+        if let Some(answer) = self.hostile(&head, &query) {
+            return Some(answer);
+        }
         if query.has("watch")
             && let Some(target) = Target::of(head.uri.path())
         {
@@ -183,6 +195,26 @@ impl Server {
         self.shared.calls.lock().expect("no panic with it").push(called);
         self.shared.changed.send_modify(|count| *count += 1);
         answer
+    }
+
+    /// Returns the hostile answer to a list or watch of pods. Calls that get it are of the agent `struck`.
+    fn hostile(
+        &self,
+        head: &http::request::Parts,
+        query: &Query,
+    ) -> Option<http::Response<Stream>> {
+        let faults = self.shared.faults.lock().expect("no panic with it").clone();
+        let hostile = faults.hostile.filter(|_| head.uri.path() == super::PODS)?;
+        if query.has("watch") && faults.no_watch_list {
+            return None;
+        }
+        let answer = hostile.answer();
+        let (method, path) = (head.method.to_string(), head.uri.to_string());
+        let status = answer.status().as_u16();
+        let called = Called { method, path, status, agent: "struck".into() };
+        self.shared.calls.lock().expect("no panic with it").push(called);
+        self.shared.changed.send_modify(|count| *count += 1);
+        Some(answer)
     }
 
     fn plain(
@@ -275,7 +307,7 @@ impl Server {
     }
 }
 
-fn respond(status: u16, body: String) -> http::Response<Stream> {
+pub(super) fn respond(status: u16, body: String) -> http::Response<Stream> {
     let (sender, receiver) = mpsc::channel(1);
     let _ = sender.try_send(body.into());
     let mut response = http::Response::new(Stream(receiver));
