@@ -75,7 +75,7 @@ impl Adapter {
         }
         let (written, seen) = (BTreeSet::new(), BTreeSet::new());
         let waiting = Waiting { binding, claims, written, seen, since_ms: None, conflicts: 0 };
-        self.pods.get_mut(&name)?.waiting = Some(waiting);
+        self.pods.get_mut(&name)?.waiting = Some(Box::new(waiting));
         self.advance(&name);
         None
     }
@@ -88,7 +88,7 @@ impl Adapter {
     }
 
     /// Ends a pod's wait for its claims.
-    pub(super) fn stop_waiting(&mut self, name: &PodName) -> Option<Waiting> {
+    pub(super) fn stop_waiting(&mut self, name: &PodName) -> Option<Box<Waiting>> {
         let waiting = self.pods.get_mut(name)?.waiting.take()?;
         for claim in &waiting.claims {
             if let Some(pods) = self.storage.waiting.get_mut(claim) {

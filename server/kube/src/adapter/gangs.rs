@@ -376,7 +376,11 @@ impl Adapter {
     pub fn gang_unplaced(&mut self, job: JobId) -> Option<String> {
         let group = self.gangs.jobs.get(&job)?.clone();
         let missing = self.gangs.pending.get(&group)?.spec.gang_min?;
-        let why = format!("pod group is unschedulable, no room for {missing} of its pods at once");
+        let mut why =
+            format!("pod group is unschedulable, no room for {missing} of its pods at once");
+        if self.settings.preempts {
+            why += "; no pods are preempted for the minimum of a group";
+        }
         self.show_group(&group, Some(why.clone()));
         Some(why)
     }

@@ -19,7 +19,6 @@ use omega_core::{
     Claim, Command, Granularity, Job, JobId, MachineId, Outcome, SequenceNumber, TaskId, TaskState,
     Transaction, TransactionId,
 };
-use omega_workload::kube::live::Converter;
 use std::collections::BTreeMap;
 
 /// Where a nomination comes from.
@@ -73,11 +72,7 @@ impl Adapter {
         let origin = match &entry.state {
             // Only workers reserve volumes and place gangs, so pods with claims and pods of gangs are not nominated
             // here.
-            State::Pending
-                if !Converter::claims(&entry.pod).is_empty() || Adapter::is_grouped(&entry.pod) =>
-            {
-                return;
-            }
+            State::Pending if Adapter::is_grouped(&entry.pod) => return,
             State::Pending if self.settings.preempts => Origin::Found,
             State::Held(_) if !self.is_ours(entry) && entry.pod.metadata.deleted.is_none() => {
                 Origin::Foreign
@@ -136,11 +131,11 @@ impl Adapter {
         let Some(entry) = self.pods.get_mut(name) else { return };
         entry.tried.clone_from(&nomination.node);
         self.rooms.insert(nomination.room, name.clone());
-        entry.nomination = Some(nomination);
+        entry.nomination = Some(Box::new(nomination));
     }
 
     /// Removes a nomination, and the job that keeps its room.
-    pub(super) fn drop_nomination(&mut self, name: &PodName) -> Option<Nomination> {
+    pub(super) fn drop_nomination(&mut self, name: &PodName) -> Option<Box<Nomination>> {
         let nomination = self.pods.get_mut(name)?.nomination.take()?;
         self.rooms.remove(&nomination.room);
         let _ = self.cell.apply(Command::KillJob { job: nomination.room });
@@ -198,15 +193,19 @@ impl Adapter {
             (nomination.room, nomination.node.clone(), TaskId { job, index: 0 });
         let claim = self
             .transaction(vec![Claim::new(task, machine, SequenceNumber::default())], Vec::new());
-        // The job of the room has ended, so removing the nomination only removes its records.
-        self.cell.apply_all([Command::KillJob { job: room }, Command::Commit(claim)]);
+        let reserved = self.reserve(name, task, machine);
+        if reserved {
+            // The room's job has ended, so dropping the nomination only removes its records.
+            self.cell.apply_all([Command::KillJob { job: room }, Command::Commit(claim)]);
+        }
         let placed = self.cell.read(|cell| cell.task(task));
         if placed == Some(TaskState::Placed(machine)) {
             self.drop_nomination(name);
-            let binding = self.assume(name, node);
+            let binding = self.assume(name, node).and_then(|it| self.bind_with_claims(it));
             self.effects.extend(binding.map(|binding| Effect::Act(Action::Bind(binding, 0))));
         } else {
-            tracing::info!(pod = %name, %node, "the room of a nomination is taken; the pod is decided anew");
+            tracing::info!(pod = %name, %node, "the pod does not fit its nomination any more; it is decided anew");
+            self.storage.list.unreserve(task);
             self.give_nomination_up(name);
         }
     }

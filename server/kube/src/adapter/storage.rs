@@ -5,7 +5,7 @@
 
 use super::place::PLACED;
 use super::{Adapter, PodName, State};
-use omega_core::{Job, TaskId, Text};
+use omega_core::{Job, MachineId, TaskId, Text};
 use omega_schedulers::Volumes;
 use omega_schedulers::volumes::Measured;
 use omega_workload::kube::api::{
@@ -286,7 +286,25 @@ impl Adapter {
         })
     }
 
-    /// Records that a job is on a node, for other pods with the same claims. Workers record their own placements.
+    /// Reserves the volumes of a pod's claims on a machine, as workers do. Returns whether there are all.
+    pub(super) fn reserve(&self, name: &PodName, task: TaskId, machine: MachineId) -> bool {
+        let Some(entry) = self.pods.get(name) else { return false };
+        let claims = Converter::claims(&entry.pod);
+        if claims.is_empty() {
+            return true;
+        }
+        let machine = self.cell.read(|cell| cell.machine(machine).map(|it| it.machine.clone()));
+        let Some(machine) = machine else { return false };
+        match self.storage.list.reserve(task, &claims, &machine) {
+            Ok(()) => true,
+            Err(why) => {
+                tracing::info!(pod = %name, %why, "the volumes of a nominated pod are elsewhere by now");
+                false
+            }
+        }
+    }
+
+    /// Notes that a job is on a node, for those that use the same claims. Workers note their own.
     pub(super) fn note_use(&self, task: TaskId, job: &Job, node: &str) {
         let claims = job.groups.first().map(|group| group.volumes.as_slice()).unwrap_or_default();
         if !claims.is_empty() && *job.scheduler == *PLACED {

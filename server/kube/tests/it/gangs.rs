@@ -9,17 +9,17 @@ use omega_kube::adapter::{Effect, PodName, State};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-fn group(server: &mut Double, name: &str, spec: &Value) {
+pub(crate) fn group(server: &mut Double, name: &str, spec: &Value) {
     let body = json!({"metadata": {"name": name}, "spec": spec});
     let path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/t/podgroups";
     assert_eq!(server.call("POST", path, &body).status, 201);
 }
 
-fn gang(min: u32) -> Value {
+pub(crate) fn gang(min: u32) -> Value {
     json!({"schedulingPolicy": {"gang": {"minCount": min}}})
 }
 
-fn member(group: &str, milli: u32) -> String {
+pub(crate) fn member(group: &str, milli: u32) -> String {
     let spec = json!({"schedulerName": "omega", "schedulingGroup": {"podGroupName": group}, "containers": [
         {"name": "c", "resources": {"requests": {"cpu": format!("{milli}m")}}}]});
     spec.to_string()

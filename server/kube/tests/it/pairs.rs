@@ -18,6 +18,7 @@ use omega_workload::kube::api::{Node, Pod};
 use omega_workload::kube::live::Converter;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 pub(crate) struct Pair {
     pub(crate) server: Double,
@@ -156,7 +157,14 @@ impl Pair {
         let able: Vec<_> = able.collect();
         let propose = |(pod, job)| self.preempter.propose(pod, job);
         let proposals: Vec<Proposal> = able.into_iter().filter_map(propose).collect();
-        proposals.iter().map(|proposal| self.adapter.preempt(proposal)).collect()
+        let nominate = |proposal: &Proposal| {
+            let verdict = self.adapter.preempt(proposal);
+            if verdict == Verdict::Again {
+                self.unplaced.push((proposal.pod.clone(), proposal.job));
+            }
+            verdict
+        };
+        proposals.iter().map(nominate).collect()
     }
 
     /// Returns the requests that are effects of events.
@@ -239,7 +247,13 @@ impl Pair {
         while self.deliver_one() {}
     }
 
-    /// Drops the watches, and lists again.
+    /// The version up to which the watches have delivered.
+    pub(crate) fn delivered_version(&self) -> u64 {
+        let last = self.delivered.checked_sub(1).and_then(|at| self.server.changes.get(at));
+        last.map_or(0, |change| change.version)
+    }
+
+    /// Loses the watches, and lists instead.
     pub(crate) fn relist(&mut self) {
         self.delivered = self.server.changes.len();
         let nodes: Vec<_> = self.server.all(NODES).map(|value| node(value)).collect();
@@ -254,8 +268,13 @@ impl Pair {
         let namespaces: Vec<_> =
             namespaces.map(|value| serde_json::from_value(value).expect("a namespace")).collect();
         self.adapter.namespaces_listed(&namespaces);
-        let pods = self.server.all(PODS).map(|value| pod(value)).collect();
+        let pods = self.server.all(PODS).map(|value| Arc::new(pod(value))).collect();
         self.adapter.pods_listed(pods, &self.server.version.to_string());
+    }
+
+    /// Lets time pass for the workers.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.now += ms * 1_000_000;
     }
 
     /// Steps one worker once.

@@ -1,71 +1,17 @@
 //! Tests of pods with volume claims: the nodes on which they fit, the choices that are written for their claims, and
 //! the time at which they are bound.
 
-use crate::double::{CLAIMS, Double, VOLUMES, text};
+use crate::double::{CLAIMS, Double, text};
 use crate::pairs::Pair;
 use crate::process::{block_on, create, server, start};
 use crate::replay::transcript;
+use crate::storage::{bind, claim, class, make, pod_spec, provision, volume};
 use omega_core::Text;
 use omega_kube::adapter::answer::Action;
 use omega_kube::adapter::claims::{CLAIMS_TIMEOUT_MS, ClaimChoice};
+use omega_kube::adapter::preempt::Verdict;
 use omega_kube::adapter::{PodName, State};
 use serde_json::{Value, json};
-
-/// Creates an object, with the name that it has in its metadata.
-fn make(server: &mut Double, path: &str, object: &Value) {
-    let answer = server.call("POST", path, object);
-    assert_eq!(answer.status, 201, "{}", answer.body);
-}
-
-fn class(server: &mut Double, name: &str, mode: &str, provisioner: &str) {
-    let object =
-        json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode});
-    make(server, "/apis/storage.k8s.io/v1/storageclasses", &object);
-}
-
-fn claim(server: &mut Double, name: &str, class: &str, mode: &str) {
-    let object = json!({"metadata": {"name": name}, "spec": {"accessModes": [mode],
-        "storageClassName": class, "resources": {"requests": {"storage": "1Gi"}}}});
-    make(server, "/api/v1/namespaces/t/persistentvolumeclaims", &object);
-}
-
-/// Creates a volume that can be used only on one node.
-fn volume(server: &mut Double, name: &str, class: &str, node: &str) {
-    let object = json!({"metadata": {"name": name}, "spec": {"capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"], "storageClassName": class,
-        "csi": {"driver": "csi.example.com"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [
-            {"matchExpressions": [{"key": "host", "operator": "In", "values": [node]}]}]}}},
-        "status": {"phase": "Available"}});
-    make(server, VOLUMES, &object);
-}
-
-/// Binds a claim to a volume, as the controller of volumes does.
-fn bind(server: &mut Double, claim: &str, volume: &str) {
-    let of = json!({"spec": {"claimRef": {"namespace": "t", "name": claim}}, "status": {"phase": "Bound"}});
-    server.call("PATCH", &format!("{VOLUMES}/{volume}"), &of);
-    let path = format!("/api/v1/namespaces/t/persistentvolumeclaims/{claim}");
-    let bound = json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-        "spec": {"volumeName": volume}});
-    assert_eq!(server.call("PATCH", &path, &bound).status, 200);
-}
-
-/// Creates a volume for the node that the claim's annotation names, and binds the claim.
-fn provision(server: &mut Double, claim: &str) {
-    let path = format!("/api/v1/namespaces/t/persistentvolumeclaims/{claim}");
-    let object = server.call("GET", &path, &Value::Null).body;
-    let node = object["metadata"]["annotations"]["volume.kubernetes.io/selected-node"].as_str();
-    let name = format!("pvc-{claim}");
-    volume(server, &name, text(&object, "/spec/storageClassName"), node.expect("a node"));
-    bind(server, claim, &name);
-}
-
-fn pod_spec(claims: &[&str]) -> Value {
-    let volumes = claims
-        .iter()
-        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
-    json!({"schedulerName": "omega", "volumes": volumes.collect::<Vec<_>>(), "containers": [
-        {"name": "c", "resources": {"requests": {"cpu": "1"}}}]})
-}
 
 fn pod(pair: &mut Pair, name: &str, claims: &[&str]) {
     pair.create_with(name, &pod_spec(claims).to_string());
@@ -100,7 +46,15 @@ fn choices(pair: &mut Pair) -> Vec<ClaimChoice> {
     requests.map(choice).collect()
 }
 
-/// Writes a choice, and delivers the events that follow.
+/// Creates the pod `a` with the unbound claim `data` of these access modes, and returns the choice for it.
+fn choice_for_data(pair: &mut Pair, modes: &str) -> ClaimChoice {
+    claim(&mut pair.server, "data", "late", modes);
+    pod(pair, "a", &["data"]);
+    pair.deliver();
+    choices(pair).pop().expect("a choice")
+}
+
+/// Writes a choice, and delivers what follows.
 fn write(pair: &mut Pair, choice: &ClaimChoice) {
     let done = pair.choose(choice);
     assert_eq!(pair.adapter.chosen(choice.clone(), done, 0), None);
@@ -111,6 +65,13 @@ fn write(pair: &mut Pair, choice: &ClaimChoice) {
 fn bindings(pair: &mut Pair) -> Vec<(String, String)> {
     let bindings = pair.carry_out().into_iter();
     bindings.map(|binding| (binding.pod.name, binding.node)).collect()
+}
+
+/// Makes and binds the volume of the claim `data`, and returns the pods and nodes of the bindings that followed.
+fn bindings_once_provisioned(pair: &mut Pair) -> Vec<(String, String)> {
+    provision(&mut pair.server, "data");
+    pair.deliver();
+    bindings(pair)
 }
 
 #[test]
@@ -142,25 +103,20 @@ fn a_pod_goes_where_its_bound_volume_is() {
 #[test]
 fn a_volume_is_made_for_the_chosen_node_and_then_the_pod_is_bound() {
     let mut pair = pair(3, 2);
-    claim(&mut pair.server, "data", "late", "ReadWriteOnce");
-    pod(&mut pair, "a", &["data"]);
-    pair.deliver();
-    let choice = choices(&mut pair).pop().expect("a choice");
+    let choice = choice_for_data(&mut pair, "ReadWriteOnce");
     assert_eq!((choice.claim.as_str(), &choice.volume), ("data", &None));
     write(&mut pair, &choice);
     assert_eq!(bindings(&mut pair), [], "the provisioner works");
-    provision(&mut pair.server, "data");
-    pair.deliver();
-    assert_eq!(bindings(&mut pair), [("a".to_owned(), choice.binding.node.clone())]);
+    assert_eq!(
+        bindings_once_provisioned(&mut pair),
+        [("a".to_owned(), choice.binding.node.clone())]
+    );
 }
 
 #[test]
 fn a_pod_whose_provisioning_fails_is_decided_anew() {
     let mut pair = pair(2, 1);
-    claim(&mut pair.server, "data", "late", "ReadWriteOnce");
-    pod(&mut pair, "a", &["data"]);
-    pair.deliver();
-    let first = choices(&mut pair).pop().expect("a choice");
+    let first = choice_for_data(&mut pair, "ReadWriteOnce");
     write(&mut pair, &first);
     let path = "/api/v1/namespaces/t/persistentvolumeclaims/data";
     let away = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": null}}});
@@ -174,18 +130,13 @@ fn a_pod_whose_provisioning_fails_is_decided_anew() {
     let second = choices(&mut pair).pop().expect("another choice");
     assert_ne!(second.binding.node, first.binding.node);
     write(&mut pair, &second);
-    provision(&mut pair.server, "data");
-    pair.deliver();
-    assert_eq!(bindings(&mut pair), [("a".to_owned(), second.binding.node)]);
+    assert_eq!(bindings_once_provisioned(&mut pair), [("a".to_owned(), second.binding.node)]);
 }
 
 #[test]
 fn claims_that_are_never_bound_end_the_decision_after_ten_minutes() {
     let mut pair = pair(1, 1);
-    claim(&mut pair.server, "data", "late", "ReadWriteOnce");
-    pod(&mut pair, "a", &["data"]);
-    pair.deliver();
-    let choice = choices(&mut pair).pop().expect("a choice");
+    let choice = choice_for_data(&mut pair, "ReadWriteOnce");
     write(&mut pair, &choice);
     pair.adapter.tick(1000);
     pair.adapter.tick(CLAIMS_TIMEOUT_MS + 999);
@@ -232,10 +183,7 @@ fn static_volumes_are_bound_to_the_claims_of_pods_one_each() {
 #[test]
 fn a_choice_on_an_old_version_is_written_again() {
     let mut pair = pair(1, 1);
-    claim(&mut pair.server, "data", "late", "ReadWriteOnce");
-    pod(&mut pair, "a", &["data"]);
-    pair.deliver();
-    let choice = choices(&mut pair).pop().expect("a choice");
+    let choice = choice_for_data(&mut pair, "ReadWriteOnce");
     let path = "/api/v1/namespaces/t/persistentvolumeclaims/data";
     pair.server.call("PATCH", path, &json!({"metadata": {"labels": {"x": "y"}}}));
     write(&mut pair, &choice);
@@ -318,10 +266,7 @@ fn volumes_are_made_only_where_their_driver_has_room() {
 #[test]
 fn after_a_restart_a_claim_keeps_the_node_that_was_written() {
     let mut pair = pair(3, 1);
-    claim(&mut pair.server, "data", "late", "ReadWriteMany");
-    pod(&mut pair, "a", &["data"]);
-    pair.deliver();
-    let choice = choices(&mut pair).pop().expect("a choice");
+    let choice = choice_for_data(&mut pair, "ReadWriteMany");
     write(&mut pair, &choice);
     pair.restart(1);
     // Another pod with the same claim goes to the same node.
@@ -357,6 +302,30 @@ fn a_deleted_claim_ends_the_wait_and_gives_the_volume_back() {
     assert_eq!((choice.claim.as_str(), choice.binding.pod.name.as_str()), ("other", "b"));
     let users = pair.adapter.volumes().claim("t/other").expect("it is known").users;
     assert_eq!(users.len(), 1);
+}
+
+#[test]
+fn a_pod_with_a_claim_preempts_and_is_bound_after_its_claim() {
+    let mut pair = pair(1, 1);
+    pair.create_ranked("low", 4000, 0);
+    pair.deliver();
+    let low = pair.decide();
+    pair.send(&low[0]);
+    claim(&mut pair.server, "data", "late", "ReadWriteOnce");
+    let mut spec = pod_spec(&["data"]);
+    spec["priority"] = 10.into();
+    pair.create_with("high", &spec.to_string());
+    pair.deliver();
+    assert_eq!(pair.decide(), []);
+    assert_eq!(pair.preempt(), [Verdict::Nominated]);
+    assert_eq!(bindings(&mut pair), [], "the victim is there");
+    pair.delete("low");
+    pair.deliver();
+    let choice = choices(&mut pair).pop().expect("a choice");
+    assert_eq!((choice.claim.as_str(), choice.binding.node.as_str()), ("data", "n0"));
+    write(&mut pair, &choice);
+    assert_eq!(bindings(&mut pair), [], "the provisioner works");
+    assert_eq!(bindings_once_provisioned(&mut pair), [("high".to_owned(), "n0".to_owned())]);
 }
 
 #[test]

@@ -2,34 +2,86 @@
 //! nodes, and foreign bindings. No pod is bound twice, no pod is forgotten, and without foreign bindings no node is
 //! overcommitted.
 
+use super::storage::Controllers;
+use super::{NODES, PODS};
 use crate::double::{NODES as NODE_LIST, PODS as POD_LIST, text};
 use crate::pairs::{Pair, add_node};
+use omega_kube::adapter::Binding;
 use omega_kube::adapter::answer::{Action, Answer};
+use omega_kube::adapter::claims::ClaimChoice;
 use omega_kube::adapter::preempt::Done;
-use omega_kube::adapter::{Binding, PodName};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const NODES: u32 = 4;
-const PODS: u32 = 24;
+/// The pods of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Each is alone.
+    Single,
+    /// Many are of groups.
+    Grouped,
+    /// Many have volume claims.
+    Claiming,
+    /// Many are of groups and have volume claims.
+    Both,
+}
 
-struct World {
-    pair: Pair,
+impl Kind {
+    pub(super) fn has_groups(self) -> bool {
+        matches!(self, Kind::Grouped | Kind::Both)
+    }
+
+    pub(super) fn has_claims(self) -> bool {
+        matches!(self, Kind::Claiming | Kind::Both)
+    }
+}
+
+pub(super) struct World {
+    pub(super) pair: Pair,
     dice: Pcg64,
     now_ms: u64,
-    actions: Vec<Action>,
+    pub(super) actions: Vec<Action>,
     /// Requests whose answers were lost, and which arrive late.
     late: Vec<(u64, Binding)>,
     /// Whether other schedulers bind pods, and nodes are removed.
-    foreign: bool,
+    pub(super) foreign: bool,
     /// Whether pods differ in priority.
-    ranked: bool,
+    pub(super) ranked: bool,
+    pub(super) kind: Kind,
+    pub(super) controllers: Controllers,
+    /// The version of the server that the watches had delivered when a decision was made.
+    pub(super) decided: BTreeMap<u64, u64>,
 }
 
 impl World {
-    fn chance(&mut self, of: u32) -> u32 {
+    pub(super) fn new(seed: u64, kind: Kind) -> World {
+        let claims = kind.has_claims();
+        let mut world = World {
+            pair: Pair::new(NODES, 1 + (seed % 3) as u32),
+            dice: Pcg64::seed_from_u64(seed),
+            now_ms: 0,
+            actions: Vec::new(),
+            late: Vec::new(),
+            // The checks of volumes know what other schedulers must not do.
+            foreign: seed % 2 == 1 && !claims,
+            ranked: seed % 4 > 1,
+            kind,
+            controllers: Controllers::default(),
+            decided: BTreeMap::new(),
+        };
+        if claims {
+            world.set_storage_up(seed);
+        }
+        if kind.has_groups() {
+            world.set_groups_up();
+        }
+        world
+    }
+
+    pub(super) fn chance(&mut self, of: u32) -> u32 {
         self.dice.random_range(0..of)
     }
 
@@ -37,13 +89,19 @@ impl World {
         format!("p{}", self.chance(PODS))
     }
 
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
+        let turn = if self.kind == Kind::Single { 3 } else { self.chance(4) };
+        match turn {
+            0 if self.kind.has_groups() => self.turn_groups(),
+            1 if self.kind.has_claims() => self.turn_storage(),
+            _ => self.turn_pods(),
+        }
+        self.take_requests();
+    }
+
+    fn turn_pods(&mut self) {
         match self.chance(16) {
-            0 | 1 => {
-                let (name, milli) = (self.pick(), 500 + 500 * self.chance(3));
-                let priority = if self.ranked { self.chance(3) } else { 0 };
-                self.pair.create_ranked(&name, milli, priority);
-            }
+            0 | 1 => self.create(),
             2 => {
                 let name = self.pick();
                 self.pair.delete(&name);
@@ -69,7 +127,7 @@ impl World {
             8 | 9 => {
                 let worker = self.chance(self.pair.workers.len() as u32) as usize;
                 let bindings = self.pair.step(worker).0;
-                self.actions.extend(bindings.into_iter().map(|b| Action::Bind(b, 0)));
+                self.take_bindings(bindings);
             }
             10..=12 if !self.actions.is_empty() => {
                 let which = self.chance(self.actions.len() as u32) as usize;
@@ -77,7 +135,62 @@ impl World {
             }
             _ => drop(self.pair.deliver_one()),
         }
-        self.actions.extend(self.pair.requests());
+    }
+
+    /// Creates a pod of the history's kind.
+    fn create(&mut self) {
+        let (name, mut milli) = (self.pick(), 500 + 500 * self.chance(3));
+        let priority = if self.ranked { self.chance(3) } else { 0 };
+        let mut spec = json!({"schedulerName": "omega", "priority": priority});
+        if self.kind.has_groups()
+            && let Some(group) = self.pick_group()
+        {
+            milli = group.milli();
+            spec["schedulingGroup"] = json!({"podGroupName": group.name()});
+        }
+        if self.kind.has_claims() {
+            spec["volumes"] = self.pick_volumes();
+        }
+        spec["containers"] =
+            json!([{"name": "c", "resources": {"requests": {"cpu": format!("{milli}m")}}}]);
+        self.pair.create_with(&name, &spec.to_string());
+    }
+
+    /// Takes in bindings that follow from a decision.
+    fn take_bindings(&mut self, bindings: Vec<Binding>) {
+        for binding in bindings {
+            self.note_decision(&binding);
+            self.actions.push(Action::Bind(binding, 0));
+        }
+        self.take_requests();
+    }
+
+    fn take_requests(&mut self) {
+        for request in self.pair.requests() {
+            if let Action::Bind(of, _) | Action::Claim(ClaimChoice { binding: of, .. }, _) =
+                &request
+            {
+                self.note_decision(of);
+            }
+            self.actions.push(request);
+        }
+    }
+
+    /// Notes a decision that is new, and checks it.
+    fn note_decision(&mut self, binding: &Binding) {
+        if !self.decided.contains_key(&binding.decision) {
+            self.decided.insert(binding.decision, self.pair.delivered_version());
+            self.check_group_of(&binding.pod);
+        }
+    }
+
+    /// Sends a binding, and checks what the server then has.
+    fn send(&mut self, binding: &Binding) -> Answer {
+        let answer = self.pair.send(binding);
+        if answer == Answer::Bound && self.kind.has_claims() {
+            self.check_volumes(binding);
+        }
+        answer
     }
 
     /// Ends a pod that is being deleted.
@@ -92,11 +205,12 @@ impl World {
     /// Advances the time. A late request arrives at its timeout at the latest.
     fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
+        self.pair.pass(ms);
         let end = self.now_ms.saturating_sub(self.pair.timeout_ms);
         let late = std::mem::take(&mut self.late);
         for (sent, binding) in late {
             if sent <= end {
-                self.pair.send(&binding);
+                self.send(&binding);
             } else {
                 self.late.push((sent, binding));
             }
@@ -132,14 +246,14 @@ impl World {
                     1 => Answer::Failed,
                     2 => Answer::Unknown,
                     3 => {
-                        self.pair.send(&binding);
+                        self.send(&binding);
                         Answer::Unknown
                     }
                     4 => {
                         self.late.push((self.now_ms, binding.clone()));
                         Answer::Unknown
                     }
-                    _ => self.pair.send(&binding),
+                    _ => self.send(&binding),
                 };
                 self.pair.adapter.answered(binding, answer, self.now_ms)
             }
@@ -158,85 +272,22 @@ impl World {
     }
 
     /// Ends all faults, and runs until nothing changes any more.
-    fn rest(&mut self) {
-        for _ in 0..60 {
+    pub(super) fn rest(&mut self) {
+        for _ in 0..super::RESTS {
             self.pair.deliver();
             let bindings = self.pair.decide();
-            self.actions.extend(bindings.into_iter().map(|b| Action::Bind(b, 0)));
+            self.take_bindings(bindings);
             drop(self.pair.preempt());
-            self.actions.extend(self.pair.requests());
+            self.take_requests();
             while !self.actions.is_empty() {
                 self.act(0, false);
-                self.actions.extend(self.pair.requests());
+                self.take_requests();
+            }
+            if self.kind.has_claims() {
+                self.run_controllers();
             }
             (0..PODS).for_each(|_| self.kubelet());
             self.pass(400_000);
         }
-    }
-}
-
-fn run(seed: u64) -> u64 {
-    let foreign = seed % 2 == 1;
-    let pair = Pair::new(NODES, 1 + (seed % 3) as u32);
-    let dice = Pcg64::seed_from_u64(seed);
-    let (actions, late, ranked) = (Vec::new(), Vec::new(), seed % 4 > 1);
-    let mut world = World { pair, dice, now_ms: 0, actions, late, foreign, ranked };
-    for _ in 0..200 {
-        world.turn();
-        if !foreign {
-            assert_eq!(world.pair.server.overcommitted(), Vec::<String>::new(), "seed {seed}");
-        }
-    }
-    world.rest();
-    let server = &world.pair.server;
-    assert!(server.bound().values().all(|times| *times == 1), "seed {seed}: bound twice");
-    let unbound = server.all(POD_LIST).filter(|pod| pod["spec"].get("nodeName").is_none());
-    // Every unbound pod is pending because there is no room. No pod is forgotten, parked or assumed forever.
-    assert_eq!(unbound.count(), world.pair.pending(), "seed {seed}");
-    let nominated = |pod: &&Arc<Value>| {
-        let name = PodName { namespace: "t".into(), name: text(pod, "/metadata/name").into() };
-        world.pair.adapter.nominated_node(&name).is_some()
-    };
-    assert_eq!(
-        server.all(POD_LIST).filter(nominated).count(),
-        0,
-        "seed {seed}: room is kept for ever"
-    );
-    server.bound().len() as u64
-}
-
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
-#[test]
-fn no_history_loses_a_pod_or_overcommits_a_node() {
-    let (from, count) = match setting("OMEGA_KUBE_SEED") {
-        Some(seed) => (seed, 1),
-        None => (setting("OMEGA_SEEDS_FROM").unwrap_or(0), setting("OMEGA_SEEDS").unwrap_or(400)),
-    };
-    let bound: u64 = (from..from + count).map(run).sum();
-    assert!(bound >= count, "the histories bind pods");
-}
-
-#[test]
-fn workers_overcommit_no_node_when_pods_exceed_the_room() {
-    for workers in [1, 2, 4, 8] {
-        let mut pair = Pair::new(10, workers);
-        (0..400).for_each(|pod| pair.create(&format!("p{pod}"), 500));
-        pair.deliver();
-        // Each worker decides from its own view before it syncs the commits of the others.
-        let mut bindings = Vec::new();
-        for worker in 0..workers as usize {
-            bindings.extend(pair.step(worker).0);
-        }
-        bindings.extend(pair.decide());
-        for binding in &bindings {
-            assert_eq!(pair.send(binding), Answer::Bound);
-        }
-        pair.deliver();
-        assert_eq!(bindings.len(), 80, "{workers} workers fill the room");
-        assert_eq!(pair.server.overcommitted(), Vec::<String>::new());
-        assert_eq!(pair.pending(), 320);
     }
 }
