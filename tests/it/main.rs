@@ -54,6 +54,8 @@
 //! - `misled.rs`: clients of a replica that breaks streams, skips deltas or replies out of order.
 //! - `watches.rs`: watches of jobs against the cell.
 //! - `followers.rs`: calls that a follower answers while it is behind its leader.
+//! - `forwarded.rs`: requests that a follower forwarded, when the leader changes.
+//! - `attached.rs`: streams of agents that break a rule of the transport.
 //! - `directory.rs`: the directory of a replica, and its lock.
 //! - `nth_failure.rs`, `moody_disk.rs`: replicas on disks that fail, fill up, are damaged, or are slow.
 //! - `kills.rs`: a replica's process that is killed repeatedly.
@@ -67,6 +69,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
+mod attached;
 mod backfill;
 mod backups;
 mod bands;
@@ -88,6 +91,7 @@ mod evicting_rules;
 mod examples;
 mod failures;
 mod followers;
+mod forwarded;
 mod fuzz;
 mod gangs;
 mod held;

@@ -24,6 +24,7 @@ mod orders;
 pub(crate) mod reports;
 mod routes;
 
+use crate::gate::reword;
 use crate::grants;
 use crate::host::Host;
 use crate::identity::Caller;
@@ -152,7 +153,7 @@ impl Stream {
     }
 
     async fn listen(&self, mut reports: Streaming<proto::AgentReport>) -> Result<(), ApiError> {
-        while let Some(said) = reports.message().await? {
+        while let Some(said) = reports.message().await.map_err(reword)? {
             self.host.metrics().reported();
             let report = Report::try_from(said)?;
             for machine in report.machines() {

@@ -395,3 +395,34 @@ impl Reader<'_> {
         Some(HardState { term, vote, commit: LogIndex(self.number()?) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::Entry;
+
+    fn batch(lengths: &[usize], hard_state: Option<HardState>) -> Batch {
+        let entry = |(index, length): (u64, &usize)| Entry {
+            position: Position { index: LogIndex(index), term: Term(3) },
+            kind: EntryKind::Commands,
+            data: vec![7; *length].into(),
+        };
+        Batch { entries: (1..).zip(lengths).map(entry).collect(), hard_state }
+    }
+
+    /// A segment is sealed while there is room for it, so a size that is too small would fill a segment too far.
+    #[test]
+    fn the_size_of_a_batch_is_that_of_its_record_with_a_term() {
+        let stamp = Stamp { salt: 1, number: 2, synced: 1 };
+        let hard_state = HardState { term: Term(3), vote: None, commit: LogIndex(1) };
+        for lengths in [&[][..], &[0], &[1, 2, 3], &[7, 8, 9, 1000]] {
+            let (with, without) = (batch(lengths, Some(hard_state)), batch(lengths, None));
+            let mut out = Vec::new();
+            write(&mut out, stamp, Written::Batch(&with));
+            assert_eq!(out.len() as u64, batch_bytes(&with), "{lengths:?}");
+            out.clear();
+            write(&mut out, stamp, Written::Batch(&without));
+            assert!(out.len() as u64 <= batch_bytes(&without), "{lengths:?}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Requests that a follower has forwarded, and messages that are too late for it.
+
+use omega_cellstate::Cell;
+use omega_core::{Amounts, Command, Job, Kinds, TaskGroup};
+use omega_store::log::{Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
+use omega_store::membership::Membership;
+use omega_store::node::{self, Message, MessageError, MessageKind};
+use omega_store::replica::{Answer, Ask, FIRST, PeerMessage, Replica, Settings, Start};
+
+/// A message to replica 1, without content.
+fn message(kind: MessageKind, from: u64, term: u64) -> Message {
+    Message {
+        kind,
+        from: ReplicaId(from),
+        to: ReplicaId(1),
+        term: Term(term),
+        at: Position::default(),
+        commit: Position::default(),
+        entries: Vec::new(),
+        reject: false,
+        hint: LogIndex(0),
+        wants_snapshot: LogIndex(0),
+        context: Vec::new().into(),
+        snapshot: None,
+    }
+}
+
+/// Replica 1 of three, which knows no leader.
+fn follower() -> node::Start {
+    node::Start {
+        id: ReplicaId(1),
+        base: FIRST,
+        membership: Membership::founding([1, 2, 3].map(ReplicaId)),
+        hard_state: HardState { term: Term(2), vote: None, commit: FIRST.index },
+        entries: Vec::new(),
+        doubt: None,
+    }
+}
+
+fn hear(replica: &mut Replica, message: Message) -> omega_store::replica::Output {
+    replica.receive(message.from, PeerMessage::Agree(message));
+    let mut output = replica.proceed();
+    for write in std::mem::take(&mut output.writes) {
+        replica.persisted(write.number);
+    }
+    let mut later = replica.proceed();
+    output.messages.append(&mut later.messages);
+    output.answers.append(&mut later.answers);
+    output
+}
+
+/// The former leader may have proposed it, and nobody else will answer. That is so if it leads again, too: what it had not
+/// proposed is gone.
+#[test]
+fn a_forwarded_request_is_unknown_once_another_term_begins() {
+    for next in [3, 2] {
+        let cell = Cell::new(Kinds::standard());
+        let start = Start { node: follower(), cell, fingerprint: 0 };
+        let mut replica = Replica::new(start, Settings::default());
+        hear(&mut replica, message(MessageKind::Heartbeat, 2, 3));
+        assert_eq!(replica.node().leadership().leader, Some(ReplicaId(2)));
+
+        let job = Job::batch("j", TaskGroup::new(1, Amounts::new([1])));
+        let id = replica.ask(Ask::Command(Command::SubmitJob(job)));
+        let output = replica.proceed();
+        assert!(output.answers.is_empty());
+        let asks = |message: &PeerMessage| matches!(message, PeerMessage::Ask { .. });
+        assert!(output.messages.iter().any(|(to, message)| *to == ReplicaId(2) && asks(message)));
+
+        let output = hear(&mut replica, message(MessageKind::Heartbeat, next, 4));
+        assert_eq!(output.answers, [(id, Answer::Unknown)], "{next} leads");
+    }
+}
+
+/// It is for a leader of the term, which this replica may have been in its last life.
+#[test]
+fn an_acknowledgement_to_a_follower_is_no_contradiction() {
+    let mut node = node::Node::new(follower(), node::Settings::default());
+    let at = Position { index: LogIndex(9), term: Term(2) };
+    let late = Message { at, ..message(MessageKind::Appended, 2, 2) };
+    node.receive(&late).unwrap();
+}
+
+/// A follower's request for a read index has one small entry, and a leader keeps it until it knows that it still leads.
+#[test]
+fn a_request_for_a_read_index_that_is_no_such_request_is_refused() {
+    let entry = |bytes: usize| Entry {
+        position: Position::default(),
+        kind: EntryKind::Commands,
+        data: vec![7; bytes].into(),
+    };
+    for entries in [vec![], vec![entry(8), entry(8)], vec![entry(1 << 20)]] {
+        let mut node = node::Node::new(follower(), node::Settings::default());
+        let asked = Message { entries, ..message(MessageKind::ReadIndex, 2, 0) };
+        assert!(matches!(node.receive(&asked), Err(MessageError::Malformed(_))), "{asked:?}");
+    }
+    let mut node = node::Node::new(follower(), node::Settings::default());
+    let asked = Message { entries: vec![entry(64)], ..message(MessageKind::ReadIndex, 2, 0) };
+    node.receive(&asked).unwrap();
+}
