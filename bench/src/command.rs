@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// The verbs of `omega-bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Measure the table of benchmarks, with targets and bare loops.
+    /// Run the benchmarks, and print them with their targets and with bare loops for comparison.
     #[command(after_help = "Examples:\n  omega-bench table --quick\n  \
         omega-bench table --only scan\n  omega-bench table --markdown")]
     Table(measure::Options),
@@ -19,7 +19,7 @@ pub enum BenchCommand {
     /// Reasons are not compared, because the two programs word them differently.
     #[command(after_help = "Example:\n  omega-bench oracle fit.jsonl.gz spread.jsonl.gz")]
     Oracle(replay::Options),
-    /// Build a cell, and print its memory.
+    /// Build a cell in memory, and print the memory that it takes.
     #[command(after_help = "Example:\n  \
         omega-bench memory --machines 10000 --tasks 100000 --job-tasks 10")]
     Memory(measure::memory::Build),

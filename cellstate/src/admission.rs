@@ -108,7 +108,11 @@ impl Tenants {
                 let asked = asked.try_into().unwrap_or(u64::MAX);
                 let name = kinds.get(kind).map_or("", |kind| kind.name.as_str());
                 let [would, may] = [asked, limit].map(|amount| kinds.display(kind, amount));
-                let told = format!("would ask for {would} {name}, they may ask for {may}").into();
+                let told = format!(
+                    "would request {would} {name}: the request limit is \
+                     {may}"
+                )
+                .into();
                 return Err(Rejection::NotAdmitted { tenant, kind, asked, limit, told });
             }
         }

@@ -51,17 +51,17 @@ pub enum AuditError {
     #[error("job {0}: its counts of placed and living tasks differ from a recount")]
     JobCounts(omega_core::JobId),
     /// A job is recorded as a gang that waits for more tasks although it does not, or is not recorded although it does.
-    #[error("job {0}: whether its tasks keep places differs from a recount")]
+    #[error("job {0}: the mark that tells whether its tasks keep places differs from a recount")]
     GangHold(omega_core::JobId),
     /// An allocation is recorded for a task without a machine, or a recorded allocation equals the request of the
     /// task's group.
-    #[error("job {0} has a recorded allocation of a task that has none")]
+    #[error("job {0} has a recorded allocation for a task without one")]
     Held(omega_core::JobId),
     /// The allocations of batch tasks on a machine differ from a recount.
     #[error("the claims of batch tasks on machines differ from a recount")]
     Batch,
     /// The amounts that a tenant uses differ from a recount.
-    #[error("tenant {0:?}: its use differs from a recount")]
+    #[error("tenant {0:?}: its usage differs from a recount")]
     Tenant(Text),
     /// The claims of cluster resources differ from a recount.
     #[error("the claimed cluster resources differ from a recount")]

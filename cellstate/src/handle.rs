@@ -19,14 +19,14 @@ pub enum HandleError {
     Unavailable,
     /// The cell's disks are full, or it cannot save its state. The call had no effect. Make space on the disks, and try
     /// again later.
-    #[error("the cell takes no commits now, because it cannot save more: make room on its disks")]
+    #[error("the cell accepts no commits now, because it cannot save more: make room on its disks")]
     Full,
     /// The connection broke after the transaction was sent, so the transaction may have been committed or not. Send it
     /// again with an unchanged id: if the first copy was committed, its result is returned.
-    #[error("the outcome of the transaction is unknown; send it again with the same id")]
+    #[error("the outcome of the transaction is unknown: send it again with the same id")]
     Unknown,
     /// The scheduler lacks a permission, which the text names.
-    #[error("the cell refuses: {0}")]
+    #[error("the cell rejected the request: {0}")]
     Denied(Text),
     /// The name was rejected, or too many schedulers have registered.
     #[error("the scheduler cannot register: {0}")]

@@ -41,7 +41,12 @@ fn bad(group: &TaskGroup, field: &str, rule: &str) -> Rejection {
 fn text(group: &TaskGroup, field: &str, text: &Text) -> Checked {
     at_most(&format!("bytes of {field}"), text.len(), RUN_TEXT_BYTES_MAX)?;
     match text.contains('\0') {
-        true => Err(bad(group, field, "has a NUL byte, which ends a text: leave it out")),
+        true => Err(bad(
+            group,
+            field,
+            "has a NUL byte, which no program can receive: leave it \
+             out",
+        )),
         false => Ok(()),
     }
 }
@@ -56,7 +61,7 @@ fn command(group: &TaskGroup, run: &Run) -> Checked {
     if let Some(dir) = &run.working_dir {
         text(group, "run.working_dir", dir)?;
         if !dir.starts_with('/') {
-            return Err(bad(group, "run.working_dir", "is not absolute: begin it with \"/\""));
+            return Err(bad(group, "run.working_dir", "is not absolute: must begin with \"/\""));
         }
     }
     run.user.iter().try_for_each(|user| texts::name("user", user))
@@ -69,17 +74,23 @@ fn env(group: &TaskGroup, env: &[EnvVar]) -> Checked {
         text(group, "run.env", value)?;
         texts::name("environment variable", name)?;
         if name.contains('=') {
-            return Err(bad(group, "run.env", "has a name with \"=\": leave it out"));
+            return Err(bad(
+                group,
+                "run.env",
+                "has a name that contains \"=\": leave this \
+                 character out",
+            ));
         }
         if name.starts_with(RESERVED_PREFIX) {
             return Err(bad(
                 group,
                 "run.env",
-                "has a name with OMEGA_, which agents set: rename it",
+                "has a name that begins with OMEGA_: choose another name, because agents set \
+                 these variables",
             ));
         }
         if !names.insert(name) {
-            return Err(bad(group, "run.env", "has a name twice: give each once"));
+            return Err(bad(group, "run.env", "has the same name twice: give each name once"));
         }
     }
     Ok(())
@@ -91,11 +102,11 @@ fn ports(group: &TaskGroup, ports: &[NamedPort]) -> Checked {
         texts::name("port name", name)?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if !name.chars().all(is_plain) {
-            let rule = "has a name with other characters than letters, digits, \"-\" and \"_\"";
+            let rule = "has an invalid name: must consist of letters, digits, \"-\" and \"_\"";
             return Err(bad(group, "ports", rule));
         }
         if !names.insert(name.to_ascii_uppercase().replace('-', "_")) {
-            return Err(bad(group, "ports", "has a name twice: give each once"));
+            return Err(bad(group, "ports", "has the same name twice: give each name once"));
         }
         if group.rules.ports.iter().all(|port| port.number != *number) {
             return Err(bad(group, "run.ports", "names a port that the group does not have"));
@@ -113,7 +124,7 @@ fn health(group: &TaskGroup, check: &HealthCheck) -> Checked {
         at_most(&what, *time as usize, HEALTH_MS_MAX as usize)?;
     }
     if [interval_ms, timeout_ms, failures].contains(&&0) {
-        let rule = "has an interval, timeout or number of failures of 0: give at least 1";
+        let rule = "has an interval, timeout or number of failures of 0: each must be at least 1";
         return Err(bad(group, "run.health", rule));
     }
     match probe {
@@ -125,7 +136,7 @@ fn health(group: &TaskGroup, check: &HealthCheck) -> Checked {
             words.iter().try_for_each(|word| text(group, "run.health.command", word))
         }
         Probe::Tcp(0) | Probe::Http { port: 0, .. } => {
-            Err(bad(group, "run.health", "has port 0: give 1 to 65535"))
+            Err(bad(group, "run.health", "has port 0: must be 1 to 65535"))
         }
         Probe::Tcp(_) => Ok(()),
         Probe::Http { path, .. } => {
@@ -135,7 +146,8 @@ fn health(group: &TaskGroup, check: &HealthCheck) -> Checked {
                 false => Err(bad(
                     group,
                     "run.health.http",
-                    "is no path: begin it with \"/\" and encode spaces and other characters",
+                    "is not a path: must begin with \"/\", with spaces and special characters \
+                     encoded",
                 )),
             }
         }
@@ -193,13 +205,16 @@ mod tests {
             (refused(|run| run.args.push(long)), "bytes of run.args"),
             (refused(|run| run.args = vec!["x".into(); 1025]), "arguments of a program"),
             (refused(|run| run.args = vec!["x".repeat(30_000).into(); 3]), "bytes of a program"),
-            (refused(|run| run.env = vec![variable("A=", "")]), "a name with \"=\""),
-            (refused(|run| run.env = vec![variable("OMEGA_JOB", "")]), "which agents set"),
-            (refused(|run| run.env = vec![variable("A", ""), variable("A", "")]), "a name twice"),
+            (refused(|run| run.env = vec![variable("A=", "")]), "a name that contains \"=\""),
+            (refused(|run| run.env = vec![variable("OMEGA_JOB", "")]), "because agents set"),
+            (
+                refused(|run| run.env = vec![variable("A", ""), variable("A", "")]),
+                "the same name twice",
+            ),
             (refused(|run| run.working_dir = Some("tmp".into())), "is not absolute"),
             (refused(|run| run.user = Some("".into())), "is empty"),
             (refused(|run| run.ports = named("http", 81)), "does not have"),
-            (refused(|run| run.ports = named("ht tp", 80)), "other characters"),
+            (refused(|run| run.ports = named("ht tp", 80)), "must consist of letters"),
             (refused(|run| run.health = checked(Probe::Tcp(0))), "port 0"),
             (refused(|run| run.health = checked(Probe::Command(Vec::new()))), "is empty"),
             (

@@ -205,7 +205,7 @@ impl Tenants {
         if fits {
             Ok(())
         } else {
-            Err(bad(format!("what {name:?} uses is too much to be counted")))
+            Err(bad(format!("the usage of {name:?} is too large to be counted for this parent")))
         }
     }
 
@@ -217,13 +217,14 @@ impl Tenants {
             self.id(parent).map_or(Vec::new(), |parent| self.line(parent).collect());
         if name == parent || known.is_some_and(|id| above.contains(&id)) {
             return Err(bad(format!(
-                "{parent:?} cannot be above {name:?}, it is below it or the same"
+                "{parent:?} cannot be the parent of {name:?}: it is the same tenant or below it"
             )));
         }
         let height = known.map_or(1, |id| self.height(id));
         if above.len().max(1) + height > TENANT_DEPTH_MAX {
             let what = format!(
-                "below {parent:?} there would be more than {TENANT_DEPTH_MAX} tenants one below the other"
+                "{parent:?} cannot be the parent: the tree of tenants would have more than \
+                 {TENANT_DEPTH_MAX} levels"
             );
             return Err(bad(what));
         }

@@ -72,15 +72,15 @@ pub(crate) fn tenant_config(
     quota(tenant, &tenant_config.guaranteed, kinds)?;
     if !(1..=TENANT_WEIGHT_MAX).contains(&tenant_config.weight) {
         let what = format!(
-            "{tenant:?} has weight {}, from 1 to {TENANT_WEIGHT_MAX} are allowed",
+            "{tenant:?} has weight {}: must be from 1 to {TENANT_WEIGHT_MAX}",
             tenant_config.weight
         );
         return Err(Rejection::BadTenant(what.into()));
     }
     if tenant_config.tasks_per_machine_max == Some(0) {
         let what = format!(
-            "{tenant:?} may have 0 tasks on a machine: leave tasks_per_machine_max out for any \
-             number, or give at least 1"
+            "{tenant:?}: tasks_per_machine_max must be at least 1: leave it out for any number of \
+             tasks"
         );
         return Err(Rejection::BadTenant(what.into()));
     }
@@ -92,20 +92,27 @@ pub(crate) fn policy(policy: &Policy) -> Result<(), Rejection> {
     let bad = |why: String| Err(Rejection::BadPolicy(why.into()));
     at_most("bands", policy.bands.len(), BANDS_MAX)?;
     if let Some(band) = policy.bands.iter().find(|band| band.from > band.to) {
-        return bad(format!("the band from {} to {} is empty", band.from.0, band.to.0));
+        return bad(format!(
+            "the band from {} to {} is empty: its end must not be below its \
+             start",
+            band.from.0, band.to.0
+        ));
     }
     if let Some(pair) = policy.bands.windows(2).find(|pair| pair[0].to >= pair[1].from) {
         let (one, next) = (pair[0].to.0, pair[1].from.0);
         return bad(format!(
-            "bands must ascend without overlap: one ends at {one}, the next begins at {next}"
+            "bands must ascend without overlap, but one ends at {one} and the next begins at {next}"
         ));
     }
     match policy.eviction_cap {
-        Some(cap) if cap.count == 0 || cap.count > EVICTION_CAP_MAX => {
-            bad(format!("a cap of {} evictions: 1 to {EVICTION_CAP_MAX} are allowed", cap.count))
-        }
+        Some(cap) if cap.count == 0 || cap.count > EVICTION_CAP_MAX => bad(format!(
+            "a limit of {} evictions is not allowed: must be 1 to \
+                 {EVICTION_CAP_MAX}",
+            cap.count
+        )),
         Some(cap) if cap.per_ms == 0 || cap.per_ms > EVICTION_SPAN_MS_MAX => bad(format!(
-            "a cap of evictions in {} ms: 1 to {EVICTION_SPAN_MS_MAX} are allowed",
+            "a limit of evictions in {} ms is not allowed: the time must be 1 to \
+             {EVICTION_SPAN_MS_MAX} ms",
             cap.per_ms
         )),
         _ => Ok(()),
@@ -124,13 +131,14 @@ pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), 
         return bad("names no machines: give a label or a name");
     }
     if tenants.is_empty() {
-        return bad("has no tenants: name tenants, or drain the machines");
+        return bad("has no tenants: give at least one tenant, or drain the machines to reserve \
+             them for nobody");
     }
     if from_ms >= until_ms {
-        return bad("is over before it begins");
+        return bad("ends before it begins: its end must be after its start");
     }
     if *until_ms <= now_ms {
-        return bad("is over already");
+        return bad("has already ended: its end must be in the future");
     }
     Ok(())
 }
@@ -172,26 +180,32 @@ pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Reject
         return bad("names no machines: give a label or a name");
     }
     if peaks.is_empty() {
-        return bad("has no peaks: remove it instead");
+        return bad("has no peaks: remove the calendar instead");
     }
     for Peak { from_ms, until_ms, batch_max } in peaks {
         if *from_ms >= DAY_MS || *until_ms > DAY_MS {
-            return bad("has a peak beyond the end of the day");
+            return bad("has a peak beyond the end of the day: its times must be from 0 h to 24 h");
         }
         if from_ms == until_ms {
             return bad("has an empty peak: for the whole day, use 0 h to 24 h");
         }
         if batch_max.is_empty() {
-            return bad("has a peak without limits: give the shares of batch tasks");
+            return bad(
+                "has a peak without limits: give the share of batch tasks for at least one \
+                 kind",
+            );
         }
         if !batch_max.windows(2).all(|pair| pair[0].kind < pair[1].kind) {
-            return bad("has a peak whose shares do not ascend by kind, one for each");
+            return bad(
+                "has a peak with invalid shares: there must be one per kind, in ascending \
+                 order of kind",
+            );
         }
         if let Some(share) = batch_max.iter().find(|share| kinds.get(share.kind).is_none()) {
             return Err(Rejection::BadAmount { what: called.clone(), kind: share.kind });
         }
         if batch_max.iter().any(|share| share.percent > 100) {
-            return bad("has a share of more than 100 percent");
+            return bad("has a share above 100 percent: a share must be 0 to 100 percent");
         }
     }
     Ok(())
@@ -232,13 +246,18 @@ fn numa(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
     }
     let bad = |why: String| Err(Rejection::BadMachine(format!("machine {name:?} {why}").into()));
     let Some(cpu) = kinds.cpu() else {
-        return bad("has NUMA nodes, and the cell has no `cpu` in thousandths of a core".into());
+        return bad("has NUMA nodes, but the cell has no kind `cpu` in thousandths of a core: \
+             leave them out"
+            .into());
     };
     let has = machine.capacity.get(cpu);
     if has < numa.cpu_milli() {
         let cores = numa.total();
         let has = kinds.display(cpu, has);
-        return bad(format!("has {cores} cores in its NUMA nodes, and {has} cpu in all"));
+        return bad(format!(
+            "has {cores} cores in its NUMA nodes, but only {has} cpu in total: \
+             raise cpu, or name fewer cores"
+        ));
     }
     Ok(())
 }
@@ -261,7 +280,7 @@ pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), R
     texts::name("scheduler", &job.scheduler)?;
     let bad = |why: String| Err(Rejection::BadJob(why.into()));
     if job.groups.is_empty() {
-        return bad(format!("job {:?} has no task group", job.name));
+        return bad(format!("job {:?} has no task group: give at least one", job.name));
     }
     at_most("task groups", job.groups.len(), GROUPS_PER_JOB_MAX)?;
     let submitted = counts == GroupCounts::AsSubmitted;
@@ -283,32 +302,42 @@ pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), R
         let is_twice =
             |earlier: &TaskGroup| (&earlier.name, earlier.version) == (&group.name, group.version);
         if job.groups[..i].iter().any(is_twice) {
-            return bad(format!("job {:?} has two groups {:?}", job.name, group.name));
+            return bad(format!(
+                "job {:?} has two groups {:?}: give each group its own name",
+                job.name, group.name
+            ));
         }
         if group.version > 0 && submitted {
-            return bad(format!("group {:?} has a version, which the cell sets", group.name));
+            return bad(format!(
+                "group {:?} has a version: leave it out, because the cell sets \
+                 it",
+                group.name
+            ));
         }
         task_group(job, group, kinds)?;
     }
     match (job.gang_timeout_ms, job.gang_min) {
         (Some(_), None) => {
             return bad(format!(
-                "job {:?} has a gang timeout but no minimum: give gang_min",
+                "job {:?} has a gang timeout but no minimum: give gang_min, or leave out the \
+                 timeout",
                 job.name
             ));
         }
         (Some(hold), _) if !(1..=GANG_TIMEOUT_MS_MAX).contains(&hold) => {
             let name = &job.name;
             return bad(format!(
-                "job {name:?} has a gang timeout of {hold} ms: 1 to {GANG_TIMEOUT_MS_MAX} are allowed"
+                "job {name:?} has a gang timeout of {hold} ms: must be 1 to {GANG_TIMEOUT_MS_MAX}"
             ));
         }
         _ => {}
     }
     match job.gang_min {
-        Some(min) if u64::from(min) > job.task_count() && submitted => {
-            bad(format!("job {:?} is a gang of {min} but has fewer tasks", job.name))
-        }
+        Some(min) if u64::from(min) > job.task_count() && submitted => bad(format!(
+            "job {:?} is a gang of at least {min} tasks but has fewer: lower \
+                 gang_min, or add tasks",
+            job.name
+        )),
         _ => Ok(()),
     }
 }
@@ -316,11 +345,12 @@ pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), R
 fn update_rules(job: &Job, rules: &UpdateRules) -> Result<(), Rejection> {
     let bad = |why: &str| Err(Rejection::BadJob(format!("job {:?} {why}", job.name).into()));
     if job.kind == JobKind::Batch {
-        return bad("is a batch job, which has no updates: leave update out");
+        return bad("is a batch job, which is never updated: leave out `update`");
     }
     if rules.max_unavailable == 0 && rules.max_surge == 0 {
         return bad(
-            "allows neither missing nor further tasks while it is updated: give one of both",
+            "allows neither missing nor additional tasks during an update: give max_unavailable \
+             or max_surge a value above 0",
         );
     }
     let healthy = rules.min_healthy_ms as usize;
@@ -335,11 +365,13 @@ fn per_machine(job: &Job, group: &TaskGroup) -> Result<(), Rejection> {
     let apart = TaskRule::AntiAffinity { from, level: TopologyLevel::Machine };
     match group.per_machine {
         true if job.kind == JobKind::Batch || job.gang_min.is_some() => {
-            bad("is per_machine in a batch job or a gang: make the job a service")
+            bad("is per_machine, but its job is a batch job or a gang: make the job a service \
+                 without gang_min")
         }
-        true if !group.rules.tasks.contains(&apart) => bad(
-            "is per_machine without anti_affinity to its own tasks at the level machine: add it",
-        ),
+        true if !group.rules.tasks.contains(&apart) => {
+            bad("is per_machine, so it must have anti_affinity to its own tasks at the level \
+             `machine`: add this rule")
+        }
         _ => Ok(()),
     }
 }
@@ -347,17 +379,20 @@ fn per_machine(job: &Job, group: &TaskGroup) -> Result<(), Rejection> {
 fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
     let bad = |why| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     match rule {
-        TaskRule::Affinity(terms) if terms.is_empty() => bad("has an affinity to nothing"),
+        TaskRule::Affinity(terms) if terms.is_empty() => {
+            bad("has an affinity without terms: give \
+             at least one, or leave the rule out")
+        }
         TaskRule::Affinity(terms) => at_most("terms", terms.len(), RULES_PER_GROUP_MAX),
         TaskRule::Prefer { weight, .. } if weight.unsigned_abs() > WEIGHT_MAX => {
-            bad("has a preference with a weight beyond 100")
+            bad("has a preference with an invalid weight: must be from -100 to 100")
         }
         TaskRule::MaxColocated { count: 0, .. } => {
-            bad("allows 0 other tasks: use anti_affinity instead")
+            bad("has max_colocated 0: must be at least 1; use anti_affinity to allow no other task")
         }
         TaskRule::RuntimeAffinity(near) if near.tasks == TaskSelector::SameGroup => bad(
-            "needs runtime affinity of its own tasks, so that the first could never be placed: affinity is \
-             the rule that lets it",
+            "has a runtime affinity to its own tasks, so its first task could never be placed: \
+             use affinity instead",
         ),
         _ => Ok(()),
     }
@@ -369,7 +404,9 @@ fn demand_profiles(group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
     if !group.demand_profiles.is_sorted_by_key(|demand_profile| demand_profile.kind)
         || group.demand_profiles.windows(2).any(|pair| pair[0].kind == pair[1].kind)
     {
-        return bad("has demand profiles that do not ascend by kind, one for each".to_owned());
+        return bad("has invalid demand profiles: there must be one per kind, in ascending order \
+             of kind"
+            .to_owned());
     }
     for demand_profile in &group.demand_profiles {
         let kind = kinds
@@ -378,13 +415,15 @@ fn demand_profiles(group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
         let points = demand_profile.points.len();
         if !demand_profile.divides_the_day() {
             return bad(format!(
-                "has a demand profile of {kind} with {points} points: a divisor of {DEMAND_POINTS_MAX} is allowed"
+                "has a demand profile of {kind} with {points} points: the number must be a \
+                 divisor of {DEMAND_POINTS_MAX}"
             ));
         }
         let (peak, request) = (demand_profile.peak(), group.request.get(demand_profile.kind));
         if peak == 0 || peak != request {
             return bad(format!(
-                "requests {request} of {kind}, and the highest point of its demand profile is {peak}"
+                "requests {request} of {kind}, but the highest point of its demand profile is \
+                 {peak}: both must be equal and above 0"
             ));
         }
     }
@@ -436,9 +475,7 @@ fn optional(job: &Job, group: &TaskGroup) -> Result<Option<TaskGroup>, Rejection
         return bad("requests devices, so it cannot have optional devices");
     }
     if !group.demand_profiles.is_empty() {
-        return bad(
-            "has demand profiles and optional resources: a group may have only one of them",
-        );
+        return bad("has both demand profiles and optional resources: leave out one of them");
     }
     if let Some(devices) = optional.devices {
         devices_of(group, devices)?;
@@ -452,7 +489,11 @@ fn devices_of(group: &TaskGroup, devices: DeviceRequest) -> Result<(), Rejection
     at_most("devices of a task", usize::from(devices.count), usize::from(DEVICES_MAX))?;
     at_most("share of a device", usize::from(devices.milli_each), DEVICE_MILLI as usize)?;
     if devices.count == 0 || devices.milli_each == 0 {
-        let why = format!("group {:?} requests devices but no part of them", group.name);
+        let why = format!(
+            "group {:?} requests devices with a count or share of 0: both must be \
+             at least 1, or leave devices out",
+            group.name
+        );
         return Err(Rejection::BadJob(why.into()));
     }
     Ok(())
@@ -463,10 +504,13 @@ fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), 
     let bad = |why: String| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     let count = cores.count;
     if count == 0 {
-        return bad("requests 0 exclusive cores: leave them out".into());
+        return bad("requests 0 exclusive cores: must be at least 1, or leave `cores` out".into());
     }
     if !cores.fit_in(&group.request, kinds) {
-        return bad(format!("requests {count} exclusive cores, and less `cpu` than that"));
+        return bad(format!(
+            "requests {count} exclusive cores but less `cpu`: `cpu` must be at \
+             least {count}"
+        ));
     }
     let of_cpu = group
         .demand_profiles
@@ -475,7 +519,8 @@ fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), 
     let least = of_cpu.and_then(|demand_profile| demand_profile.points.iter().min());
     if least.is_some_and(|least| *least < cores.cpu_milli()) {
         return bad(format!(
-            "has {count} exclusive cores, and a demand profile of `cpu` below that"
+            "has {count} exclusive cores, but its demand profile of `cpu` is lower: each point \
+             must be at least {count}"
         ));
     }
     Ok(())

@@ -119,7 +119,13 @@ fn is_same(group: &TaskGroup, wanted: &TaskGroup) -> bool {
 fn may_become(job: &Job, spec: &Job) -> Result<(), Rejection> {
     let bad = |why: &str| {
         let name = &spec.name;
-        Err(Rejection::BadJob(format!("job {name:?} {why}: delete it, and submit it anew").into()))
+        Err(Rejection::BadJob(
+            format!(
+                "job {name:?} {why}: delete the job, and submit it \
+             again"
+            )
+            .into(),
+        ))
     };
     if job.kind == JobKind::Batch || spec.kind == JobKind::Batch {
         return bad("is a batch job, which cannot be updated");
@@ -135,7 +141,7 @@ fn may_become(job: &Job, spec: &Job) -> Result<(), Rejection> {
         ("preemption", job.preemption == spec.preemption),
     ];
     match fixed.iter().find(|(_, is_equal)| !is_equal) {
-        Some((field, _)) => bad(&format!("would get another {field}, which is fixed")),
+        Some((field, _)) => bad(&format!("cannot change its {field}")),
         None => Ok(()),
     }
 }
@@ -206,7 +212,10 @@ impl Cell {
         };
         check_version(job, Some(step.version))?;
         if job.spec.gang_min.is_some() || job.spec.kind == JobKind::Batch {
-            let why = format!("job {:?} is no service, or it is a gang", job.spec.name);
+            let why = format!(
+                "job {:?} cannot be updated: must be a service and not a gang",
+                job.spec.name
+            );
             return Err(Rejection::BadJob(why.into()));
         }
         at_most("groups that grow", step.adds.len(), job.spec.groups.len())?;
@@ -220,7 +229,8 @@ impl Cell {
             return Err(Rejection::TooMany { what: "tasks of a job".into(), given: total, max });
         }
         if u64::from(job.alive) + more == stops.len() as u64 {
-            let why = format!("job {:?} would lose all its tasks: kill it", job.spec.name);
+            let why =
+                format!("job {:?} would lose all its tasks: kill the job instead", job.spec.name);
             return Err(Rejection::BadJob(why.into()));
         }
         self.admit_step(job, &adds, &stops)?;

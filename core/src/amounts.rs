@@ -66,7 +66,7 @@ pub enum KindsError {
     #[error("a cell needs at least one resource kind")]
     Empty,
     /// The list has this many kinds, more than [`KINDS_MAX`]. Name fewer.
-    #[error("{0} resource kinds, at most {KINDS_MAX} are allowed")]
+    #[error("{0} resource kinds are too many: at most {KINDS_MAX} are allowed")]
     TooMany(usize),
     /// The list has two kinds of this name. Name each kind once.
     #[error("the resource kind {0:?} is named twice")]

@@ -270,7 +270,7 @@ pub enum Outcome {
 #[non_exhaustive]
 pub enum Rejection {
     /// Another object has this name. Choose another name, or use the existing object.
-    #[error("{0:?} exists already")]
+    #[error("{0:?} already exists: choose another name")]
     NameTaken(Text),
     /// This text is not allowed as a name (see [`crate::text`]). Choose another one.
     #[error("{0}")]
@@ -289,7 +289,7 @@ pub enum Rejection {
     },
     /// An update changes the machine's number of devices while a task has a device. Repeat the update when no task has
     /// one.
-    #[error("tasks of machine {0} have some of its devices")]
+    #[error("tasks on machine {0} have some of its devices: drain the machine first")]
     DevicesInUse(MachineId),
     /// No job has this id: it was forgotten after its end, or never existed.
     #[error("there is no job {0}")]
@@ -309,13 +309,13 @@ pub enum Rejection {
     #[error("task {0} is not pending")]
     TaskNotPending(TaskId),
     /// The machine has no devices with enough left for the task to adopt. Correct the machine's description first.
-    #[error("machine {1} has no devices left for task {0}")]
+    #[error("machine {1} has too few free devices for task {0}")]
     NoDevicesLeft(TaskId, MachineId),
     /// The task is not on the reporting machine, because it has moved or ended since.
     #[error("task {0} is not on machine {1}")]
     TaskNotThere(TaskId, MachineId),
     /// The amount is above 2^50, or its kind is not registered. Use a registered kind and a smaller amount.
-    #[error("{what}: kind {} is not registered, or its amount exceeds 2^50", kind.0)]
+    #[error("{what}: the cell has no kind {}, or the amount of this kind exceeds 2^50", kind.0)]
     BadAmount {
         /// Object that the amount belongs to, in words.
         what: Text,
@@ -323,7 +323,7 @@ pub enum Rejection {
         kind: KindId,
     },
     /// A list or a count is above its bound. Reduce it.
-    #[error("{what}: {given}, at most {max} allowed")]
+    #[error("{what}: {given} are too many: at most {max} are allowed")]
     TooMany {
         /// Name of the list or count.
         what: Text,
@@ -340,7 +340,7 @@ pub enum Rejection {
     Transaction(#[from] TransactionError),
     /// Another process owns the scheduler's name. Wait until that process has ended or its lease has expired, or choose
     /// another name.
-    #[error("the scheduler's name {name:?} is held by another process")]
+    #[error("another process owns the scheduler's name {name:?}")]
     NameHeld {
         /// Name of the scheduler.
         name: Text,
@@ -348,7 +348,10 @@ pub enum Rejection {
         holder: HolderId,
     },
     /// The lease is shorter or longer than allowed. Choose a duration within the bounds.
-    #[error("a lease of {given} ms: from {LEASE_MS_MIN} to {LEASE_MS_MAX} ms are allowed")]
+    #[error(
+        "a lease of {given} ms is not allowed: must be from {LEASE_MS_MIN} to {LEASE_MS_MAX} \
+         ms"
+    )]
     BadLease {
         /// Requested duration, in milliseconds.
         given: u32,
@@ -385,11 +388,11 @@ pub enum Rejection {
     BadMachine(Text),
     /// An update changes the cores of the machine's NUMA nodes while a task has exclusive cores. Repeat the update when
     /// no task has any.
-    #[error("tasks of machine {0} have some of its cores to themselves")]
+    #[error("tasks on machine {0} have exclusive cores of it: drain the machine first")]
     CoresInUse(MachineId),
     /// The NUMA nodes of the machine have too few cores left for the task to adopt. Correct the machine's description
     /// first.
-    #[error("machine {1} has no cores left for task {0}")]
+    #[error("machine {1} has too few free exclusive cores for task {0}")]
     NoCoresLeft(TaskId, MachineId),
     /// The calendar of peak hours is invalid, as the text explains. Choose other machines, times or shares.
     #[error("{0}")]
@@ -398,7 +401,10 @@ pub enum Rejection {
     #[error("there is no calendar of peaks {0:?}")]
     UnknownPeaks(Text),
     /// The job no longer has the version that the command requires. Read the job again before the next attempt.
-    #[error("job {job:?} has version {is}, not {given}: look at it again")]
+    #[error(
+        "job {job:?} has version {is}, not {given}: read the job again, and repeat the change \
+         on the new version"
+    )]
     OtherVersion {
         /// Name of the job.
         job: Text,

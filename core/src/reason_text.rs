@@ -34,10 +34,10 @@ impl Reason {
             Reason::NoRoom(_) => return format!("too little {kind} left"),
             Reason::QuotaExceeded(_) => return format!("quota of {kind} used up"),
             Reason::CellExhausted(_) => {
-                return format!("too little {kind} left in the cell as a whole");
+                return format!("too little {kind} left in the whole cell");
             }
-            Reason::PeakHours(_) => return format!("peak hours: no more {kind} left for batch"),
-            Reason::NoDevices => "no accelerator device with enough left",
+            Reason::PeakHours(_) => return format!("peak hours: no {kind} left for batch tasks"),
+            Reason::NoDevices => "no device has enough left",
             Reason::NoCores => "too few exclusive cores left",
             Reason::MachineChanged => "changed since the scheduler saw it",
             Reason::MachineGone => "gone",
@@ -48,22 +48,22 @@ impl Reason {
             Reason::PortTaken => "port taken",
             Reason::AntiAffinity => "anti-affinity to a task there",
             Reason::TaskAffinityUnmet => "no task of its affinity there",
-            Reason::Skew => "spread would be uneven",
+            Reason::Skew => "spread would become too uneven",
             Reason::DomainFull => "domain has its maximum of tasks",
-            Reason::NoDomain => "no place in the topology",
+            Reason::NoDomain => "machine lacks the label of a rule",
             Reason::UnknownTask => "no such task",
             Reason::TaskPlaced => "the task has a machine already",
             Reason::TaskEnded => "the task has ended",
             Reason::TaskNotPlaced => "the task has no machine",
             Reason::PrecedenceTooLow => "the task to be evicted is not of lower precedence",
-            Reason::EvictionUnused => "no claim took the evicted task's machine",
+            Reason::EvictionUnused => "no claim of the transaction uses the evicted task's machine",
             Reason::GangIncomplete => "gang incomplete",
             Reason::OthersConflict => "another item of the transaction conflicts",
             Reason::RuntimeAffinityNeeded => "a task there depends on it",
-            Reason::SameBand => "a task of the same band keeps its machine",
+            Reason::SameBand => "tasks of the same precedence band do not evict each other",
             Reason::TasksPerMachine => "machine at the tenant's maximum of tasks",
-            Reason::EvictionsCapped => "no more evictions for now",
-            Reason::Reserved => "reserved for others",
+            Reason::EvictionsCapped => "the cell's eviction limit is used up for now",
+            Reason::Reserved => "reserved for other tenants",
         };
         fixed.to_owned()
     }
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(reason.to_string(), "too little kind 1 left");
         assert_eq!(Reason::CellExhausted(KindId(9)).kind(), Some(KindId(9)));
         let beyond = Reason::CellExhausted(KindId(9)).text(&Kinds::standard());
-        assert_eq!(beyond, "too little kind 9 left in the cell as a whole");
+        assert_eq!(beyond, "too little kind 9 left in the whole cell");
     }
 
     #[test]

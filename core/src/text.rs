@@ -59,14 +59,14 @@ pub fn shown(text: &str) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextFlaw {
     /// The name is empty, and must have at least one byte.
-    #[error("is empty: give 1 to {TEXT_BYTES_MAX} bytes")]
+    #[error("is empty: must have 1 to {TEXT_BYTES_MAX} bytes")]
     Empty,
     /// The text has this many bytes, more than [`TEXT_BYTES_MAX`]. Texts are bounded, because every copy of the cell
     /// has them.
     #[error("has {0} bytes: at most {TEXT_BYTES_MAX} are allowed")]
     TooLong(usize),
     /// The text has this hidden character (see [`is_hidden`]).
-    #[error("has the character U+{:04X}: leave out control and format characters, which readers do not see", u32::from(*.0))]
+    #[error("has the invisible character U+{:04X}: leave out control and format characters", u32::from(*.0))]
     Hidden(char),
 }
 
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(check_name(text), Ok(()));
         }
         let why = TextFlaw::Hidden('\u{202e}').to_string();
-        assert!(why.starts_with("has the character U+202E: leave out"), "{why}");
+        assert!(why.starts_with("has the invisible character U+202E: leave out"), "{why}");
     }
 
     #[test]

@@ -273,7 +273,7 @@ pub enum TransactionError {
     #[error("the transaction is empty")]
     Empty,
     /// The transaction has too many items. Split it.
-    #[error("the transaction has {items} items, at most {max} are allowed")]
+    #[error("the transaction has {items} items: at most {max} are allowed")]
     TooManyItems {
         /// Actual number of items.
         items: usize,
@@ -282,7 +282,10 @@ pub enum TransactionError {
     },
     /// The transaction's base is later than the cell's version: the view belongs to another cell, or to one that was
     /// lost. Start from a fresh snapshot.
-    #[error("the transaction was decided at {base}, but the cell is at {version}")]
+    #[error(
+        "the transaction was decided at version {base}, which is ahead of the cell's version \
+         {version}"
+    )]
     BaseFromFuture {
         /// The transaction's base.
         base: Version,
@@ -293,19 +296,22 @@ pub enum TransactionError {
     #[error("no scheduler {0} is registered")]
     UnknownScheduler(crate::ids::SchedulerId),
     /// The cell no longer keeps the result of this transaction. Sync to see the state of its tasks.
-    #[error("the answer to transaction {0} is no longer known")]
+    #[error("the cell no longer keeps the result of transaction {0}")]
     AnswerExpired(TransactionId),
     /// A different transaction with this id was sent before. Number transactions in ascending order.
-    #[error("transaction {0} was sent before with other content")]
+    #[error(
+        "transaction {0} was sent before with different content: give each transaction its \
+         own number"
+    )]
     IdReused(TransactionId),
     /// The scheduler's name has got another owner, or has lost its owner, since the transaction was numbered. The
     /// sender must stop. The transaction was not applied now; sync to see whether an earlier attempt was.
-    #[error("transaction {0} is fenced: another process owns its scheduler's name now")]
+    #[error("transaction {0} is rejected: another process now owns the name of its scheduler")]
     Fenced(TransactionId),
     /// The number is too far above the scheduler's next one. Register again, and continue from the number in the reply.
     #[error(
-        "transaction {0} is {NUMBERS_AHEAD_MAX} or more above its scheduler's next number: register \
-         again, and go on from the number in the answer"
+        "transaction {0} is {NUMBERS_AHEAD_MAX} or more above its scheduler's next number: \
+         register again, and continue with the number in the response"
     )]
     NumberAhead(TransactionId),
 }

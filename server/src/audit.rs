@@ -8,11 +8,10 @@ use std::path::PathBuf;
 /// Operations on audit logs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Check that no line was changed, removed or inserted, and print the first bad one.
+    /// Check that no line was changed, removed or inserted, and print the first violation.
     #[command(
         after_help = "Examples:\n  omega audit verify audit.log\n  omega audit verify copy.2 copy.1 copy\n\n\
-        Lines that were cut off the end, and a log that was written anew, cannot be noticed: compare it with \
-        lines that were sent to another machine."
+        The removal of lines at the end, or of the whole log, cannot be detected: compare the log with a copy of its lines on another machine."
     )]
     Verify(VerifyArgs),
 }
@@ -20,8 +19,8 @@ pub(crate) enum AuditCommand {
 /// The log.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// A log, which is checked with all its older files FILE.1 to FILE.9; or several files, oldest
-    /// first, which are checked in the given order. The first line is trusted.
+    /// One audit log, checked with its older files FILE.1 to FILE.9; or several files, oldest
+    /// first. The first line is trusted.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }
@@ -55,5 +54,5 @@ pub(crate) fn run(command: &AuditCommand) -> Result<(), AuditError> {
         several => verify_files(several)?,
     };
     let lines = if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") };
-    Ok(output::print(&format!("{lines}, and each follows from the one before it\n"))?)
+    Ok(output::print(&format!("{lines}: no line was changed, removed or inserted\n"))?)
 }

@@ -29,6 +29,7 @@ pub(crate) enum CertCommand {
 
 /// Make an authority.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  omega cert authority --dir certs")]
 pub(crate) struct AuthorityArgs {
     /// Folder of the authority.
     #[arg(long, value_name = "DIR", default_value = "certs")]
@@ -40,8 +41,11 @@ pub(crate) struct AuthorityArgs {
 
 /// Issue a certificate.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  omega cert issue operator/ann --cell-name prod\n  \
+    omega cert issue replica/1 --cell-name prod --host db1.example.org")]
 pub(crate) struct IssueArgs {
-    /// Role and name of the holder: operator/ann, reader/dashboard, submitter/bob, application/render, scheduler/web,
+    /// Role and name in the certificate: operator/ann, reader/dashboard, submitter/bob,
+    /// application/render, scheduler/web,
     /// agent/MACHINE, replica/1.
     #[arg(value_name = "ROLE/NAME")]
     whom: String,
@@ -54,12 +58,12 @@ pub(crate) struct IssueArgs {
     /// Host names and addresses of a replica.
     #[arg(long, value_name = "HOST", value_delimiter = ',', default_value = "127.0.0.1,localhost")]
     host: Vec<String>,
-    /// Tenants whose jobs a scheduler may place, or a reader may see [default: all]. A submitter
-    /// and an application need at least one.
+    /// Tenants whose jobs a scheduler may place, a reader may see, or a submitter or application
+    /// may submit; required for the latter two [default: all].
     #[arg(long, value_name = "NAME")]
     tenant: Vec<String>,
-    /// Highest precedence of jobs that a scheduler may place, or that a submitter or an application
-    /// may submit [default for these two: 0].
+    /// Highest precedence of the jobs that a scheduler may place, or that a submitter or
+    /// application may submit [default: unlimited for schedulers, else 0].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence_max: Option<i32>,
     /// Validity in days.
@@ -80,7 +84,7 @@ pub(crate) enum CertError {
     },
     /// The folder has an authority already. Use it, or name another folder: a new authority would make all certificates
     /// of the old one worthless.
-    #[error("{}: there is an authority already", .0.display())]
+    #[error("{}: this folder already contains an authority: choose another folder with --dir", .0.display())]
     AuthorityExists(PathBuf),
     /// The underlying error.
     #[error(transparent)]

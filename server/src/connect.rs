@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// The cell at the other end. Any of its replicas will do.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CellArgs {
-    /// Addresses of the replicas, which are tried in turn
-    /// [default: the current context, or else 127.0.0.1:7600].
+    /// Addresses of the replicas, tried in turn [default: those of the current context, else
+    /// 127.0.0.1:7600].
     #[arg(
         long,
         env = "OMEGA_CELL",
@@ -19,7 +19,7 @@ pub(crate) struct CellArgs {
         value_parser = replica
     )]
     cell: Vec<String>,
-    /// The cell of this context: see omega context.
+    /// Use the cell of this context (see `omega context`).
     #[arg(long, value_name = "NAME", conflicts_with = "cell")]
     context: Option<String>,
     /// Authority of the replicas' certificates, if the cell uses TLS.
@@ -65,7 +65,7 @@ pub(crate) fn replica(text: &str) -> Result<String, String> {
     let is_address = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
     match text.rsplit_once(':').is_some_and(is_address) {
         true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is not an address like host:port")),
+        false => Err(format!("{text:?} must be an address such as host:port")),
     }
 }
 
@@ -106,7 +106,7 @@ impl CellArgs {
             why,
         };
         if context.cell.is_empty() {
-            return Err(wrong("cell: at least one address is needed".to_owned()));
+            return Err(wrong("cell: must have at least one address".to_owned()));
         }
         for address in &context.cell {
             replica(address).map_err(|why| wrong(format!("cell: {why}")))?;
@@ -126,7 +126,7 @@ impl CellArgs {
         ];
         let given = files.iter().flatten().count();
         if given != 0 && given != files.len() {
-            return Err(wrong("tls-ca, tls-cert and tls-key go together".to_owned()));
+            return Err(wrong("tls-ca, tls-cert and tls-key must be given together".to_owned()));
         }
         Ok(files)
     }

@@ -64,7 +64,8 @@ pub(crate) enum ContextError {
         why: io::Error,
     },
     /// There is no context of this name. Name an existing one.
-    #[error("{}: there is no context {name:?}; omega context list shows those that there are", file.display())]
+    #[error("{}: there is no context {name:?}: run `omega context list` to see the existing \
+         ones", file.display())]
     Unknown {
         /// The file of contexts.
         file: PathBuf,
@@ -83,7 +84,7 @@ pub(crate) enum ContextError {
     },
     /// No folder for the file of contexts is known, because none of the variables in the message is set. Set one of
     /// them.
-    #[error("there is no file of contexts: set OMEGA_CONFIG, XDG_CONFIG_HOME or HOME")]
+    #[error("the file of contexts has no place: set OMEGA_CONFIG, XDG_CONFIG_HOME or HOME")]
     NoHome,
 }
 

@@ -23,8 +23,9 @@ const TASKS: u32 = 8;
 
 /// Options of the demonstration.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  omega demo --pause")]
 pub(crate) struct DemoArgs {
-    /// Wait for Enter after each scene, for talks.
+    /// Wait for Enter after each scene.
     #[arg(long)]
     pause: bool,
 }
@@ -33,10 +34,10 @@ pub(crate) struct DemoArgs {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DemoError {
     /// The cell rejected a machine or a job.
-    #[error("the cell rejected a command, please report it: {0}")]
+    #[error("the cell rejected a command, which is a bug in Omega, please report it: {0}")]
     Rejected(#[from] Rejection),
     /// The cell did not answer.
-    #[error("the cell did not answer, please report it: {0}")]
+    #[error("the cell did not answer, which is a bug in Omega, please report it: {0}")]
     Cell(#[from] HandleError),
     /// See the error.
     #[error(transparent)]

@@ -13,25 +13,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Run a whole cell on this machine, to try it out.
+/// Run a complete cell on this machine, to try it out.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  omega dev\n  \
+    omega dev --replicas 1 --machines 10 --dir cell")]
 pub(crate) struct DevArgs {
     /// Number of replicas.
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u16).range(1..=7))]
     replicas: u16,
-    /// Folder of the cell, which continues with its content. Without it, a temporary folder.
+    /// Folder of the cell; a cell that is already there continues [default: a temporary folder].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Client port of the first replica; the others have the next ones. Peer ports are a hundred
-    /// above, web ports two hundred.
+    /// Client port of the first replica; the other replicas use the following ports. Peer ports
+    /// are 100 higher, web ports 200.
     #[arg(long, value_name = "PORT", default_value_t = 7600,
           value_parser = clap::value_parser!(u16).range(1024..=65_000))]
     port: u16,
     /// Workers of the scheduler `default`.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
-    /// The profile of the scheduler: a file, as in docs/profiles.md.
+    /// File with the profile of the scheduler (see docs/profiles.md).
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
     /// Number of simulated machines, managed by one agent; 0 for none.
@@ -51,7 +53,7 @@ pub(crate) enum DevError {
         why: io::Error,
     },
     /// A part of the cell did not start. Its output has the reason.
-    #[error("{name} does not start: see {}", log.display())]
+    #[error("{name} does not start: its log {} has the reason", log.display())]
     Start {
         /// Name of the part that did not start.
         name: String,
@@ -209,7 +211,8 @@ fn summary(args: &DevArgs, root: &Path, parts: &[Part]) -> String {
     let root = root.display();
     let page = web_address(args, 1);
     format!(
-        "a cell runs here; it ends with Ctrl-C\n\n{text}\nsee it at http://{page}\nwhat they say is in {root}/*.log"
+        "the cell runs; press Ctrl-C to end it\n\n{text}\nweb page: http://{page}\nlogs of the \
+         processes: {root}/*.log"
     )
 }
 
@@ -227,7 +230,10 @@ fn watch(parts: &mut [Part]) -> Result<(), DevError> {
             for part in parts.iter_mut().filter(|part| !part.has_ended) {
                 if let Some(status) = part.child.try_wait().map_err(DevError::Process)? {
                     part.has_ended = true;
-                    tell(&format!("{} has ended ({status}); the others go on\n", part.name));
+                    tell(&format!(
+                        "{} has ended ({status}); the other processes continue\n",
+                        part.name
+                    ));
                 }
             }
         }

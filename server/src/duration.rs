@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Reads a time: digits and a unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: write 500ms, 30s, 5m or 2h");
+    let wrong = || format!("{text:?} must be a time such as 500ms, 30s, 5m or 2h");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let (digits, unit) = text.split_at(digits.len());
     let unit_ms = match unit {

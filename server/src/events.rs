@@ -10,8 +10,8 @@ use tracing_subscriber::prelude::*;
 /// Level and format of events.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LogArgs {
-    /// Level of events on standard error: error, warn, info, debug or trace, also by module, such
-    /// as warn,omega_service=debug [default: RUST_LOG, or warn].
+    /// Level of log events on standard error: error, warn, info, debug or trace, also by module,
+    /// such as warn,omega_service=debug [default: RUST_LOG, or warn].
     #[arg(long, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
     /// Text lines, or one JSON object for each event [default: text].
@@ -31,14 +31,14 @@ impl FromStr for LogLevel {
 
     fn from_str(text: &str) -> Result<LogLevel, String> {
         let wrong = |what: &dyn std::fmt::Display| {
-            format!("{text:?} is not like debug or warn,omega_service=debug: {what}")
+            format!("{text:?} must be such as debug or warn,omega_service=debug: {what}")
         };
         text.parse::<Targets>().map_err(|error| wrong(&error))?;
         // Without this check, a misspelt level would be read as the name of a module.
         let is_level = |word: &str| word.parse::<tracing::Level>().is_ok() || word == "off";
         let mut words = text.split(',').filter(|word| !word.contains(['=', '[']));
         match words.find(|word| !is_level(word)) {
-            Some(word) => Err(wrong(&format!("{word:?} is no level"))),
+            Some(word) => Err(wrong(&format!("{word:?} is not a level"))),
             None => Ok(LogLevel(text.to_owned())),
         }
     }

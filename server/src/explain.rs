@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// The job, and the options of `omega run`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  omega explain --trace openb --data data\n  \
+    omega explain --machines machines.csv --jobs jobs.csv huge")]
 pub(crate) struct ExplainArgs {
     /// Name of the job [default: one job for each reason why tasks are pending].
     #[arg(value_name = "JOB")]

@@ -45,15 +45,20 @@ impl Explainer for ByScheduler {
 /// Reason for which a job is pending, in one line: the most frequent reason of the first group without a machine.
 pub(crate) fn summary(told: &WaitingJob) -> String {
     if told.waiting == 0 {
-        return "none of its tasks waits".to_owned();
+        return "none of its tasks is pending".to_owned();
     }
     let Some(group) = told.groups.iter().find(|group| group.feasible == 0) else {
         if told.unattended {
-            return format!("no process owns the name of its scheduler, {}", told.scheduler);
+            return format!(
+                "its scheduler {} is not running: no process owns this name",
+                told.scheduler
+            );
         }
         let feasible = told.groups.first().map_or(0, |group| group.feasible);
         let machines = plural(feasible as u64, "machine");
-        return format!("{machines} would take a task: its scheduler has not come to it");
+        return format!(
+            "{machines} could run a task, but its scheduler has not tried this job yet"
+        );
     };
     let reason = group.reasons.first().map_or("no machine may run it", |(reason, _)| reason);
     let count = group.reasons.first().map_or(0, |(_, count)| *count);

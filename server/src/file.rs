@@ -44,7 +44,8 @@ pub(crate) fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, F
 }
 
 /// Remedy for files in YAML, which is not supported.
-const NO_YAML: &str = "this looks like YAML: files of machines, jobs and rules are TOML or JSON";
+const NO_YAML: &str = "this looks like YAML: files of machines, jobs and rules must be TOML or \
+     JSON";
 
 /// Whether the first line with content looks like YAML: `---`, `key:` or `key: value`.
 fn is_yaml(text: &str) -> bool {

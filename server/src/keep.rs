@@ -20,19 +20,21 @@ use std::time::Duration;
 pub(crate) struct KeepArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// Scheduler name under which it commits.
+    /// Scheduler name under which the controller commits.
     #[arg(long, value_name = "NAME", default_value = "peaks")]
     name: String,
-    /// Interval of its passes, from 100ms to 1h.
+    /// Interval between passes of the controller, from 100ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = often)]
     every: Duration,
-    /// Largest number of tasks throttled or restored in a pass.
+    /// Maximum number of tasks throttled or restored in a pass.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     changes: u32,
-    /// Wait until no process owns the name, then take over. Without it, an owned name is an error.
+    /// If another process owns the name, wait until it is free, then take over; without this flag,
+    /// that is an error.
     #[arg(long)]
     standby: bool,
-    /// Lease of the name: a standby takes over after this time without renewal, 1s to 60s.
+    /// Duration of the lease on the name, 1s to 60s; a standby takes over if it is not renewed in
+    /// this time.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
     #[command(flatten)]
@@ -43,7 +45,7 @@ fn often(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     match (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&time) {
         true => Ok(time),
-        false => Err(format!("{text} is not from 100ms to 1h")),
+        false => Err(format!("{text} must be from 100ms to 1h")),
     }
 }
 
@@ -95,7 +97,8 @@ fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), Schedul
             Err(HandleError::Refused(why @ TransactionError::Fenced(_))) => {
                 return Err(SchedulerError::Lost((&why).into()));
             }
-            Err(why) => tracing::warn!(%why, "the cell does not answer; the next look is soon"),
+            Err(why) => tracing::warn!(%why, "the cell does not answer; the controller tries \
+                 again soon"),
         }
     }
     Ok(())

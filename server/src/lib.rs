@@ -85,7 +85,7 @@ enum Command {
     /// Find better machines for the tasks of a cell, and print the gain of each move.
     #[command(alias = "improve")]
     Rebalance(Box<rebalance::RebalanceArgs>),
-    /// Show what conflicts are, in four short scenes on a small cell.
+    /// Demonstrate conflicts between schedulers in four short scenes on a small cell.
     Demo(demo::DemoArgs),
     #[command(flatten)]
     Program(programs::Program),

@@ -25,7 +25,7 @@ pub(crate) fn completions(args: &CompletionArgs) -> Result<(), OutputError> {
 /// Manual on standard output, or as files.
 #[derive(Debug, Args)]
 pub(crate) struct ManualArgs {
-    /// Write one page for each command to this folder, such as omega-job-submit.1, as packages install them.
+    /// Write one manual page for each command to this folder, such as omega-job-submit.1.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
     /// The file cannot be written. Name another one, or make room on the disk.
-    #[error("{}: cannot write: {why}", file.display())]
+    #[error("{}: cannot be written: {why}", file.display())]
     Write { file: PathBuf, why: io::Error },
     /// Two outputs, or an input and an output, are the same file. Name two files.
-    #[error("{}: is named twice, and would be overwritten", file.display())]
+    #[error("{}: two outputs name this file: give each its own", file.display())]
     Twice { file: PathBuf },
     /// Standard output cannot be written. Make room on its disk, or close it.
-    #[error("standard output: cannot write: {0}")]
+    #[error("cannot write to standard output: {0}")]
     Stdout(io::Error),
     /// The operating system does not let the process handle signals. Start it in an environment that does.
-    #[error("cannot listen for Ctrl-C: {0}")]
+    #[error("the handler of Ctrl-C cannot be installed: {0}")]
     Signal(io::Error),
 }
 

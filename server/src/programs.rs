@@ -10,13 +10,13 @@ use std::process::{Command, ExitCode};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Program {
-    /// Simulate a cell, by the program `omega-sim`.
+    /// Simulate a cell with the program `omega-sim`.
     #[command(disable_help_flag = true)]
     Sim(Passed),
-    /// Describe traces and generate similar ones, by the program `omega-sim`.
+    /// Describe traces and generate similar ones with the program `omega-sim`.
     #[command(disable_help_flag = true)]
     Trace(Passed),
-    /// Measure the speed of this build, by the program `omega-bench`.
+    /// Measure the speed of this build with the program `omega-bench`.
     #[command(disable_help_flag = true)]
     Bench(Passed),
 }
@@ -43,7 +43,8 @@ pub(crate) fn start(program: &Program) -> ExitCode {
         }
         Err(why) => {
             let why = format!(
-                "the program {name} cannot be started: {why}; build it with cargo install --path {folder}"
+                "the program {name} cannot be started: {why}: build it with `cargo install --path \
+                 {folder}`"
             );
             crate::fail(&why, crate::BAD_INPUT)
         }

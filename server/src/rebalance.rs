@@ -41,18 +41,18 @@ use std::time::{Duration, Instant};
 pub(crate) struct RebalanceArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// A backup, or the directory of a stopped replica.
+    /// Rebalance the cell in a backup, or in the directory of a stopped replica.
     #[arg(long, value_name = "DIR|BACKUP", group = "source", help_heading = "Input")]
     from: Option<PathBuf>,
-    /// An instance of the machine reassignment contest (ROADEF/EURO 2012); of the other options only --time, --steps, --seed,
-    /// --walks, --out, --trail and --quiet concern it.
+    /// Solve an instance of the machine reassignment contest (ROADEF/EURO 2012); only --time,
+    /// --steps, --seed, --walks, --out, --trail and --quiet apply to it.
     #[arg(long, num_args = 2, value_names = ["MODEL", "ASSIGNMENT"], group = "source", help_heading = "Input")]
     roadef: Vec<PathBuf>,
-    /// Include entries of the directory that are not known to be committed.
+    /// Include entries of the directory that may not be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
-    /// Time at which a workload's cell is rebalanced: by default at its start, or at its end if
-    /// nothing runs at the start.
+    /// Time at which the cell of a workload is rebalanced [default: its start, or its end if
+    /// nothing runs at the start].
     #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
     at: Option<MomentArg>,
     #[command(flatten)]
@@ -65,11 +65,11 @@ pub(crate) struct RebalanceArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum MomentArg {
-    /// Tasks running at the start, before any placement.
+    /// The tasks that run at the start, before any placement.
     Start,
-    /// After the run.
+    /// The cell at the end of the run.
     End,
-    /// Tasks that run at the start, as if no task ended by itself.
+    /// The cell at the end of the run, as if no task had ended by itself.
     EndOfAll,
 }
 
@@ -78,19 +78,19 @@ enum MomentArg {
 enum Purpose {
     /// Less load above the safety levels, and free resources in proportion.
     Balance,
-    /// Empty draining machines, and those that would not accept their tasks now.
+    /// Empty the draining machines, and machines that would no longer accept their tasks.
     Drain,
-    /// Machines full or empty.
+    /// Fill some machines and empty others.
     Defragment,
-    /// Tasks of one job apart.
+    /// Spread the tasks of each job over the domains.
     Spread,
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What is to become better")]
+#[command(next_help_heading = "Objective")]
 struct PassArgs {
-    /// Purpose, which sets the weights [default: that of --objectives, or drain with --drain, else
-    /// balance].
+    /// Purpose, which sets the weights of the objective [default: that of --objectives, or drain
+    /// with --drain, else balance].
     #[arg(long = "for", value_enum, value_name = "PURPOSE")]
     purpose: Option<Purpose>,
     /// Drain this machine; may be given several times.
@@ -99,7 +99,7 @@ struct PassArgs {
     /// File with objectives; docs/rebalance.md has its fields. Flags override it.
     #[arg(long, value_name = "FILE.toml")]
     objectives: Option<PathBuf>,
-    /// Safety level of a kind in percent, above which load costs: cpu=70,memory=85.
+    /// Percentage of a kind in use above which load counts as a cost: cpu=70,memory=85.
     #[arg(long, value_name = "KIND=PERCENT,...", value_delimiter = ',', value_parser = pair)]
     safety: Vec<(String, u32)>,
     /// Weight of a term: misplaced, load, load.KIND, balance, fragments, in-use, crowding, moves,
@@ -115,36 +115,37 @@ struct PassArgs {
     /// Maximum number of moved tasks of one job.
     #[arg(long, value_name = "N")]
     moves_per_job: Option<u32>,
-    /// Maximum number of waves: sets of moves that may run at once.
+    /// Maximum number of waves; the moves of a wave may run at the same time.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     waves: u32,
-    /// Kinds that a task occupies on both machines until its move is done: memory,disk.
+    /// Kinds of which a moving task has its amount on both machines until the move is done:
+    /// memory,disk.
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
     transient: Vec<String>,
-    /// Move only tasks of this kind of jobs.
+    /// Move only tasks of jobs of this kind.
     #[arg(long, value_enum, value_name = "KIND")]
     only: Option<OnlyArg>,
-    /// Search for this time, by annealing first [default: without annealing, until nothing better is found, at most 30 s;
-    /// with --roadef 30 s].
+    /// Search for this time, with simulated annealing first [default: no annealing, until nothing
+    /// better is found, at most 30 s; with --roadef 30 s].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    /// Annealing searches at once, each on a thread [default: one for each processor].
+    /// Number of parallel annealing searches, each on a thread [default: one for each processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     walks: Option<u32>,
-    /// Examine this many moves (each annealing search, and the rest): with it, the same seed and --walks give the same plan
+    /// Number of moves examined by each search; with it, equal --seed and --walks give the same plan
     /// on any machine.
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
-    /// Machines examined for each task, before the best of them is taken.
+    /// Number of machines examined for each task, of which the best is taken.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     machines_each: u32,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OnlyArg {
-    /// Jobs that are to stay up.
+    /// Service jobs.
     Service,
-    /// Jobs that run to their end, which begin again when they move.
+    /// Batch jobs, whose tasks start again when they move.
     Batch,
 }
 
@@ -154,7 +155,7 @@ struct OutputArgs {
     /// Output format.
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
-    /// Print every move, and every misplaced task that stays.
+    /// Print all moves, and all misplaced tasks that stay.
     #[arg(long)]
     all_moves: bool,
     /// Write the report as JSON; `-` writes it to standard output, in place of the table. docs/rebalance.md has its fields.
@@ -163,7 +164,8 @@ struct OutputArgs {
     /// Write the best assignment of --roadef in the format of the contest.
     #[arg(long, value_name = "FILE", requires = "roadef")]
     out: Option<PathBuf>,
-    /// Write the least cost of --roadef over time: as a plot if the name ends in .svg, else as CSV.
+    /// Write the lowest cost of --roadef over time, as a plot if the name ends in .svg, else as
+    /// CSV.
     #[arg(long, value_name = "FILE", requires = "roadef")]
     trail: Option<PathBuf>,
     /// Apply the moves to the served cell [default: only print the plan].
@@ -186,7 +188,7 @@ enum Format {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RebalanceError {
     /// The cell has no such resource kind. Name one that it has.
-    #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
+    #[error("{place}: the cell has no resource kind {kind:?}; its kinds are: {has}")]
     NoKind {
         /// Flag, or field of a file.
         place: String,
@@ -197,8 +199,8 @@ pub(crate) enum RebalanceError {
     },
     /// There is no such term. Name an existing one.
     #[error(
-        "{place}: there is no term {term:?}; there are: misplaced, load, load.KIND, balance, fragments, in-use, crowding, moves, \
-         job-moves, machine-moves"
+        "{place}: there is no term {term:?}; the terms are: misplaced, load, load.KIND, balance, \
+         fragments, crowding, moves, job-moves"
     )]
     NoTerm {
         /// Flag, or field of a file.
@@ -207,7 +209,7 @@ pub(crate) enum RebalanceError {
         term: String,
     },
     /// The weight is too large. Choose a smaller one, and make the other weights smaller in proportion.
-    #[error("{place}: {given} is above {WEIGHT_MAX}")]
+    #[error("{place}: {given} is too large: a weight must be at most {WEIGHT_MAX}")]
     Weight {
         /// Flag, or field of a file.
         place: String,
@@ -215,7 +217,7 @@ pub(crate) enum RebalanceError {
         given: u32,
     },
     /// The percentage is out of bounds. Choose one within them.
-    #[error("{place}: is {given}: 1 to {} percent", objectives::PAIR_PERCENT_MAX)]
+    #[error("{place}: {given} must be from 1 to {} percent", objectives::PAIR_PERCENT_MAX)]
     Percent {
         /// Field of a file.
         place: String,
@@ -246,7 +248,7 @@ pub(crate) enum RebalanceError {
     /// The cell stopped answering before the plan was complete. Run the command again when the cell answers; it plans
     /// the moves that are left.
     #[error(
-        "the plan was not carried out to its end: {why}; run the command again when the cell answers"
+        "only a part of the plan was applied: {why}: run the command again when the cell answers"
     )]
     CutOff {
         /// Error of the last attempt.
@@ -271,25 +273,31 @@ impl RebalanceError {
 
 fn pair(text: &str) -> Result<(String, u32), String> {
     let (name, number) =
-        text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=NUMBER"))?;
-    let number = number.parse().map_err(|_| format!("{number:?} is not a whole number"))?;
+        text.split_once('=').ok_or_else(|| format!("{text:?} must be NAME=NUMBER"))?;
+    let number = number.parse().map_err(|_| format!("{number:?} must be a whole number"))?;
     Ok((name.to_owned(), number))
 }
 
 pub(crate) fn rebalance(args: &RebalanceArgs) -> Result<(), Error> {
     if args.output.apply && args.input.served().is_none() {
         return Err(Error::Arguments(
-            "--apply is for --cell: other cells are copies, and tried out",
+            "--apply is only for --cell: all other inputs are copies of a cell, to which no move \
+             can be applied",
         ));
     }
     if args.all && args.from.is_none() {
-        return Err(Error::Arguments("--all is for --from DIR"));
+        return Err(Error::Arguments("--all is only for --from DIR"));
     }
     if !args.roadef.is_empty() {
         return roadef::rebalance(args, &args.roadef);
     }
     let report = match (args.input.served(), &args.from) {
-        (Some(_), Some(_)) => return Err(Error::Arguments("--cell and --from are two cells")),
+        (Some(_), Some(_)) => {
+            return Err(Error::Arguments(
+                "--cell and --from name two different \
+             cells: give only one of them",
+            ));
+        }
         (None, None) => of_workload(args)?,
         #[cfg(feature = "serve")]
         (Some(cell), None) => served::served(args, cell)?,

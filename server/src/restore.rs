@@ -36,16 +36,18 @@ pub(crate) struct RestoreArgs {
     /// Folder of the new replica, absent or empty.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Name of the cell, if it has several replicas. It may stay the same.
+    /// Name of the cell, if it has several replicas; it may be the name of the old cell.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// Number of times the cell was restored, including this time; pass the same to `omega serve`.
+    /// Number of times the cell was restored, including this time; give the same number to `omega
+    /// serve`.
     #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N", default_value_t = 0)]
     cell_generation: u32,
     /// Id of this replica, if there are several.
     #[arg(long, value_name = "ID", requires = "peers", value_parser = clap::value_parser!(u64).range(1..))]
     replica: Option<u64>,
-    /// Replicas of the new cell, including this one; each is restored from the same backup.
+    /// Peer addresses of all replicas of the new cell, including this one; each is restored from
+    /// the same backup.
     #[arg(long, value_name = "ID=ADDRESS", value_delimiter = ',', requires_all = ["replica", "cell_name"])]
     peers: Option<Vec<Peer>>,
 }
@@ -57,13 +59,17 @@ pub(crate) enum RestoreError {
     #[error(transparent)]
     Backup(#[from] BackupError),
     /// The folder is not empty. Choose another one.
-    #[error("{}: is not empty: choose a folder that is not there yet", .0.display())]
+    #[error("{}: this folder is not empty: choose a folder that is empty or does not exist", .0.display())]
     NotEmpty(PathBuf),
     /// A folder of an interrupted restore is left. Remove it, unless another restore is in progress.
-    #[error("{}: is left of a restore that was cut short, or another one is under way: remove it if not", .0.display())]
+    #[error("{}: another restore is in progress, or an earlier one was interrupted: remove this \
+         folder if no restore is running", .0.display())]
     Unfinished(PathBuf),
     /// The address of a replica is missing or given twice. Correct the list.
-    #[error("--peers does not say where replica {0} is, or names one twice: correct it")]
+    #[error(
+        "--peers: the address of replica {0} is missing, or a replica appears twice: give \
+         each replica once, as ID=HOST:PORT"
+    )]
     Peers(ReplicaId),
     /// The folder cannot be written. Name another one, or correct its permissions.
     #[error("{}: {why}", folder.display())]

@@ -21,6 +21,10 @@ use std::time::Duration;
 /// Input of a run, and its options. Without an input, a synthetic cell and a day of work for it,
 /// after the published statistics of a large cluster.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  omega run --synthetic 2000 --hours 4 --report report.html\n  \
+    omega run --trace openb --data data --batch 4"
+)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     input: InputArgs,
@@ -36,11 +40,11 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Durability", group = clap::ArgGroup::new("kept").multiple(true))]
 struct KeptArgs {
-    /// Keep the cell in this folder, which must be empty or absent; docs/durability.md.
+    /// Keep the cell in this folder, which must be empty or absent (see docs/durability.md).
     #[arg(long, value_name = "DIR", group = "kept", conflicts_with = "deterministic")]
     dir: Option<PathBuf>,
-    /// Keep the cell on this many replicas in this process, in folders below --dir, or in a
-    /// temporary one.
+    /// Keep the cell on this number of replicas within this process, in folders below --dir or in
+    /// a temporary folder.
     #[arg(long, value_name = "N", allow_negative_numbers = true, group = "kept",
           conflicts_with = "deterministic", value_parser = clap::value_parser!(u32).range(1..=7))]
     replicas: Option<u32>,
@@ -51,9 +55,9 @@ struct KeptArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum EngineArg {
-    /// Segment files of our own: the least time for a commit.
+    /// Omega's own segment files, with the fastest commits.
     Segment,
-    /// RocksDB, in a program that was built with the feature rocksdb.
+    /// RocksDB; needs a program built with the feature rocksdb.
     #[value(name = "rocksdb")]
     RocksDb,
 }
@@ -89,7 +93,7 @@ impl KeptArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How to run")]
+#[command(next_help_heading = "Run options")]
 pub(crate) struct HowArgs {
     /// Number of service schedulers.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1,
@@ -103,30 +107,30 @@ pub(crate) struct HowArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     claims: u32,
-    /// Keep a transaction open for this time, up to 1s, when no job has its turn, so that jobs that
+    /// Time, at most 1s, for which an idle scheduler keeps a transaction open, so that jobs that
     /// arrive soon share a commit.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = hold)]
     hold: Duration,
     /// File with the schedulers' profiles; docs/profiles.md has the format.
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Let tasks without a machine preempt others of lower precedence, whatever the profiles say.
+    /// Let tasks without a machine preempt tasks of lower precedence, even if the profile has no
+    /// preemption.
     #[arg(long)]
     evict: bool,
-    /// Search of the schedulers [default: that of the profile, or adaptive].
+    /// Machines that a scheduler examines for a task [default: that of the profile, or adaptive].
     #[arg(long, value_enum)]
     search: Option<SearchArg>,
-    /// Reject a whole transaction if a part of it conflicts.
+    /// Reject the whole transaction if any claim conflicts.
     #[arg(long)]
     all_or_nothing: bool,
     /// Reject a claim if its machine changed at all, even if it still fits.
     #[arg(long)]
     sequence_check: bool,
-    /// Workload seconds per second [default: as fast as possible].
+    /// Speed, in seconds of the workload per second [default: as fast as possible].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = speed, conflicts_with = "deterministic")]
     speed: Option<f64>,
-    /// Run the schedulers in lock step on one thread, so that a seed always gives the same result;
-    /// on threads, counts can differ by a few.
+    /// Run all schedulers in turn on one thread, so that a seed always gives the same result.
     #[arg(long)]
     deterministic: bool,
     /// Seed of all random choices.
@@ -136,13 +140,13 @@ pub(crate) struct HowArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SearchArg {
-    /// At every machine of a small cell, at some of a large one.
+    /// All machines of a small cell, a sample of a large one.
     Adaptive,
-    /// At every machine.
+    /// All machines.
     Full,
-    /// From a random machine until 64 fit.
+    /// Machines from a random one on, until 64 fit.
     Sampled,
-    /// Examines all machines, skipping those that cannot fit.
+    /// All machines, skipping groups of machines in which none can fit.
     Indexed,
 }
 
@@ -165,7 +169,7 @@ struct OutputArgs {
 pub(crate) fn hold(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     match time > Duration::from_secs(1) {
-        true => Err(format!("{text} is more than 1s")),
+        true => Err(format!("{text} must be at most 1s")),
         false => Ok(time),
     }
 }
@@ -173,7 +177,7 @@ pub(crate) fn hold(text: &str) -> Result<Duration, String> {
 fn speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(speed),
-        _ => Err("a number above 0, such as 1 or 60".to_owned()),
+        _ => Err("must be a number above 0, such as 1 or 60".to_owned()),
     }
 }
 
@@ -187,14 +191,15 @@ pub(crate) enum Error {
     #[error(transparent)]
     Input(#[from] InputError),
     #[error(
-        "there is no job {job:?} in {input}; without a name, one job for each reason is explained"
+        "there is no job {job:?} in {input}: leave out the name to have one job explained for \
+         each reason"
     )]
     NoJob { job: String, input: String },
     #[error("{input}: {why}")]
     Run { input: String, why: RunError },
     #[error(transparent)]
     Output(#[from] OutputError),
-    #[error("interrupted; the result is of what was done until then")]
+    #[error("interrupted: the result covers only what was done until then")]
     Interrupted,
     #[error(transparent)]
     Rebalance(#[from] crate::rebalance::RebalanceError),

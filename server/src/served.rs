@@ -31,9 +31,9 @@ pub(crate) enum Verb {
     /// Create an authority and certificates, for development and small sites.
     #[command(subcommand)]
     Cert(cert::CertCommand),
-    /// Run a whole cell on this machine, to try it out.
+    /// Run a complete cell on this machine, to try it out.
     Dev(dev::DevArgs),
-    /// Run one scheduler.
+    /// Run a scheduler process for a served cell.
     Scheduler(scheduler::SchedulerArgs),
     /// Offer this machine to a cell and run its tasks, or simulate machines.
     Agent(Box<agent::AgentArgs>),
@@ -61,10 +61,10 @@ pub(crate) enum Verb {
     /// Cluster resources that belong to no machine, such as licences.
     #[command(subcommand)]
     ClusterResource(ask::resource::ResourceCommand),
-    /// Peak hours, in which batch is limited for the sake of services.
+    /// Peak hours, in which batch tasks are limited in favour of services.
     #[command(subcommand)]
     Peak(ask::peak::PeakCommand),
-    /// Cell-wide policy: bands of precedence, limit of evictions, overcommit.
+    /// Policy of the whole cell: bands of precedence, limit of evictions, overcommit.
     #[command(subcommand)]
     Policy(ask::policy::PolicyCommand),
     /// Replicas of a cell.
@@ -73,12 +73,12 @@ pub(crate) enum Verb {
     /// Schedulers of a cell, and the processes that own their names.
     #[command(subcommand)]
     Lease(ask::lease::LeaseCommand),
-    /// Results of transactions, and transactions by hand.
+    /// Results of past transactions, and transactions written by hand.
     #[command(subcommand)]
     Txn(ask::txn::TxnCommand),
     /// Id, leader, and allocation of a cell.
     Cell(ask::cell::DescribeArgs),
-    /// Name cells, and choose the one that commands use.
+    /// Names for cells, and the cell that commands use by default.
     #[command(subcommand)]
     Context(ask::context::ContextCommand),
     /// Watch a cell: allocation, schedulers, and pending jobs with reasons.
@@ -95,7 +95,7 @@ pub(crate) enum Verb {
         after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
     )]
     Completions(manual::CompletionArgs),
-    /// Print the manual, or write a page for each command.
+    /// Print the manual page of omega, or write a page for each command.
     #[command(
         after_help = "Examples:\n  omega man | man -l -\n  omega man --dir /usr/local/share/man/man1"
     )]
@@ -114,7 +114,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     History(#[from] HistoryError),
     #[error(
-        "there is no job {job:?} at version {version}; omega log at DIR VERSION lists those that wait"
+        "there is no job {job:?} at version {version}: run `omega log at DIR VERSION` to list the \
+         jobs that are pending at a version"
     )]
     NoJobThen { job: String, version: u64 },
     #[error(transparent)]

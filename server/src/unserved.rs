@@ -4,8 +4,8 @@
 use std::ffi::OsString;
 
 /// The end of the help.
-pub(crate) const HELP: &str = "This build only runs workloads. To serve and operate a cell, build it with \
-    cargo build --release --features serve: it adds serve, dev, scheduler, agent, job, machine, top and more.";
+pub(crate) const HELP: &str = "This build only runs workloads. To serve and operate a cell, build \
+     the whole program with `cargo build --release --features serve`: it adds serve, dev, scheduler, agent, job, machine, top and more.";
 
 /// The commands of the feature. A test compares them with those in `served.rs`.
 pub(crate) const SERVED: [&str; 25] = [
@@ -40,8 +40,8 @@ pub(crate) const SERVED: [&str; 25] = [
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
-        "{0} is not in this build of omega, which only runs workloads; build all of it with \
-         cargo build --release --features serve"
+        "this build of omega has no {0}, because it only runs workloads: build the whole program \
+         with `cargo build --release --features serve`"
     )]
     NotBuilt(String),
     #[error("unrecognized subcommand '{0}'; see omega --help")]

@@ -27,10 +27,11 @@ pub enum BackupError {
         why: io::Error,
     },
     /// The file is no backup. Name the right file.
-    #[error("{}: is no backup of a cell", .0.display())]
+    #[error("{}: is not a backup of a cell", .0.display())]
     Foreign(PathBuf),
     /// The format of the backup is unknown. Use the version of this program that wrote it, or a newer one.
-    #[error("{}: has format {found}, which this version of omega does not read: use the one that wrote it, or a newer one", file.display())]
+    #[error("{}: has format {found}, which this version of omega cannot read: use the version \
+         that wrote the file, or a newer one", file.display())]
     Format {
         /// Path of the file.
         file: PathBuf,
@@ -38,7 +39,8 @@ pub enum BackupError {
         found: u32,
     },
     /// The file is damaged. Use another copy.
-    #[error("{}: is damaged at byte {offset}: {damage}; use another backup, or another copy of this one", file.display())]
+    #[error("{}: is damaged at byte {offset}: {damage}: use another backup, or another copy of \
+         this one", file.display())]
     Damaged {
         /// Path of the file.
         file: PathBuf,
@@ -56,12 +58,12 @@ pub enum BackupError {
         why: Box<LoadError>,
     },
     /// Pieces of the backup are missing. Take the backup again.
-    #[error("{}: a piece was damaged on its way: take the backup again", .0.display())]
+    #[error("{}: a piece was damaged during the transfer: make the backup again", .0.display())]
     Pieces(PathBuf),
     /// The id of the old cell was given for the new one. Choose another generation of the id.
     #[error(
-        "the backup is of the cell {0}, and the new one must be another, or replicas of the old one could \
-         come back: give it --cell-generation {1} or more"
+        "the backup is of the cell {0}, and the restored cell needs another id, because replicas \
+         of the old cell could return: give --cell-generation {1} or more"
     )]
     SameCell(CellId, u32),
 }

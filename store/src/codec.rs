@@ -35,7 +35,7 @@ pub const OLDEST_READABLE: u8 = 1;
 #[non_exhaustive]
 pub enum EncodeError {
     /// The command has more bytes than can be decoded. Split it.
-    #[error("it has {bytes} bytes, at most {max} are allowed: split it")]
+    #[error("the command has {bytes} bytes: at most {max} are allowed, so split it")]
     TooLarge {
         /// Actual number of bytes.
         bytes: usize,
@@ -49,11 +49,12 @@ pub enum EncodeError {
 #[non_exhaustive]
 pub enum CodecError {
     /// There are no bytes, so the framing around them is wrong.
-    #[error("there are no bytes, the version is missing")]
+    #[error("the version is missing, because there are no bytes")]
     Empty,
     /// Another version of this program wrote the bytes. Read them with that version.
     #[error(
-        "the bytes have version {found}, this program reads {}: use one that reads version {found}",
+        "the bytes have version {found}, but this program reads {}: use one that reads version \
+         {found}",
         versions(*.oldest, *.known)
     )]
     UnknownVersion {
@@ -65,7 +66,7 @@ pub enum CodecError {
         known: u8,
     },
     /// There are more bytes than any encoded object has, so they are from another source.
-    #[error("{bytes} bytes, at most {max} are allowed")]
+    #[error("{bytes} bytes are too many: at most {max} are allowed")]
     TooLarge {
         /// Number of bytes.
         bytes: usize,
@@ -76,7 +77,7 @@ pub enum CodecError {
     #[error("the bytes are invalid: {0}")]
     Malformed(Malformed),
     /// More bytes follow the command, so they are damaged, or the framing is wrong.
-    #[error("{bytes} bytes follow the end")]
+    #[error("{bytes} bytes follow after the end")]
     Trailing {
         /// Number of bytes that follow.
         bytes: usize,

@@ -69,25 +69,25 @@ pub enum ChangeError {
     #[error("the change names no replica")]
     Empty,
     /// The id was used before. Choose one above the highest.
-    #[error("the id {0} was used before; choose one above {1}")]
+    #[error("the id {0} was used before: choose an id above {1}")]
     IdUsed(ReplicaId, ReplicaId),
     /// The replica is no member. Choose one from the list of members.
-    #[error("{0} is no replica of this cell")]
+    #[error("{0} is not a replica of this cell")]
     Unknown(ReplicaId),
     /// The replica votes already.
-    #[error("{0} votes already")]
+    #[error("{0} already has a vote")]
     Votes(ReplicaId),
     /// The change names a replica twice. Name each once.
-    #[error("{0} is named twice")]
+    #[error("{0} is named twice: name it once")]
     Twice(ReplicaId),
     /// No voter would be left. Keep at least one.
-    #[error("no replica would be left that votes")]
+    #[error("no replica with a vote would be left")]
     NoVoters,
     /// There would be too many replicas. Remove one first.
     #[error("a cell has at most {REPLICAS_MAX} replicas")]
     TooMany,
     /// The learner has not caught up. Wait until it has the entries of the leader.
-    #[error("{0} has not caught up yet: wait, then promote it")]
+    #[error("{0} has not caught up with the leader yet: wait, then promote it")]
     Behind(ReplicaId),
     /// Too few of the new voters respond. Make sure that they run first.
     #[error(
@@ -100,21 +100,22 @@ pub enum ChangeError {
         answering: usize,
     },
     /// The leader would remove itself. Transfer leadership first.
-    #[error("{0} leads: let another replica lead first")]
+    #[error("{0} leads the cell: transfer the leadership to another replica first")]
     Leads(ReplicaId),
     /// Another change is in progress. Wait until it is complete.
-    #[error("another change of the membership is under way: wait for it")]
+    #[error("another change of the membership is in progress: wait until it is done")]
     Pending,
     /// This replica is not the leader. Send the request to the leader.
     #[error("this replica does not lead: ask the leader")]
     NotLeader,
     /// The address is invalid. Give a host and a port.
     #[error(
-        "{0:?} is no address of a replica: give host:port, of at most {ADDRESS_BYTES_MAX} bytes"
+        "{0:?} is not the address of a replica: must be host:port, of at most {ADDRESS_BYTES_MAX} \
+         bytes"
     )]
     Address(String),
     /// Another replica has the address. Give each replica its own.
-    #[error("{address} is the address of {id} already: give each replica its own")]
+    #[error("{address} is already the address of {id}: give each replica its own")]
     AddressTaken {
         /// The address.
         address: String,

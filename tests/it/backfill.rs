@@ -118,7 +118,7 @@ fn who_ends_in_time_may_pass_and_who_does_not_may_not() {
     let diagnosis = scheduler.diagnose(long, 0).unwrap();
     let text = diagnosis.nearest.iter().flat_map(|machine| &machine.obstacles);
     let text: Vec<_> = text.map(|one| describe_obstacle(one, scheduler.view().kinds())).collect();
-    let expected = "kept for wide, which waits for it and is to begin in 1 s";
+    let expected = "kept free for wide, which is planned to start in 1 s";
     assert!(text.iter().any(|text| text == expected), "{text:?}");
     let short = submit(&cell, runs(job("short", 1, 4), 1000));
     run(&mut scheduler, &cell, 3 * LONG);

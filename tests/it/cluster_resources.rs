@@ -179,12 +179,12 @@ fn who_waits_is_told_what_is_missing_of_the_cell() {
     assert_eq!(diagnosis.removed[0], ("cluster_resources", 2));
     let kinds = cell.read(|cell| cell.kinds().clone());
     let obstacle = describe_obstacle(&diagnosis.nearest[0].obstacles[0], &kinds);
-    assert_eq!(obstacle, "1 licence short in the cell as a whole");
+    assert_eq!(obstacle, "1 licence missing in the whole cell");
     let remedy = describe_remedy(&diagnosis.remedies[0], scheduler.view());
-    assert_eq!(remedy, "with 1 licence more in the cell as a whole: 2 machines would take it");
+    assert_eq!(remedy, "with 1 licence more in the whole cell: 2 machines would take it");
     let (reason, machines) = scheduler.explain(id, 0).unwrap().refused[0];
     assert_eq!(machines, 2);
-    assert_eq!(describe(reason, &kinds), "too little licence left in the cell as a whole");
+    assert_eq!(describe(reason, &kinds), "too little licence left in the whole cell");
 }
 
 /// Schedulers on threads compete for the last licences while tasks end. Claims never exceed the capacity, and in the

@@ -82,20 +82,31 @@ fn what_contradicts_itself_is_refused() {
     let says = |command: Command| cell.apply(command).unwrap_err().to_string();
     let poor = Machine { capacity: crate::small::amounts(7), ..machine("poor", &[4, 4]) };
     let told = says(Command::RegisterMachine(poor));
-    assert_eq!(told, "machine \"poor\" has 8 cores in its NUMA nodes, and 7 cpu in all");
+    assert_eq!(
+        told,
+        "machine \"poor\" has 8 cores in its NUMA nodes, but only 7 cpu in total: \
+         raise cpu, or name fewer cores"
+    );
     let mut job = pinned("j", 1, CoreRequest::any(2));
     job.groups[0].request.set(KindId::CPU, 1999);
     let told = says(Command::SubmitJob(job));
-    assert_eq!(told, "group \"main\" requests 2 exclusive cores, and less `cpu` than that");
+    assert_eq!(
+        told,
+        "group \"main\" requests 2 exclusive cores but less `cpu`: `cpu` must be at least 2"
+    );
     let told = says(Command::SubmitJob(pinned("j", 1, CoreRequest::any(0))));
-    assert_eq!(told, "group \"main\" requests 0 exclusive cores: leave them out");
+    assert_eq!(
+        told,
+        "group \"main\" requests 0 exclusive cores: must be at least 1, or leave \
+         `cores` out"
+    );
     let mut job = pinned("j", 1, CoreRequest::any(2));
     job.groups[0].demand_profiles =
         vec![omega_core::DemandProfile { kind: KindId::CPU, points: vec![2000, 1000] }];
     let told = says(Command::SubmitJob(job));
     assert_eq!(
         told,
-        "group \"main\" has 2 exclusive cores, and a demand profile of `cpu` below that"
+        "group \"main\" has 2 exclusive cores, but its demand profile of `cpu` is lower: each point must be at least 2"
     );
 }
 

@@ -149,7 +149,7 @@ fn a_newer_format_is_refused_with_both_versions() {
     let disk = voted();
     disk.damage(&here().join("IDENTITY"), |bytes| bytes[8] = 9);
     let error = open(&disk, anything()).unwrap_err();
-    assert!(error.to_string().contains("has format 9, this program knows 1"), "{error}");
+    assert!(error.to_string().contains("has format 9, but this program reads 1"), "{error}");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_replica_that_forgot_its_vote_does_not_start() {
     }
     let error = open(&disk, anything()).unwrap().open_log().unwrap_err();
     assert!(matches!(error, OpenLogError::Forgotten(_)));
-    assert!(error.to_string().contains("has forgotten its vote"), "{error}");
+    assert!(error.to_string().contains("its vote is lost"), "{error}");
 }
 
 #[cfg(not(feature = "rocksdb"))]

@@ -62,7 +62,7 @@ fn keyword_allows(
             length(value.as_object().map(serde_json::Map::len)).is_none_or(|n| n >= number())
         }
         silent if SILENT.contains(&silent) => true,
-        unknown => panic!("the keyword {unknown:?} is not known here"),
+        unknown => panic!("the keyword {unknown:?} here"),
     }
 }
 
@@ -73,6 +73,6 @@ fn is_of_type(name: &Value, value: &Value) -> bool {
         "string" => value.is_string(),
         "integer" => value.is_i64() || value.is_u64(),
         "null" => value.is_null(),
-        unknown => panic!("the type {unknown:?} is not known here"),
+        unknown => panic!("the type {unknown:?} here"),
     }
 }

@@ -268,7 +268,7 @@ fn a_log_that_cannot_be_opened_says_why() {
     let path = disk.files()[0].clone();
     disk.damage(&path, |bytes| bytes[8] = 9);
     let error = open(&disk).unwrap_err();
-    assert!(error.to_string().contains("has format 9, this program knows 1"), "{error}");
+    assert!(error.to_string().contains("has format 9, but this program reads 1"), "{error}");
     disk.damage(&path, |bytes| bytes[0] = 9);
     assert!(matches!(open(&disk), Err(OpenError::BadSegment(_))));
 }

@@ -50,7 +50,7 @@ fn whatever_fails_first_nothing_acknowledged_is_lost() {
             let what = format!("{kind:?} {before}, {acknowledged} acknowledged");
             if let Some(why) = stopped {
                 stops += 1;
-                assert!(why.contains("mend the disk"), "{what}: {why}");
+                assert!(why.contains("repair the disk"), "{what}: {why}");
             }
             match before % 2 {
                 0 => disk.crash(&mut Dice::new(before)),

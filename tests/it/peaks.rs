@@ -159,7 +159,7 @@ fn who_waits_is_told_until_when() {
     let diagnosis = scheduler.diagnose(night, 0).unwrap();
     assert!(diagnosis.removed.contains(&("peak_hours", 1)), "{:?}", diagnosis.removed);
     let told = describe_obstacle(&diagnosis.nearest[0].obstacles[0], scheduler.view().kinds());
-    assert_eq!(told, "in peak hours until 20:00 (web), with no more cpu left for batch");
+    assert_eq!(told, "in peak hours until 20:00 (web), with no cpu left for batch tasks");
 }
 
 /// A scheduler that throttles other tasks, and evicts if that is not enough.

@@ -223,8 +223,7 @@ fn what_a_file_says_of_search_goes_into_the_settings() {
     for wrong in ["101", "-1"] {
         let file = file.replace("percentage = 0", &format!("percentage = {wrong}"));
         let error = Profiles::parse(&file, &Registry::built_in()).unwrap_err().to_string();
-        let expected =
-            format!("12:10: profile[2].search.percentage: is {wrong}: a percentage is 0 to 100");
+        let expected = format!("12:10: profile[2].search.percentage: is {wrong}: must be 0 to 100");
         assert_eq!(error, expected);
     }
 }
@@ -241,8 +240,8 @@ fn a_kind_is_looked_up_by_its_name_in_each_cell() {
     assert!(profiles.check(&kinds).is_ok());
     assert_eq!(
         profiles.check(&Kinds::standard()).unwrap_err().to_string(),
-        "8:12: profile[0].score[0].args.kinds[0].name: the cell has no kind \"fpga\"; \
-         it has: cpu, memory, disk, gpu"
+        "8:12: profile[0].score[0].args.kinds[0].name: the cell has no kind \"fpga\"; its kinds \
+         are: cpu, memory, disk, gpu"
     );
     // A missing field has no position of its own.
     let file =
@@ -415,12 +414,16 @@ fn plugins_around_the_decision_are_named_in_files() {
     let error = |file: String| Profiles::parse(&file, &registry).unwrap_err().to_string();
     let order = "[[profile.order]]\nplugin = 'shortest'\nargs = { prefix = '' }\n";
     let twice = error(format!("{file}{order}{order}"));
-    assert!(twice.contains("11:10") && twice.contains("is named in line 8 already"), "{twice}");
+    assert!(twice.contains("11:10") && twice.contains("is already named in line 8"), "{twice}");
     let elsewhere = error(format!("{file}[[profile.permit]]\nplugin = 'closed'\n"));
-    let expected = "\"closed\" is no permit but a plugin of admit: list it under [[profile.admit]]";
+    let expected = "\"closed\" is not a permit but a plugin of admit: list it under \
+         [[profile.admit]]";
     assert!(elsewhere.ends_with(expected), "{elsewhere}");
     let nothing = error(format!("{file}[[profile.permit]]\nplugin = 'hold'\n"));
-    assert!(nothing.ends_with("there is no permit \"hold\"; there are: none"), "{nothing}");
+    assert!(
+        nothing.ends_with("there is no permit \"hold\"; the known ones are: none"),
+        "{nothing}"
+    );
 }
 
 #[test]
@@ -431,8 +434,7 @@ fn a_queue_has_one_order() {
     let list = |name| format!("[[profile.order]]\nplugin = '{name}'\nargs = {{ prefix = '' }}\n");
     let file = format!("[[profile]]\nname = 'p'\nbase = 'batch'\n{}{}", list("one"), list("two"));
     let error = Profiles::parse(&file, &registry).unwrap_err().to_string();
-    let expected =
-        "8:10: profile[0].order[1].plugin: the queue has an order already, \"one\" in line 5";
+    let expected = "8:10: profile[0].order[1].plugin: the queue already has the order \"one\" in line 5: leave out one of the two";
     assert_eq!(error, expected);
     let schema = schema(&registry);
     assert!(!allows(&schema, &schema, &as_json(&file).unwrap()));
@@ -460,19 +462,24 @@ fn arguments_that_make_no_sense_are_refused() {
     };
     let at = "required[0].labels";
     for operator in ["in", "not_in"] {
-        check_refused(affinity, &label(operator, "values = []"), (at, "has in [0] no values"));
+        check_refused(
+            affinity,
+            &label(operator, "values = []"),
+            (at, "is invalid in [0]: values: must have at least one"),
+        );
     }
     for values in ["values = []", "values = ['x']", "values = ['1', '2']"] {
-        let why = "has in [0] values that are not one whole number";
+        let why = "is invalid in [0]: values: must be one whole number";
         check_refused(affinity, &label("gt", values), (at, why));
         check_refused(affinity, &label("lt", values), (at, why));
     }
     for operator in ["exists", "does_not_exist"] {
-        let why = "has in [0] values: exists and does_not_exist compare with none";
+        let why = "is invalid in [0]: values: must be empty for the operators `exists` and \
+             `does_not_exist`";
         check_refused(affinity, &label(operator, "values = ['x']"), (at, why));
     }
     let empty = label("exists", "values = []").replace("'k'", "''");
-    check_refused(affinity, &empty, (at, "has in [0] an empty key"));
+    check_refused(affinity, &empty, (at, "is invalid in [0]: key: must not be empty"));
     // Each of the two points accepts only the arguments that it uses.
     check_refused(affinity, "preferred = []", ("preferred", "unknown field"));
     check_refused(("score", "node_affinity"), "required = []", ("required", "unknown field"));
@@ -480,10 +487,10 @@ fn arguments_that_make_no_sense_are_refused() {
         [("filter", "present", "absent"), ("score", "prefer_present", "prefer_absent")]
     {
         let both = format!("{has} = ['a', 'b'], {lacks} = ['c', 'b']");
-        let why = format!("the label \"b\" is in {has} too");
+        let why = format!("the label \"b\" is also in {has}");
         check_refused((point, "node_label"), &both, (&format!("{lacks}[1]"), &why));
         let empty = format!("{has} = ['']");
-        check_refused((point, "node_label"), &empty, (has, "holds an empty key"));
+        check_refused((point, "node_label"), &empty, (has, "contains an empty key"));
     }
     check_refused(("score", "node_prefer_avoid"), "label = ''", ("label", "is empty"));
     check_refused(("score", "selector_spread"), "zone = ''", ("zone", "is empty"));
@@ -494,6 +501,6 @@ fn arguments_that_make_no_sense_are_refused() {
     check_refused(
         ("post_filter", "default_preemption"),
         "budgets = [{ tenant = 't', labels = { a = 'b' }, min_available = '101%' }]",
-        ("budgets[0].min_available", "is \"101%\": a percentage is 0% to 100%"),
+        ("budgets[0].min_available", "is \"101%\": a percentage must be 0% to 100%"),
     );
 }

@@ -111,11 +111,11 @@ fn who_waits_is_told_for_whom_the_machines_are() {
     };
     assert_eq!(
         told(&mut scheduler, ids[0]),
-        "to be reserved for show (demo), and nobody said how long the task runs"
+        "reserved for show (demo) from a later time, and the task has no runtime estimate"
     );
     assert_eq!(
         told(&mut scheduler, ids[1]),
-        "to be reserved for show (demo) before the task would have ended"
+        "reserved for show (demo) from a time before the expected end of the task"
     );
     expire(&cell, 1000);
     scheduler.look(&cell, 2 * LONG).unwrap();

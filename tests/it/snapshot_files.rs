@@ -205,7 +205,7 @@ fn what_is_no_snapshot_of_this_cell_is_refused() {
     let newer = [&bytes[..8], &(FORMAT + 1).to_le_bytes(), &bytes[12..]].concat();
     let error = folder.load(&newer).unwrap_err();
     assert!(matches!(error, LoadError::UnknownFormat { found: 2, .. }), "{error}");
-    assert!(error.to_string().contains("has format 2, this program reads 1:"), "{error}");
+    assert!(error.to_string().contains("has format 2, but this program reads 1:"), "{error}");
     let older = [&bytes[..8], &(FORMAT - 1).to_le_bytes(), &bytes[12..]].concat();
     assert!(matches!(folder.load(&older), Err(LoadError::UnknownFormat { found: 0, .. })));
     assert!(matches!(folder.load(b"not a snapshot at all"), Err(LoadError::NotASnapshot(_))));

@@ -113,5 +113,5 @@ fn no_task_at_all_is_no_maximum() {
     let tenant_config = TenantConfig { tasks_per_machine_max: Some(0), ..TenantConfig::default() };
     let refused = cell.apply(Command::SetTenant { tenant: "red".into(), tenant_config });
     let Err(Rejection::BadTenant(why)) = refused else { panic!("{refused:?}") };
-    assert!(why.contains("give at least 1"), "{why}");
+    assert!(why.contains("must be at least 1"), "{why}");
 }

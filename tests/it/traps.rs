@@ -153,7 +153,7 @@ fn no_text_has_characters_that_are_not_shown() {
     for command in bad_machines_and_jobs().into_iter().chain(bad_groups()) {
         match cell.apply(command.clone()) {
             Err(Rejection::BadName(why)) => {
-                assert!(why.contains("has the character U+202E"), "{why}");
+                assert!(why.contains("has the invisible character U+202E"), "{why}");
                 assert!(why.contains("\"a\\u{202e}b\"") && !why.contains('\u{202e}'), "{why}");
             }
             other => panic!("{command:?}: {other:?}"),

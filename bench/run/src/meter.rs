@@ -128,7 +128,8 @@ impl Meter {
 impl Observer for Meter {
     fn set_aside(&mut self, job: JobId, panic: &str) {
         eprintln!(
-            "omega: a decision has panicked, and job {} is not placed: {panic}; please report this bug",
+            "omega: a decision has panicked, so job {} is not placed: {panic}: this is a bug in \
+             Omega, please report it",
             job.0
         );
     }

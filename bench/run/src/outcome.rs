@@ -92,8 +92,8 @@ fn scheduler(name: &str, meter: &Meter, kinds: &Kinds) -> SchedulerReport {
 /// Pending jobs of a frontend at the end. They have no reasons, because a frontend's clients give none.
 fn unserved(fed: &Fed, name: &str) -> Option<Unplaced> {
     let reason = match name {
-        "offers" => "no offer that its framework could use",
-        _ => "no container, of those that its application asks for",
+        "offers" => "its framework got no offer that it could use",
+        _ => "its application did not request a container for it",
     };
     fed.cell.read(|cell| {
         let waiting = |id: JobId| {
@@ -205,14 +205,16 @@ fn reason(
         return reason.clone();
     }
     let Some(explanation) = worker.scheduler.explain(id, index) else {
-        return "not tried yet".to_owned();
+        return "no scheduler has tried it yet".to_owned();
     };
     let most = explanation.refused.first().map_or(0, |(_, machines)| *machines);
     let reason = match (explanation.refused.first(), explanation.filtered.first()) {
         _ if explanation.feasible > 0 && job.gang_min.is_some() => {
             describe(Reason::GangIncomplete, &kinds)
         }
-        _ if explanation.feasible > 0 => "room came free at the very end".to_owned(),
+        _ if explanation.feasible > 0 => "a machine had room for it only at the end of the \
+             run"
+        .to_owned(),
         (_, Some((filter, machines))) if *machines >= most => format!("refused by {filter}"),
         (Some((reason, _)), _) => describe(*reason, &kinds),
         (None, _) => "the cell has no machines".to_owned(),

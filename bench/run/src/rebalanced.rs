@@ -197,10 +197,10 @@ fn report(rebalancer: &mut Rebalancer, plan: &Plan, name: String) -> RebalanceRe
 fn ended(why: Ended) -> &'static str {
     match why {
         Ended::NothingBetter => "nothing better was found",
-        Ended::Moves => "the moves are spent",
-        Ended::Waves => "the waves are spent",
-        Ended::Steps => "it may look no further",
-        Ended::Told => "the time is over",
+        Ended::Moves => "the maximum number of moves is reached",
+        Ended::Waves => "the maximum number of waves is reached",
+        Ended::Steps => "the maximum number of examined moves is reached",
+        Ended::Told => "the time is used up",
     }
 }
 

@@ -43,15 +43,15 @@ pub struct Durability {
 pub enum ReplicaError {
     /// The folder already has the directory of a replica. Name a folder that is empty or does not exist.
     #[error(
-        "{}: holds the directory of a replica already; a run founds a cell of its own: name a folder \
-         that is empty or not there", .0.display()
+        "{}: this folder already contains a replica, and a run creates a new cell: name a folder \
+         that is empty or does not exist", .0.display()
     )]
     Exists(PathBuf),
     /// The folder is not empty. Name a folder that is empty or does not exist.
-    #[error("{}: is not empty; name a folder that is empty or not there", .0.display())]
+    #[error("{}: this folder is not empty: name a folder that is empty or does not exist", .0.display())]
     NotEmpty(PathBuf),
     /// A file operation failed. Name another folder, or correct the cause of the error.
-    #[error("{}: {source}; name another folder, or mend this one", path.display())]
+    #[error("{}: {source}: name another folder, or repair this one", path.display())]
     Io {
         /// Path of the folder.
         path: PathBuf,
@@ -79,7 +79,10 @@ pub enum ReplicaError {
     #[error("the cell does not answer: {0}")]
     Silent(AskError),
     /// A replica does not catch up with the others.
-    #[error("replica {id} has not applied what the others have: it is at entry {at} of {of}")]
+    #[error(
+        "replica {id} has applied its log only up to entry {at}; the other replicas have \
+         applied entry {of}"
+    )]
     Behind {
         /// Id of the replica.
         id: ReplicaId,
@@ -89,7 +92,10 @@ pub enum ReplicaError {
         of: LogIndex,
     },
     /// The cell of a replica differs from that of the first replica, which is a defect of Omega. Report it.
-    #[error("replica {id} has another state than r1 after entry {at}, please report it")]
+    #[error(
+        "after entry {at}, the state of replica {id} differs from that of r1: this is a bug \
+         in Omega, please report it"
+    )]
     Differs {
         /// Id of the replica.
         id: ReplicaId,
@@ -97,7 +103,10 @@ pub enum ReplicaError {
         at: LogIndex,
     },
     /// The audit found an error in a replica's cell, which is a defect of Omega. Report it.
-    #[error("the cell of replica {id} is wrong after the run, please report it: {why}")]
+    #[error(
+        "the audit of replica {id} after the run failed: this is a bug in Omega, please \
+         report it: {why}"
+    )]
     Audit {
         /// Id of the replica.
         id: ReplicaId,

@@ -201,7 +201,8 @@ impl Stream for OneOf {
             let cell = match &event {
                 Event::Machine(event) => self.router.home(&event.change),
                 Event::Job(job) if !job.arrival.placed.is_empty() => {
-                    let message = "has tasks that run at the start: they belong to one cell";
+                    let message = "has tasks that run at the start, so it cannot be divided into \
+                         several cells: leave out --cells";
                     return Err(LoadError {
                         line: job.line,
                         field: Some(job.arrival.job.name.to_string()),

@@ -38,7 +38,7 @@ impl<'a> Line<'a> {
             }
         })?;
         match unknown {
-            Some(path) => Err(self.error(Some(path), "is not a field that we know")),
+            Some(path) => Err(self.error(Some(path), "is not a known field")),
             None => Ok(value),
         }
     }

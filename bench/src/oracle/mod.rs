@@ -70,7 +70,7 @@ pub fn replay(file: &Path, first: usize) -> Result<FileReport, LoadError> {
         report.add(&name, suite.replay(&line)?, first);
     }
     if report.cases == 0 {
-        return Err(LoadError::new(file, "has no case; expected one JSON object a line"));
+        return Err(LoadError::new(file, "has no case: each line must be a JSON object"));
     }
     Ok(report)
 }

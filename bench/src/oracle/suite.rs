@@ -75,7 +75,8 @@ impl Suite {
         Suite::named(&file).ok_or_else(|| {
             let known: Vec<&str> = Suite::ALL.iter().map(|(name, _)| *name).collect();
             let message = format!(
-                "{id:?} is of no suite that we know, and nor is the file's name; known: {}",
+                "neither the case {id:?} nor the file's name belongs to a known suite; the suites \
+                 are: {}",
                 known.join(", ")
             );
             line.error(Some("id".into()), message)

@@ -147,7 +147,7 @@ fn check_error(name: &str, content: &str, error: &str) {
 
 #[test]
 fn damaged_files_have_one_line() {
-    let empty = "x: has no case; expected one JSON object a line";
+    let empty = "x: has no case: each line must be a JSON object";
     check_error("x", "", empty);
     check_error("x", "\n \n", empty);
     check_error(
@@ -171,7 +171,7 @@ fn damaged_files_have_one_line() {
 
 #[test]
 fn fields_that_we_do_not_know_are_errors() {
-    let unknown = "is not a field that we know";
+    let unknown = "is not a known field";
     check_error("x", r#"{"in":"1","out":2}"#, &format!("x:1: out: {unknown}"));
     let case = |pod: &str| {
         format!(r#"{{"id":"pod_requests-1","pod":{{"name":"p","namespace":"n"{pod}}}}}"#)
@@ -197,7 +197,7 @@ fn the_suite_stands_in_the_id_then_in_the_fields_then_in_the_name() {
     check_error(
         "x",
         request,
-        "x:1: id: \"7\" is of no suite that we know, and nor is the file's name; known: \
+        "x:1: id: neither the case \"7\" nor the file's name belongs to a known suite; the suites are: \
          balanced_allocation, default_profile, fit, image_locality, interpod_affinity, \
          label_selector, node_affinity, node_ports, pod_requests, preemption, quantity, \
          sequence, taint_toleration, topology_spread",

@@ -27,7 +27,7 @@ fn text_that_is_no_json() {
 
 #[test]
 fn documents_that_are_no_list_of_nodes_and_pods() {
-    check("", ": has no Node; expected what `kubectl get nodes,pods -A -o json` prints");
+    check("", ": has no Node: it must be the output of `kubectl get nodes,pods -A -o json`");
     check("3", ":1: invalid type: integer `3`, expected an object, the List of Nodes and Pods");
     check("{}", ":1: kind: is missing, expected a List of Nodes and Pods");
     check(
@@ -39,10 +39,14 @@ fn documents_that_are_no_list_of_nodes_and_pods() {
         "[\n{\"kind\":\"NodeList\",\"items\":[]},\n{\"kind\":\"PodList\",\"items\":{}}]",
         ":3: [1].items: invalid type: map, expected a sequence",
     );
-    check(&list(&[]), ": has no Node; expected what `kubectl get nodes,pods -A -o json` prints");
+    check(
+        &list(&[]),
+        ": has no Node: it must be the output of `kubectl get nodes,pods -A -o \
+         json`",
+    );
     check(
         &list(&[&pod("p", "")]),
-        ": has no Node; expected what `kubectl get nodes,pods -A -o json` prints",
+        ": has no Node: it must be the output of `kubectl get nodes,pods -A -o json`",
     );
 }
 
@@ -63,10 +67,14 @@ fn items_that_are_no_objects_or_have_no_name() {
 
 #[test]
 fn names_that_are_there_twice() {
-    check(&with_node(&node("a")), ":2: items[1].metadata.name: the node \"a\" is there twice");
+    check(
+        &with_node(&node("a")),
+        ":2: items[1].metadata.name: the node \"a\" appears twice: \
+         remove one of the two",
+    );
     check(
         &list(&[&node("a"), &pod("p", ""), &pod("p", "")]),
-        ":2: items[2].metadata.name: the pod \"default/p\" is there twice",
+        ":2: items[2].metadata.name: the pod \"default/p\" appears twice: remove one of the two",
     );
 }
 
@@ -75,7 +83,10 @@ fn objects_of_storage_that_are_there_twice() {
     for kind in ["PersistentVolume", "StorageClass", "PersistentVolumeClaim"] {
         let object = format!(r#"{{"kind":"{kind}","metadata":{{"name":"x"}}}}"#);
         let name = if kind == "PersistentVolumeClaim" { "default/x" } else { "x" };
-        let message = format!(":2: items[2].metadata.name: the {kind} {name:?} is there twice");
+        let message = format!(
+            ":2: items[2].metadata.name: the {kind} {name:?} appears twice: \
+             remove one of the two"
+        );
         check(&list(&[&node("a"), &object, &object]), &message);
     }
 }
@@ -93,16 +104,16 @@ fn words_of_classes_budgets_and_spreads_that_kubernetes_refuses() {
     };
     check(
         &budget(r#""minAvailable":1,"maxUnavailable":1"#),
-        ":2: items[1].spec: has both minAvailable and maxUnavailable, expected one of them",
+        ":2: items[1].spec: has both minAvailable and maxUnavailable: give only one of them",
     );
     check(
         &budget(r#""maxUnavailable":"150%""#),
-        ":2: items[1].spec.maxUnavailable: is \"150%\", more than all (100%)",
+        ":2: items[1].spec.maxUnavailable: is \"150%\": must be at most 100%",
     );
     let spread = r#""topologySpreadConstraints":[{"maxSkew":1},{"maxSkew":0}]"#;
     check(
         &with_node(&pod("p", spread)),
-        ":2: items[1].spec.topologySpreadConstraints[1].maxSkew: is 0 or missing, expected a whole \
+        ":2: items[1].spec.topologySpreadConstraints[1].maxSkew: is 0 or missing: must be a whole \
          number from 1",
     );
 }
@@ -114,15 +125,15 @@ fn quantities_that_are_none() {
         with_node(&pod("p", &format!("\"containers\":[{{}},\n{requests}]")))
     };
     let path = "items[1].spec.containers[1].resources.requests.memory";
-    let expected = "expected a number such as 2, 0.5, 100m, 1e3 or 512Mi";
-    check(&asks(r#""12GB""#), &format!(":3: {path}: \"12GB\" is no quantity: {expected}"));
-    check(&asks(r#""""#), &format!(":3: {path}: \"\" is no quantity: it is empty"));
+    let expected = "must be a number such as 2, 0.5, 100m, 1e3 or 512Mi";
+    check(&asks(r#""12GB""#), &format!(":3: {path}: \"12GB\" is not a quantity: {expected}"));
+    check(&asks(r#""""#), &format!(":3: {path}: \"\" is not a quantity: must not be empty"));
     check(&asks(r#""-1Gi""#), &format!(":3: {path}: \"-1Gi\" is negative"));
     check(&asks("-5"), &format!(":3: {path}: \"-5\" is negative"));
     check(&asks("[]"), &format!(":3: {path}: invalid type: sequence, expected a quantity"));
     check(
         r#"{"kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"nvidia.com/gpu":"two"}}}"#,
-        &format!(":1: status.capacity.nvidia.com/gpu: \"two\" is no quantity: {expected}"),
+        &format!(":1: status.capacity.nvidia.com/gpu: \"two\" is not a quantity: {expected}"),
     );
 }
 
@@ -163,7 +174,7 @@ fn more_resources_than_a_cell_has_kinds() {
             "p",
             &format!(r#""containers":[{{"resources":{{"requests":{{{requests}}}}}}}]"#),
         )),
-        ": the pods ask for 13 extended resources, at most 10 are allowed",
+        ": the pods request 13 extended resources: at most 10 are allowed",
     );
 }
 

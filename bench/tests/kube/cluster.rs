@@ -58,9 +58,10 @@ fn the_example_of_the_documentation() {
     assert_eq!(
         workload.notes,
         [
-            "a persistent volume claim is not understood without the claims (kubectl get nodes,pods,pvc,pv,sc,csinodes -A): 3 pods",
-            "has finished, left out: 1 pod",
-            "of a DaemonSet: no pod is added for a machine that joins later: 6 pods",
+            "persistent volume claims are ignored, because the file has none: get it with \
+             `kubectl get nodes,pods,pvc,pv,sc,csinodes -A -o json`: 3 pods",
+            "left out, because finished: 1 pod",
+            "no pod of a DaemonSet is added for a machine that joins later: 6 pods",
         ]
     );
     // The request is the maximum: the init container needs more processor time than the container, which needs more
@@ -107,7 +108,11 @@ fn a_node_is_a_machine() {
         machine.taints.iter().map(|t| format!("{}={}:{:?}", t.key, t.value, t.effect)).collect();
     assert_eq!(taints, ["k=v:NoExecute", "node.kubernetes.io/unschedulable=:NoSchedule"]);
     assert_eq!(machine.images.len(), 2);
-    assert_eq!(workload.notes, ["the file has no pods (kubectl get nodes,pods -A)"]);
+    assert_eq!(
+        workload.notes,
+        ["the file has no pods: it should be the output of `kubectl get \
+         nodes,pods -A -o json`"]
+    );
 }
 
 #[test]
@@ -126,7 +131,8 @@ fn resources_that_nobody_asks_for_make_room_first() {
     assert_eq!(workload.arrivals[0].job.groups[0].request, Amounts::new(request));
     assert_eq!(
         workload.notes,
-        ["3 resource kinds that no pod asks for left out, for want of room: \
+        ["3 resource kinds left out, because a cell counts a limited number of kinds and no pod \
+             requests these: \
           example.com/r09, example.com/r10, example.com/r11"]
     );
 }
@@ -136,7 +142,7 @@ fn amounts_beyond_the_largest_are_capped() {
     let workload = one(r#""overhead":{"memory":"2Pi"}"#);
     let request = &workload.arrivals[0].job.groups[0].request;
     assert_eq!(request.get(KindId::MEMORY), 1 << 50);
-    assert_eq!(workload.notes, ["an amount above 2^50 is taken as 2^50: 1 pod"]);
+    assert_eq!(workload.notes, ["an amount above 2^50 is counted as 2^50: 1 pod"]);
 }
 
 #[test]
@@ -151,13 +157,14 @@ fn what_is_not_understood_is_noted_once_per_kind() {
     assert_eq!(
         read(list(&items)).unwrap().notes,
         [
-            "items of kind Service are not understood: 1",
-            "a group of pods that start together is not understood: 2 pods",
-            "a persistent volume claim is not understood without the claims (kubectl get nodes,pods,pvc,pv,sc,csinodes -A): 2 pods",
-            "a resource claim is not understood: 2 pods",
-            "a volume on a cloud's disk is not understood: 2 pods",
-            "names a scheduler of its own, which is not understood: 2 pods",
-            "of a runtime class only what stands in the pod itself is understood: 2 pods",
+            "ignored items of kind Service, which omega does not read: 1",
+            "a group of pods that start together is ignored: 2 pods",
+            "persistent volume claims are ignored, because the file has none: get it with \
+             `kubectl get nodes,pods,pvc,pv,sc,csinodes -A -o json`: 2 pods",
+            "resource claims (DRA) are ignored: 2 pods",
+            "a volume on a cloud disk is ignored: 2 pods",
+            "spec.schedulerName is ignored: 2 pods",
+            "the runtime class is ignored, apart from the fields in the pod itself: 2 pods",
         ]
     );
 }
@@ -218,10 +225,10 @@ fn a_cluster_of_three_nodes() {
     assert_eq!(
         workload.notes,
         [
-            "has finished, left out: 1 pod",
-            "is being deleted before it ran, left out: 1 pod",
-            "is held back by scheduling gates, left out: 1 pod",
-            "runs on a node that is not in the file, left out: 1 pod",
+            "left out, because finished: 1 pod",
+            "left out, because deleted before running: 1 pod",
+            "left out, because of scheduling gates: 1 pod",
+            "left out, because the node is not in the file: 1 pod",
         ]
     );
 }
@@ -273,7 +280,7 @@ fn disruption_budgets_are_carried_over() {
     assert_eq!(found, expected);
     assert_eq!(
         workload.notes,
-        ["disruption budgets without a selector or a bound protect nothing: 2"]
+        ["disruption budgets that protect no pod, because they have no selector or no bound: 2"]
     );
     // Labels that only identify pods are dropped, unless a disruption budget selects pods by them.
     let labels = &workload.arrivals[0].job.groups[0].labels;

@@ -69,7 +69,7 @@ fn tolerations_keep_their_words() {
     assert_eq!(tolerations.len(), 2);
     assert_eq!(tolerations[0].key, None);
     assert_eq!(tolerations[1].effect, Some(TaintEffect::NoExecute));
-    assert_eq!(workload.notes, ["a toleration with operator Gt or Lt is not understood: 1 pod"]);
+    assert_eq!(workload.notes, ["a toleration with the operator Gt or Lt is ignored: 1 pod"]);
 }
 
 /// A pod with labels `app` and `rev`, and these topology spread constraints.
@@ -174,7 +174,7 @@ fn hostnames_that_two_nodes_share_are_labels() {
     let workload = read(list(&[&node("a"), shared, &pod("p", spread)])).unwrap();
     let TaskRule::Spread(spread) = &rules(&workload).tasks[0] else { panic!() };
     assert_eq!(spread.level, TopologyLevel::Label("kubernetes.io/hostname".into()));
-    assert_eq!(workload.notes, ["has no allocatable resources, so nothing fits: 1 node"]);
+    assert_eq!(workload.notes, ["no pod fits, because there are no allocatable resources: 1 node"]);
 }
 
 /// Tenants whose pods an anti-affinity term with this content considers, and the notes.
@@ -207,8 +207,8 @@ fn namespaces_are_tenants() {
     assert_eq!(tenants(r#","namespaces":["z","y"]"#, &[]), (named(&["y", "z"]), vec![]));
     assert_eq!(tenants(by_name, &[]), (named(&["default"]), vec![]));
     assert_eq!(tenants(by_team, &described), (named(&["n", "z"]), vec![]));
-    let note = "a namespaceSelector is not understood without the Namespaces in the file \
-                (kubectl get nodes,pods,namespaces): 1 pod";
+    let note = "a namespaceSelector is ignored, because the file has no Namespaces: get it with \
+         `kubectl get nodes,pods,namespaces -A -o json`: 1 pod";
     assert_eq!(tenants(by_team, &[]), (named(&["z"]), vec![note.to_owned()]));
 }
 

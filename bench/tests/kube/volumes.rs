@@ -88,8 +88,8 @@ fn objects_of_storage_are_read() {
     assert_eq!(volumes.limits, [("n1".into(), "disk.example.com".into(), 1)]);
     let group = &workload.arrivals[0].job.groups[0];
     assert_eq!(group.volumes, ["shop/old".into(), "shop/new".into()]);
-    let note = "uses volume claims: a profile of base kube or with a filter of volumes places it by \
-                them, any other anywhere: 1 pod";
+    let note = "volume claims are considered only by a profile with base kube, or with a filter \
+         of volumes: 1 pod";
     assert_eq!(workload.notes, [note]);
 }
 
@@ -196,7 +196,7 @@ fn volumes_that_no_limit_counts_are_noted() {
         [
             "volumes of drivers that are built into Kubernetes are not counted against the limits \
              of nodes: 1",
-            "an inline csi volume is not counted against the limits of a node: 1 pod",
+            "inline CSI volumes are not counted against the limits of a node: 1 pod",
         ]
     );
 }
@@ -257,5 +257,5 @@ fn a_node_asks_controllers_to_keep_their_pods_away() {
     let workload = parsed(&[asking, garbled, owned, urgent]);
     let said = |i: usize| workload.machines[i].labels.get("prefer-avoid").map(|said| &**said);
     assert_eq!((said(0), said(1)), (Some("job/default/web, job/default/web#2"), None));
-    assert_eq!(workload.notes, ["has an annotation preferAvoidPods that cannot be read: 1 node"]);
+    assert_eq!(workload.notes, ["the annotation preferAvoidPods cannot be read: 1 node"]);
 }

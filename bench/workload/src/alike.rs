@@ -32,19 +32,22 @@ impl FromStr for Alike {
         let count = count.filter(|count| (1..=MACHINES_MAX as u32).contains(count));
         let count = count.ok_or_else(|| {
             format!(
-                "it begins with how many machines, 1 to {MACHINES_MAX}: 200,cpu=64,memory=256Gi"
+                "must begin with the number of machines, from 1 to {MACHINES_MAX}, as in \
+                 200,cpu=64,memory=256Gi"
             )
         })?;
         let mut alike = Alike { count, capacity: Amounts::zero(), devices: 0 };
         for size in sizes.split(',').map(str::trim) {
             let Some((kind, amount)) = size.split_once('=') else {
-                return Err(format!("{size:?} is no size: cpu=64 or memory=256Gi is"));
+                return Err(format!(
+                    "{size:?} must be KIND=AMOUNT, such as cpu=64 or memory=256Gi"
+                ));
             };
             alike.set(kind.trim(), amount.trim())?;
         }
         let has = |kind| alike.capacity.get(kind) > 0;
         if !has(KindId::CPU) {
-            return Err("it lacks cpu=CORES".to_owned());
+            return Err("cpu=CORES is missing".to_owned());
         }
         Ok(alike)
     }
@@ -59,10 +62,19 @@ impl Alike {
             "disk" => self.capacity.set(KindId::DISK, bytes(amount)?),
             "gpu" => {
                 let devices = amount.parse().ok().filter(|devices| *devices <= DEVICES_MAX);
-                self.devices =
-                    devices.ok_or_else(|| format!("{amount:?} is no number of devices"))?;
+                self.devices = devices.ok_or_else(|| {
+                    format!(
+                        "gpu={amount} must be a number of devices from \
+                         0 to {DEVICES_MAX}"
+                    )
+                })?;
             }
-            _ => return Err(format!("there is no {kind:?}; there are: cpu, memory, disk, gpu")),
+            _ => {
+                return Err(format!(
+                    "there is no kind {kind:?}; the kinds are: cpu, memory, disk, \
+                 gpu"
+                ));
+            }
         }
         Ok(())
     }
@@ -89,16 +101,16 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told() {
         let cases = [
-            ("many,cpu=1", "it begins with how many machines"),
-            ("0,cpu=1", "it begins with how many machines"),
-            ("1048577,cpu=1", "it begins with how many machines"),
-            ("5", "\"\" is no size"),
-            ("5,cpu", "\"cpu\" is no size"),
-            ("5,memory=1Gi", "it lacks cpu=CORES"),
+            ("many,cpu=1", "must begin with the number of machines"),
+            ("0,cpu=1", "must begin with the number of machines"),
+            ("1048577,cpu=1", "must begin with the number of machines"),
+            ("5", "\"\" must be KIND=AMOUNT"),
+            ("5,cpu", "\"cpu\" must be KIND=AMOUNT"),
+            ("5,memory=1Gi", "cpu=CORES is missing"),
             ("5,cpu=-1", "\"-1\" is negative"),
             ("5,cpu=1,memory=lots", "\"lots\" is not a number"),
-            ("5,cpu=1,gpu=33", "\"33\" is no number of devices"),
-            ("5,cpu=1,tape=1", "there is no \"tape\""),
+            ("5,cpu=1,gpu=33", "gpu=33 must be a number of devices from 0 to 32"),
+            ("5,cpu=1,tape=1", "there is no kind \"tape\""),
         ];
         for (text, expected) in cases {
             let error = text.parse::<Alike>().unwrap_err();

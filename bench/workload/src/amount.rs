@@ -21,13 +21,13 @@ pub enum AmountError {
         why: DecimalError,
     },
     /// The suffix is unknown. Use another unit, or none.
-    #[error("{text:?} has an unknown unit; write 4, 500m, 16GiB or 2TB")]
+    #[error("{text:?} has an unknown unit: write an amount such as 4, 500m, 16GiB or 2TB")]
     Suffix {
         /// The text.
         text: String,
     },
     /// The unit is not one of the kind's. Use another unit, or none.
-    #[error("{text:?} has the wrong unit: write {like}")]
+    #[error("{text:?} has a unit of another kind: write {like}")]
     OtherUnit {
         /// The text.
         text: String,
@@ -35,7 +35,7 @@ pub enum AmountError {
         like: &'static str,
     },
     /// The amount is too large. Write a smaller one.
-    #[error("{text:?} is more than a cell can count")]
+    #[error("{text:?} is too large: a cell counts at most 2^50 bytes, or thousandths of a unit")]
     TooLarge {
         /// The text.
         text: String,
@@ -231,6 +231,6 @@ mod tests {
         assert!(of("4m", Unit::Bytes).contains("write 16GiB"));
         assert!(of("4GiB", Unit::Count).contains("whole number"));
         assert!(of("0.5", Unit::Count).contains("whole number"));
-        assert!(of("1e30", Unit::Bytes).contains("more than a cell can count"));
+        assert!(of("1e30", Unit::Bytes).contains("is too large"));
     }
 }

@@ -232,7 +232,10 @@ impl Clock {
     fn advance(&mut self, trace_ms: u64) -> Result<u64, &'static str> {
         let start_ms = *self.start_ms.get_or_insert(trace_ms.saturating_sub(STEP_MS));
         let at_ms = trace_ms.checked_sub(start_ms).filter(|at_ms| *at_ms >= self.now_ms);
-        self.now_ms = at_ms.ok_or("is before the line above: rows are sorted by it")?;
+        self.now_ms = at_ms.ok_or(
+            "is earlier than in the line above: rows must be sorted by this \
+             column",
+        )?;
         Ok(self.now_ms)
     }
 
@@ -240,7 +243,8 @@ impl Clock {
     fn check_new(&mut self, batch: u64) -> Result<(), String> {
         if batch < self.batch_min {
             return Err(format!(
-                "{batch} came at an earlier time: batches are numbered as they come"
+                "batch {batch} has already appeared at an earlier time: batches must be numbered \
+                 by arrival"
             ));
         }
         self.batch_min = batch + 1;
@@ -408,7 +412,7 @@ mod tests {
             (row("f,s,d,600,300,9,1,3,Unknown,1,1"), "6: vmdeleted: is before vmcreated"),
             (row("f,s,,600,900,9,1,3,Unknown,1,1"), "6: deploymentid: is empty"),
             (row("f,s,d,0,0,9,1,3,Unknown,>>1,1"), "6: vmcorecount: \">1\" is not a number"),
-            (row("f,s,d,0,0,9,1,3,Unknown,1"), "6: the row has 10 fields, the header 11"),
+            (row("f,s,d,0,0,9,1,3,Unknown,1"), "6: the row has 10 fields, but the header has 11"),
         ];
         for (content, expected) in cases {
             let (dir, result) = raw("vmtable.csv", &content);
@@ -420,20 +424,22 @@ mod tests {
     fn faults_of_the_list_are_told_in_one_line() {
         let cases = [
             ("0,1800,0,8.0,14.0,600,300,0", "2: dur_bin_hi_s: is below dur_bin_lo_s"),
-            ("0,1800,0,8.0,14.0,0,0,2", "2: censored: \"2\" is too large: at most 1"),
+            ("0,1800,0,8.0,14.0,0,0,2", "2: censored: \"2\" is too large: must be at most 1"),
             ("0,1800,,8.0,14.0,0,0,0", "2: batch: is empty"),
             ("0,1800,0,-8,14.0,0,0,0", "2: cores: \"-8\" is negative"),
             ("0,1800,0,8,much,0,0,0", "2: mem_gb: \"much\" is not a number"),
-            ("0,1800,0,8,1e30,0,0,0", "2: mem_gb: \"1e30\" is too large: at most 1048576"),
+            ("0,1800,0,8,1e30,0,0,0", "2: mem_gb: \"1e30\" is too large: must be at most 1048576"),
             (
                 "0,1800,0,8,1,0,0,0\n1,1500,1,8,1,0,0,0",
-                "3: arrival_s: is before the line above: rows are sorted by it",
+                "3: arrival_s: is earlier than in the line above: rows must be sorted by this \
+                 column",
             ),
             (
                 "0,1800,0,8,1,0,0,0\n1,2100,0,8,1,0,0,0",
-                "3: batch: 0 came at an earlier time: batches are numbered as they come",
+                "3: batch: 0 has already appeared at an earlier time: batches must be numbered by \
+                 arrival",
             ),
-            ("0,1800,0,8,1,0,0", "2: the row has 7 fields, the header 8"),
+            ("0,1800,0,8,1,0,0", "2: the row has 7 fields, but the header has 8"),
         ];
         for (row, expected) in cases {
             let (dir, result) = read(&format!("{row}\n"));

@@ -98,7 +98,7 @@ fn damaged(format: &str, error: impl std::fmt::Display) -> io::Error {
 }
 
 fn cut_off(format: &str) -> io::Error {
-    invalid(format!("the {format} data ends too early: the file is cut off"))
+    invalid(format!("the {format} data ends too early: the file is incomplete"))
 }
 
 /// The content of a gzip file, with errors that name the format.
@@ -231,7 +231,7 @@ mod tests {
         let text: String = (0..50_000).map(|i| format!("row-{}\n", i * 7919)).collect();
         for (name, bytes) in [("gzip", gzip(&text)), ("zstd", zstd(&text))] {
             assert_eq!(unpack(&bytes).unwrap(), text);
-            let expected = format!("the {name} data ends too early: the file is cut off");
+            let expected = format!("the {name} data ends too early: the file is incomplete");
             for cut in [5, 12, bytes.len() / 3, bytes.len() / 2, bytes.len() - 1] {
                 assert_eq!(unpack(&bytes[..cut]).err(), Some(expected.clone()), "{cut}");
             }

@@ -121,7 +121,7 @@ fn open_placements(file: &Path, machines: &[Machine]) -> Result<Placements, Load
     let table = Table::open(file)?;
     let known = placements::COLUMNS;
     if let Some(name) = table.columns().iter().find(|name| !known.contains(&&***name)) {
-        let message = format!("there is no such column; there are: {}", known.join(", "));
+        let message = format!("there is no such column; the columns are: {}", known.join(", "));
         return Err(table.error_at(Some(name), message));
     }
     Placements::read(table, machines)
@@ -170,8 +170,10 @@ fn check_columns(table: &Table, known: &[&str]) -> Result<(), LoadError> {
             return Err(table.error_at(None, "a column has no name"));
         }
         if !known.contains(&&**name) && !name.starts_with(RESOURCE) {
-            let message =
-                format!("there is no such column; there are: {}, {RESOURCE}NAME", known.join(", "));
+            let message = format!(
+                "there is no such column; the columns are: {}, {RESOURCE}NAME",
+                known.join(", ")
+            );
             return Err(table.error_at(Some(name), message));
         }
     }

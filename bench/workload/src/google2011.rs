@@ -209,15 +209,20 @@ mod tests {
     #[test]
     fn faults_of_the_trace_are_told_in_one_line() {
         let cases = [
-            ("1,0,0,7,4,9,0.1,0.1,0,0,5,0,,1,0", "2: sched: \"4\" is too large: at most 3"),
-            ("1,0,0,7,2,12,0.1,0.1,0,0,5,0,,1,0", "2: prio: \"12\" is too large: at most 11"),
+            ("1,0,0,7,4,9,0.1,0.1,0,0,5,0,,1,0", "2: sched: \"4\" is too large: must be at most 3"),
+            (
+                "1,0,0,7,2,12,0.1,0.1,0,0,5,0,,1,0",
+                "2: prio: \"12\" is too large: must be at most \
+                 11",
+            ),
             ("1,0,0,7,2,9,,0.1,0,0,5,0,,1,0", "2: cpu: is empty"),
             ("1,0,0,7,2,9,0.1,-0.1,0,0,5,0,,1,0", "2: mem: \"-0.1\" is negative"),
-            ("1,0,0,7,2,9,0.1,0.1,0,2,5,0,,1,0", "2: diff: \"2\" is too large: at most 1"),
+            ("1,0,0,7,2,9,0.1,0.1,0,2,5,0,,1,0", "2: diff: \"2\" is too large: must be at most 1"),
             ("1,0,soon,7,2,9,0.1,0.1,0,0,5,0,,1,0", "2: submit_us: \"soon\" is not a number"),
             (
                 "1,0,700000000,7,2,9,0.1,0.1,0,0,,0,,1,0\n2,0,0,7,2,9,0.1,0.1,0,0,5,0,,1,0",
-                "3: submit_us: is before the line above: rows are sorted by it",
+                "3: submit_us: is earlier than in the line above: rows must be sorted by this \
+                 column",
             ),
         ];
         for (row, expected) in cases {
@@ -227,15 +232,15 @@ mod tests {
         let twice = "time,machine,event,platform,cpu,mem\n0,5,0,P2,1,1\n0,5,0,P2,1,1\n";
         let dir = folder(&[("machine_events_compact.csv.gz", twice)]);
         let error = message(dir.path(), load(dir.path(), &GoogleOptions::default()));
-        let expected = "machine_events_compact.csv.gz:3: machine: 5 is there already";
+        let expected = "machine_events_compact.csv.gz:3: machine: 5 is added twice";
         assert_eq!(error, expected);
         let late = "time,machine,event,platform,cpu,mem\n7,5,1,P2,1,1\n0,6,0,P2,1,1\n";
         let task = format!("{TASKS}1,0,0,7,2,9,0.1,0.1,0,0,5,0,,1,0\n");
         let dir =
             folder(&[("machine_events_compact.csv.gz", late), ("tasks_replay.csv.gz", &task)]);
         let error = message(dir.path(), load(dir.path(), &GoogleOptions::default()));
-        let expected = "machine_events_compact.csv.gz:3: time: is 0, but the machines of the start \
-                        stand before all that happens later";
+        let expected = "machine_events_compact.csv.gz:3: time: is 0 after a later time: the rows \
+             of machines that exist at the start must come first";
         assert_eq!(error, expected);
     }
 

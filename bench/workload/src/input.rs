@@ -139,7 +139,11 @@ pub enum InputError {
     #[error("{0}; see omega --help")]
     Arguments(&'static str),
     /// The trace has no file of this name. Use one of `known`.
-    #[error("--file {part}: the trace has {}; see omega --help", parts(known))]
+    #[error(
+        "--file {part}: there is no file of this name in the trace, which has {}; see omega \
+         --help",
+        parts(known)
+    )]
     Part {
         /// The given name.
         part: String,
@@ -154,7 +158,7 @@ pub enum InputError {
 /// The names of a trace's files, as text.
 fn parts(known: &[&str]) -> String {
     match known {
-        [] => "no files by name: --data is the log itself".to_owned(),
+        [] => "no named files: --data is the path of the log".to_owned(),
         _ => format!("the files {}", known.join(", ")),
     }
 }
@@ -199,18 +203,25 @@ impl InputArgs {
         let some = sources.iter().filter(|there| **there).count();
         let has_files = self.data.is_some() || !self.named.is_empty();
         match (self.trace.is_some(), has_files, files) {
-            (true, false, _) => Some("a trace needs data, the folder of its files"),
-            (false, true, _) => Some("data is the folder of a trace: which one?"),
-            (_, _, (true, false) | (false, true)) => Some("machines and jobs go together"),
+            (true, false, _) => Some("a trace needs `data`, the folder of its files"),
+            (false, true, _) => Some(
+                "`data` is the folder of a trace: name the trace with \
+                 `trace`",
+            ),
+            (_, _, (true, false) | (false, true)) => Some(
+                "`machines` and `jobs` must be given \
+                 together",
+            ),
             _ if self.placements_file.is_some() && !files.0 => {
-                Some("placements are of the tables machines and jobs: name these too")
+                Some("`placements` needs the tables `machines` and `jobs`: give them too")
             }
             _ if some > 1 => {
-                Some("of a trace, a cluster, and machines with jobs, there may be one")
+                Some("only one input may be given: `trace`, `cluster`, or `machines` with `jobs`")
             }
-            _ if some > 0 && (self.synthetic, self.hours) != (SYNTHETIC, HOURS) => {
-                Some("synthetic and hours are of a synthetic workload: end says when a run ends")
-            }
+            _ if some > 0 && (self.synthetic, self.hours) != (SYNTHETIC, HOURS) => Some(
+                "`synthetic` and `hours` are only for a synthetic workload: use `end` to set \
+                     the end of a run",
+            ),
             _ if !SYNTHETIC_RANGE.contains(&i64::from(self.synthetic)) => {
                 Some("synthetic must be from 10 to 1000000 machines")
             }
@@ -238,13 +249,16 @@ impl InputArgs {
     /// If a combination is invalid.
     pub fn check(&self) -> Result<(), InputError> {
         if self.production && self.trace != Some(Trace::Google2011) {
-            return Err(InputError::Arguments("--production is for --trace google2011 only"));
+            return Err(InputError::Arguments("--production is only for --trace google2011"));
         }
         if self.served().is_some() {
-            return Err(InputError::Arguments("--cell is for --trace, or for omega explain JOB"));
+            return Err(InputError::Arguments(
+                "--cell is only for a part of a --trace, or for \
+                 `omega explain JOB`",
+            ));
         }
         if self.on.is_some() && !matches!(self.trace, Some(Trace::Azure | Trace::Swf)) {
-            return Err(InputError::Arguments("--on is for --trace azure and --trace swf"));
+            return Err(InputError::Arguments("--on is only for --trace azure and --trace swf"));
         }
         if let Some(trace) = self.trace {
             let unknown = self.named.iter().find(|file| !trace.parts().contains(&&*file.part));
@@ -254,14 +268,15 @@ impl InputArgs {
         }
         let part = self.cell.as_deref();
         match (self.trace, part) {
-            (Some(Trace::Azure), Some(_)) => {
-                Err(InputError::Arguments("--cell is not for --trace azure: it has one list"))
-            }
+            (Some(Trace::Azure), Some(_)) => Err(InputError::Arguments(
+                "--cell is not for --trace azure: this trace has a \
+                     single list",
+            )),
             (Some(Trace::Google2011), Some(part)) if part != "jobs" => Err(InputError::Arguments(
-                "--trace google2011 has one --cell besides the replay: jobs",
+                "--cell must be jobs for --trace google2011; without --cell its tasks are replayed",
             )),
             (Some(Trace::Google2011), Some(_)) if self.production => Err(InputError::Arguments(
-                "--production is not for --cell jobs: it has no priorities",
+                "--production is not for --cell jobs: that list has no priorities",
             )),
             _ => Ok(()),
         }
@@ -330,7 +345,8 @@ impl InputArgs {
             Trace::OmegaSim => Box::new(omega_sim::open(files, part("M"), window)?),
             Trace::Azure if on.is_none() && machines == Machines::Needed => {
                 return Err(InputError::Arguments(
-                    "--trace azure has no machines: say on what, such as --on 2000,cpu=64,memory=256Gi",
+                    "--trace azure has no machines: give them with --on, such as --on \
+                     2000,cpu=64,memory=256Gi",
                 ));
             }
             Trace::Azure => {
@@ -390,23 +406,25 @@ mod tests {
         let cases = [
             (
                 "--trace omega-sim --file batch=DIR/b.csv",
-                "prefill: is not named, and no folder is: add --file prefill=PATH",
+                "prefill: is missing: give the folder of the trace with --data, or this file with \
+                 --file prefill=PATH",
             ),
             (
                 "--trace omega-sim --data DIR --file jobs=DIR/b.csv",
-                "--file jobs: the trace has the files prefill, batch, service; see omega --help",
+                "--file jobs: there is no file of this name in the trace, which has the files \
+                 prefill, batch, service; see omega --help",
             ),
             (
                 "--trace swf --file log=DIR/b.csv",
-                "--file log: the trace has no files by name: --data is the log itself; \
-                 see omega --help",
+                "--file log: there is no file of this name in the trace, which has no named \
+                 files: --data is the path of the log; see omega --help",
             ),
         ];
         for (words, expected) in cases {
             assert_eq!(open(dir.path(), words), Err(expected.to_owned()), "{words}");
         }
         let clap = open(dir.path(), "--trace azure --file vms").expect_err("no path");
-        assert!(clap.contains("expected NAME=PATH, such as jobs=/data/jobs.csv.gz"), "{clap}");
+        assert!(clap.contains("must be NAME=PATH, such as jobs=/data/jobs.csv.gz"), "{clap}");
         assert!(open(dir.path(), "--trace azure").is_err(), "neither a folder nor files");
     }
 

@@ -55,7 +55,7 @@ pub fn open(
     let files = files.into();
     let Some(cell) = CELLS.iter().find(|known| known.name == cell) else {
         let names: Vec<&str> = CELLS.iter().map(|known| known.name).collect();
-        let message = format!("there is no cell {cell:?}; there are: {}", names.join(", "));
+        let message = format!("there is no cell {cell:?}; the cells are: {}", names.join(", "));
         let place = files.named("batch").map_or_else(|| files.folder("batch"), Ok)?;
         return Err(LoadError::new(place, message));
     };
@@ -154,7 +154,7 @@ impl List {
             ]);
             let tasks = row.integer(count, u64::from(TASKS_PER_JOB_MAX))? as u32;
             if tasks == 0 {
-                return Err(row.error(count, "is 0: a job has at least one task"));
+                return Err(row.error(count, "is 0: a job must have at least one task"));
             }
             let mut group = TaskGroup::new(tasks, request);
             group.name = self.group_name.clone();
@@ -224,19 +224,19 @@ mod tests {
     #[test]
     fn faults_of_the_lists_are_told_in_one_line() {
         let cases = [
-            ("1,0,1,1,1", "2: num_tasks: is 0: a job has at least one task"),
-            ("1,1048577,1,1,1", "2: num_tasks: \"1048577\" is too large: at most 1048576"),
+            ("1,0,1,1,1", "2: num_tasks: is 0: a job must have at least one task"),
+            ("1,1048577,1,1,1", "2: num_tasks: \"1048577\" is too large: must be at most 1048576"),
             ("1,1,1,-1,1", "2: cpus_per_task: \"-1\" is negative"),
-            ("1,1,1,1,1e30", "2: mem_gb_per_task: \"1e30\" is too large: at most 1048576"),
+            ("1,1,1,1,1e30", "2: mem_gb_per_task: \"1e30\" is too large: must be at most 1048576"),
             ("1,1,nan,1,1", "2: duration_s: \"nan\" is not a finite number"),
-            ("1,1,1,1", "2: the row has 4 fields, the header 5"),
+            ("1,1,1,1", "2: the row has 4 fields, but the header has 5"),
         ];
         for (row, expected) in cases {
             let (dir, result) = read(row);
             assert_eq!(message(dir.path(), result), format!("M_batch.csv.gz:{expected}"));
         }
         let error = load(Path::new("d"), "S").err().unwrap();
-        assert_eq!(error.to_string(), "d: there is no cell \"S\"; there are: M, L, L4");
+        assert_eq!(error.to_string(), "d: there is no cell \"S\"; the cells are: M, L, L4");
     }
 
     /// Numbers of jobs and of tasks of the jobs whose names have this prefix.

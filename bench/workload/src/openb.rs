@@ -50,7 +50,7 @@ pub fn open(files: impl Into<TraceFiles>, list: &str) -> Result<OpenbStream, Loa
         let lists = lists(dir)?;
         if !lists.iter().any(|name| name == list) {
             let names = lists.join(", ");
-            let message = format!("there is no task list {list:?}; there are: {names}");
+            let message = format!("there is no task list {list:?}; the lists are: {names}");
             return Err(LoadError::new(dir, message));
         }
     }
@@ -87,7 +87,8 @@ impl Stream for OpenbStream {
     }
 
     fn notes(&self) -> Vec<String> {
-        let order = "tasks arrive in the order of the list and never end: its times are not used";
+        let order = "tasks arrive in the order of the list and never end: the times of the list \
+             are not used";
         let mut notes = vec![order.to_owned()];
         if self.columns.class.is_none() {
             notes.push("the list has no classes: all tasks are service jobs".to_owned());
@@ -136,7 +137,8 @@ fn machines(file: &Path) -> Result<Vec<Machine>, LoadError> {
             machine.labels = shared.clone();
         }
         if let Some(line) = lines.insert(machine.name.clone(), row.line()) {
-            let message = format!("{:?} is the name of a machine in line {line}", machine.name);
+            let message =
+                format!("{:?} is already the name of the machine in line {line}", machine.name);
             return Err(row.error(name, message));
         }
         machines.push(machine);
@@ -241,7 +243,10 @@ fn read_kind(row: &Row<'_>, columns: &TaskColumns) -> Result<JobKind, LoadError>
         "LS" | "Guaranteed" => Ok(JobKind::Service),
         "BE" | "Burstable" => Ok(JobKind::Batch),
         other => {
-            let message = format!("{other:?} is no class: LS, Guaranteed, BE and Burstable are");
+            let message = format!(
+                "{other:?} is not a class: it must be LS, Guaranteed, BE or \
+                 Burstable"
+            );
             Err(row.error(class, message))
         }
     }
@@ -288,10 +293,14 @@ mod tests {
     #[test]
     fn faults_of_the_lists_are_told_in_one_line() {
         let cases = [
-            ("a,1,2,33,,,BE", "2: num_gpu: \"33\" is too large: at most 32"),
-            ("a,1,2,1,1001,,BE", "2: gpu_milli: \"1001\" is too large: at most 1000"),
+            ("a,1,2,33,,,BE", "2: num_gpu: \"33\" is too large: must be at most 32"),
+            ("a,1,2,1,1001,,BE", "2: gpu_milli: \"1001\" is too large: must be at most 1000"),
             ("a,1,2,1,0,,BE", "2: gpu_milli: is 0 although the task asks for a GPU"),
-            ("a,1,2,0,0,,", "2: qos: \"\" is no class: LS, Guaranteed, BE and Burstable are"),
+            (
+                "a,1,2,0,0,,",
+                "2: qos: \"\" is not a class: it must be LS, Guaranteed, BE or \
+                 Burstable",
+            ),
             (",1,2,0,0,,BE", "2: name: is empty"),
             ("a,1.5,2,0,0,,BE", "2: cpu_milli: \"1.5\" is not a whole number"),
         ];
@@ -301,7 +310,7 @@ mod tests {
         }
         let (dir, _) = read(MACHINES, TASKS);
         let error = load(dir.path(), "b").err().unwrap();
-        assert_eq!(error.message, "there is no task list \"b\"; there are: a, x");
+        assert_eq!(error.message, "there is no task list \"b\"; the lists are: a, x");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub enum ProfileError {
         why: io::Error,
     },
     /// The file is too large. Name another file.
-    #[error("{}: is larger than {BYTES_MAX} bytes: it is no profile file", file.display())]
+    #[error("{}: is larger than {BYTES_MAX} bytes, the maximum for a file of profiles", file.display())]
     TooLarge {
         /// Path of the file.
         file: PathBuf,
@@ -39,7 +39,8 @@ pub enum ProfileError {
     },
     /// The run has no scheduler of that name. Name an existing one, or remove the profile.
     #[error(
-        "{}:{line}:{column}: profile[{index}].name: the run has no scheduler {name:?}; it has: {}",
+        "{}:{line}:{column}: profile[{index}].name: the run has no scheduler {name:?}; its \
+         schedulers are: {}",
         file.display(), SCHEDULERS.join(", ")
     )]
     NoScheduler {

@@ -171,7 +171,10 @@ impl Names {
 /// The error for a duplicate name. It names the later of the two lines of the file, whichever job arrives first.
 fn twice(at: &JobsAt, name: &str, line: Option<u64>, other: Option<u64>) -> LoadError {
     let message = match line.min(other) {
-        Some(first) => format!("{name:?} is the name of a job in line {first}"),
+        Some(first) => format!(
+            "{name:?} is already the name of the job in line {first}: give \
+             each job its own name"
+        ),
         None => format!("{name:?} is the name of two jobs"),
     };
     LoadError {

@@ -118,7 +118,7 @@ impl Log {
         let mut notes = self.notes.clone();
         if self.negative > 0 {
             notes.push(format!(
-                "{} lines have negative numbers other than -1: taken as unknown",
+                "{} lines have negative numbers other than -1, which count as unknown",
                 self.negative
             ));
         }
@@ -193,7 +193,7 @@ impl Log {
             .map_err(|_| self.error(None, "the line is not UTF-8 text"))?;
         let count = text.split_ascii_whitespace().count();
         if count < FIELDS.len() {
-            let message = format!("the line has {count} fields, a job has {}", FIELDS.len());
+            let message = format!("the line has {count} fields: a job must have {}", FIELDS.len());
             return Err(self.error(None, message));
         }
         self.long += u64::from(count > FIELDS.len());
@@ -213,8 +213,13 @@ impl Log {
             number => Ok(number.map(|milli: u64| milli / 1000)),
         };
         let (allocated, requested) = (whole(4)?, whole(7)?);
-        let submit_ms = numbers[1]
-            .ok_or_else(|| self.error(Some(FIELDS[1]), "is unknown: when did it come?"))?;
+        let submit_ms = numbers[1].ok_or_else(|| {
+            self.error(
+                Some(FIELDS[1]),
+                "is unknown (-1): every job must have a \
+                 time of submission",
+            )
+        })?;
         Ok(LoggedJob {
             line: self.number,
             submit_ms,
@@ -246,7 +251,12 @@ fn read_number(field: &str) -> Result<Option<u64>, String> {
     }
     let number = Decimal::parse(digits).map_err(|error| format!("{field:?} {error}"))?;
     let milli = number.times(1000, Rounding::Nearest).filter(|milli| *milli <= NUMBER_MAX * 1000);
-    let milli = milli.ok_or_else(|| format!("{field:?} is too large: at most {NUMBER_MAX}"))?;
+    let milli = milli.ok_or_else(|| {
+        format!(
+            "{field:?} is too large: must be at most \
+         {NUMBER_MAX}"
+        )
+    })?;
     Ok((!negative || milli == 0).then_some(milli))
 }
 

@@ -79,7 +79,7 @@ impl Table {
         let (file, header, record) = (file.to_path_buf(), Vec::new(), Record::new());
         let mut table = Table { file, input, header, record, is_read: false };
         if !table.next_record()? {
-            return Err(table.error("the file is empty: a header is expected"));
+            return Err(table.error("the file is empty: its first line must be a header"));
         }
         Ok(table)
     }
@@ -148,7 +148,10 @@ impl Table {
         }
         let (fields, columns) = (self.record.ends.len(), self.header.len());
         if fields != columns {
-            let message = format!("the row has {fields} fields, the header {columns}");
+            let message = format!(
+                "the row has {fields} fields, but the header has {columns}: \
+                 give each row as many fields as the header"
+            );
             return Err(self.error_at(None, message));
         }
         Ok(Some(Row { table: self }))
@@ -339,7 +342,7 @@ impl<'a> Row<'a> {
     }
 
     fn too_large(&self, column: Column, max: u64) -> LoadError {
-        self.error(column, format!("{:?} is too large: at most {max}", self.text(column)))
+        self.error(column, format!("{:?} is too large: must be at most {max}", self.text(column)))
     }
 }
 
@@ -396,20 +399,20 @@ mod tests {
 
     #[test]
     fn faults_of_a_table_are_told_in_one_line() {
-        check_error(b"", "t.csv: the file is empty: a header is expected");
-        check_error(b"\n\r\n", "t.csv: the file is empty: a header is expected");
+        check_error(b"", "t.csv: the file is empty: its first line must be a header");
+        check_error(b"\n\r\n", "t.csv: the file is empty: its first line must be a header");
         check_error(b"name,m\n", "t.csv:1: n: the column is missing");
         check_error(b"name,n,name\n", "t.csv:1: name: the column is named twice");
-        check_error(b"name,n\na\n", "t.csv:2: the row has 1 fields, the header 2");
-        check_error(b"name,n\na,1,2\n", "t.csv:2: the row has 3 fields, the header 2");
+        check_error(b"name,n\na\n", "t.csv:2: the row has 1 fields, but the header has 2");
+        check_error(b"name,n\na,1,2\n", "t.csv:2: the row has 3 fields, but the header has 2");
         check_error(b"name,n\na,1\n\nb,\n", "t.csv:4: n: is empty");
         check_error(b"name,n\na,one\n", "t.csv:2: n: \"one\" is not a number");
         check_error(b"name,n\na,NaN\n", "t.csv:2: n: \"NaN\" is not a finite number");
         check_error(b"name,n\na,inf\n", "t.csv:2: n: \"inf\" is not a finite number");
         check_error(b"name,n\na,-1\n", "t.csv:2: n: \"-1\" is negative");
         check_error(b"name,n\na,1.5\n", "t.csv:2: n: \"1.5\" is not a whole number");
-        check_error(b"name,n\na,1001\n", "t.csv:2: n: \"1001\" is too large: at most 1000");
-        check_error(b"name,n\na,1e99\n", "t.csv:2: n: \"1e99\" is too large: at most 1000");
+        check_error(b"name,n\na,1001\n", "t.csv:2: n: \"1001\" is too large: must be at most 1000");
+        check_error(b"name,n\na,1e99\n", "t.csv:2: n: \"1e99\" is too large: must be at most 1000");
         let quoted = "a quoted field must end on the line where it begins";
         check_error(b"name,n\n\"a,1\nb,2\n", &format!("t.csv:2: {quoted}"));
         check_error(b"name,n\na\r,1\n", "t.csv:2: the line has a carriage return before its end");
@@ -434,7 +437,7 @@ mod tests {
             let (dir, result) = read(&whole[..cut]);
             let error = message(dir.path(), result);
             assert!(
-                error.ends_with(": the gzip data ends too early: the file is cut off"),
+                error.ends_with(": the gzip data ends too early: the file is incomplete"),
                 "{error}"
             );
         }

@@ -26,7 +26,7 @@ impl FromStr for NamedFile {
             Some((part, path)) if !part.is_empty() && !path.is_empty() => {
                 Ok(NamedFile { part: part.to_owned(), path: path.into() })
             }
-            _ => Err("expected NAME=PATH, such as jobs=/data/jobs.csv.gz".to_owned()),
+            _ => Err("must be NAME=PATH, such as jobs=/data/jobs.csv.gz".to_owned()),
         }
     }
 }
@@ -58,7 +58,10 @@ impl TraceFiles {
     /// If there is no folder, although no path is given for this part.
     pub fn folder(&self, part: &str) -> Result<&Path, LoadError> {
         let missing = || {
-            let message = format!("is not named, and no folder is: add --file {part}=PATH");
+            let message = format!(
+                "is missing: give the folder of the trace with --data, or this \
+                 file with --file {part}=PATH"
+            );
             LoadError::new(Path::new(part), message)
         };
         self.folder.as_deref().ok_or_else(missing)

@@ -8,13 +8,13 @@ use omega_core::{JobId, KindsError, MachineId, Rejection, SchedulerId, TaskId, T
 #[non_exhaustive]
 pub enum ImageError {
     /// The resource kinds are invalid.
-    #[error("the image's resource kinds: {0}")]
+    #[error("the image's resource kinds are invalid: {0}")]
     Kinds(#[from] KindsError),
     /// A command with this machine, job, tenant, scheduler or load would be rejected.
     #[error("the image has invalid data: {0}")]
     Refused(#[from] Rejection),
     /// A count exceeds the bound of a cell.
-    #[error("the image has {given} {what}, at most {max} are allowed")]
+    #[error("the image has {given} {what}: at most {max} are allowed")]
     TooMany {
         /// Name of the counted objects.
         what: &'static str,
@@ -38,10 +38,10 @@ pub enum ImageError {
     #[error("the image's list of evictions is not valid")]
     Evictions,
     /// The reservations are out of order, or one has ended.
-    #[error("the image's list of reservations is out of place at {0:?}")]
+    #[error("the image's list of reservations is out of order at {0:?}")]
     Reservation(Text),
     /// The peak calendars are out of order.
-    #[error("the image's list of calendars of peaks is out of place at {0:?}")]
+    #[error("the image's list of calendars of peaks is out of order at {0:?}")]
     Peaks(Text),
     /// A row's status, sequence number or incarnation is impossible at this version.
     #[error("row {0} of the image has an impossible status, sequence number or incarnation")]
@@ -50,10 +50,10 @@ pub enum ImageError {
     #[error("the image's list of vacant rows does not match its rows")]
     Vacant,
     /// A load report belongs to a row without a machine, has a time in the future, or is out of order.
-    #[error("the image has a load of row {0} that is out of place")]
+    #[error("the image's list of loads is out of order at row {0}")]
     Load(u32),
     /// A job's id is out of order, or not below the next job's id.
-    #[error("job {0} of the image is out of place")]
+    #[error("the image's list of jobs is out of order at job {0}")]
     JobOrder(JobId),
     /// A job's tasks do not match its groups.
     #[error("the tasks of job {0} of the image do not match its groups")]
@@ -62,7 +62,7 @@ pub enum ImageError {
     #[error("the versions of job {0} of the image do not match its groups")]
     Versions(JobId),
     /// A job is recorded as a waiting gang, but cannot be one.
-    #[error("the tasks of job {0} of the image keep places although its gang cannot")]
+    #[error("the tasks of job {0} of the image keep places, but the job has no gang timeout")]
     GangHold(JobId),
     /// A task was placed in the future, or has a placement time but no machine.
     #[error("the image has an impossible placement time of task {0}")]
@@ -86,7 +86,7 @@ pub enum ImageError {
     #[error("task {0} of the image has exclusive cores that do not fit its request")]
     Cores(TaskId),
     /// With this task, a sum exceeds 64 bits.
-    #[error("with task {0} of the image a sum of claims exceeds 64 bits")]
+    #[error("a sum of claims exceeds 64 bits at task {0} of the image")]
     Overflow(TaskId),
     /// The list of ended jobs differs from the jobs without unfinished tasks, or its times are out of order.
     #[error("the image's list of ended jobs does not match job {0}")]

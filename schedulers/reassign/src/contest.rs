@@ -9,7 +9,8 @@ use crate::instance::{Balance, Instance, Job, Kind, Machine, MoveWeights, Task, 
 pub enum ReadError {
     /// The file ends too early. Restore the missing part.
     #[error(
-        "line {line}: the file ends where {field} is expected; it is cut off or not in the contest's format"
+        "line {line}: the file ends before {field}: it is incomplete, or not in the contest's \
+         format"
     )]
     Ends {
         /// The last line.
@@ -18,7 +19,7 @@ pub enum ReadError {
         field: String,
     },
     /// A word is not a whole number in the allowed range. Correct it.
-    #[error("line {line}: {field}: {word:?} is not a whole number from 0 to {most}; correct it")]
+    #[error("line {line}: {field}: {word:?} must be a whole number from 0 to {most}")]
     Number {
         /// Line of the word.
         line: usize,
@@ -32,7 +33,8 @@ pub enum ReadError {
     /// A number refers to an empty list; probably an assignment was given as the model. Give the model first, then the
     /// assignment.
     #[error(
-        "line {line}: {field}: refers to an empty list; is this a model? The model comes first, then the assignment"
+        "line {line}: {field}: refers to an empty list: give the file of the model first, then \
+         that of the assignment"
     )]
     Empty {
         /// Line of the word.
@@ -42,7 +44,7 @@ pub enum ReadError {
     },
     /// The file goes on after the last field. Remove the rest, or correct the counts before it.
     #[error(
-        "line {line}: {word:?} follows the last field; remove it, or correct the counts before it"
+        "line {line}: {word:?} follows the last field: remove it, or correct the counts before it"
     )]
     Longer {
         /// Line of the word.

@@ -23,7 +23,7 @@ const TABLE_MAX: usize = 1 << 30;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProblemError {
     /// A list has the wrong length. Give it the expected one.
-    #[error("{list} has {given} entries, and must have {expected}")]
+    #[error("{list} has {given} entries: must have {expected}")]
     Length {
         /// Name of the list.
         list: String,
@@ -33,7 +33,7 @@ pub enum ProblemError {
         expected: usize,
     },
     /// A field refers to an entry that does not exist. Use a number below the count.
-    #[error("{field} is {given}, and must be below {count}")]
+    #[error("{field} is {given}: must be below {count}")]
     Position {
         /// Name of the field.
         field: String,
@@ -43,11 +43,11 @@ pub enum ProblemError {
         count: usize,
     },
     /// The cost of an assignment could be too large for exact sums. Use larger units or smaller weights.
-    #[error("the cost of some assignment could exceed 2^52; use smaller weights or larger units")]
+    #[error("the cost of an assignment could exceed 2^52: use smaller weights or larger units")]
     Costs,
     /// A table would be too large. Split the instance.
     #[error(
-        "{jobs} jobs times {columns} {of} exceed {TABLE_MAX} table entries; split the instance"
+        "{jobs} jobs times {columns} {of} exceed {TABLE_MAX} table entries: split the instance"
     )]
     Table {
         /// Number of jobs.

@@ -16,8 +16,8 @@ impl State<'_> {
             if !self.is_legal(task) {
                 let (job, machine) = (self.problem.job[task], self.at[task]);
                 return Err(format!(
-                    "task {task} of job {job} on machine {machine}: two of a job on a machine, too few locations, or no \
-                     task of a job that it depends on in its neighbourhood"
+                    "task {task} of job {job} on machine {machine} breaks a rule: its job has two \
+                     tasks on this machine or tasks at too few locations, or a job that it depends on has no task in the neighbourhood"
                 ));
             }
         }

@@ -157,7 +157,7 @@ impl Filter for Backfill {
         let plans = self.plans.read();
         let (job, from_ms) = plans.holder_of(tasks.id, row)?;
         let seconds = from_ms.saturating_sub(tasks.view.now_ms()).div_ceil(1000);
-        Some(format!("kept for {}, which waits for it and is to begin in {seconds} s", job.name))
+        Some(format!("kept free for {}, which is planned to start in {seconds} s", job.name))
     }
 }
 

@@ -67,7 +67,7 @@ impl KindName {
         kinds.by_name(self.name()).ok_or_else(|| {
             let known: Vec<&str> = kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
             let known = known.join(", ");
-            let why = format!("the cell has no kind {:?}; it has: {known}", self.name());
+            let why = format!("the cell has no kind {:?}; its kinds are: {known}", self.name());
             let place = self.0.span();
             let place = (!place.is_empty()).then_some(place);
             ArgumentError { argument: argument.into(), why, place }
@@ -127,7 +127,7 @@ pub(super) fn small_weight<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D:
     let weight = i64::deserialize(from)?;
     let in_bounds = u32::try_from(weight).ok().filter(|w| (1..=SMALL_WEIGHT_MAX).contains(w));
     in_bounds.ok_or_else(|| {
-        D::Error::custom(format!("is {weight}: here a weight is 1 to {SMALL_WEIGHT_MAX}"))
+        D::Error::custom(format!("is {weight}: this weight must be 1 to {SMALL_WEIGHT_MAX}"))
     })
 }
 
@@ -135,7 +135,7 @@ pub(super) fn small_weight<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D:
 pub(super) fn some_text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
     match text.is_empty() {
-        true => Err(D::Error::custom("is empty: no label has such a key")),
+        true => Err(D::Error::custom("is empty: must be the key of a label")),
         false => Ok(text),
     }
 }
@@ -150,7 +150,7 @@ pub(super) fn once_each<'a, E: Error>(names: impl Iterator<Item = &'a str>) -> R
         earlier.push(name);
     }
     match earlier.is_empty() {
-        true => Err(E::custom("names no kind: a score is made of one at least")),
+        true => Err(E::custom("names no kind: must name at least one")),
         false => Ok(()),
     }
 }
@@ -169,7 +169,7 @@ fn few_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindWeight>, D::E
     let kinds = different_kinds(from)?;
     if kinds.len() > SCORED_KINDS_MAX {
         let count = kinds.len();
-        let why = format!("names {count} kinds: this score takes at most {SCORED_KINDS_MAX}");
+        let why = format!("names {count} kinds: must name at most {SCORED_KINDS_MAX}");
         return Err(D::Error::custom(why));
     }
     Ok(kinds)

@@ -50,14 +50,14 @@ struct Depth {
 fn make(arguments: &Depth, _: &Kinds) -> Result<Backfill, ArgumentError> {
     let depth = arguments.depth;
     if !(1..=DEPTH_MAX).contains(&depth) {
-        let why = format!("is {depth}: from 1 to {DEPTH_MAX} jobs have plans");
+        let why = format!("is {depth}: the number of jobs with plans must be 1 to {DEPTH_MAX}");
         return Err(ArgumentError::new("depth", why));
     }
     let backfill =
         Backfill::new(depth as usize).with_interval_ms(u64::from(arguments.interval_s) * 1000);
     match arguments.window_s {
         Some(0) => {
-            let why = "is 0: no plan would ever be made".to_owned();
+            let why = "is 0: must be at least 1, or no plan would ever be made".to_owned();
             Err(ArgumentError::new("window_s", why))
         }
         Some(window) => Ok(backfill.with_window_ms(u64::from(window) * 1000)),

@@ -34,7 +34,7 @@ fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let wait = i64::deserialize(from)?;
     let in_bounds = u32::try_from(wait).ok().filter(|wait| *wait <= WAIT_MS_MAX);
     in_bounds.ok_or_else(|| {
-        D::Error::custom(format!("is {wait}: a wait is 0 to {WAIT_MS_MAX} milliseconds"))
+        D::Error::custom(format!("is {wait}: must be 0 to {WAIT_MS_MAX} milliseconds"))
     })
 }
 

@@ -51,7 +51,8 @@ impl Expected {
     fn shapes(&self) -> Result<Vec<DeviceShape>, ArgumentError> {
         let Some(tasks) = &self.tasks else { return Ok(DeviceFragments::published()) };
         if tasks.is_empty() {
-            let why = "names no tasks: leave it out for those of a published cell";
+            let why = "names no tasks: name at least one, or leave the field out to use the tasks \
+                 of a published cell";
             return Err(ArgumentError::new("tasks", why));
         }
         tasks.iter().enumerate().map(|(i, task)| task.shape(i)).collect()

@@ -41,13 +41,13 @@ pub enum Fault {
     #[error("{0}")]
     Malformed(String),
     /// The file has no profile. Write at least one.
-    #[error("the file has no [[profile]]")]
+    #[error("the file has no [[profile]]: give at least one")]
     NoProfile,
     /// A profile has an empty name. Use the scheduler name of the jobs that it is for.
     #[error("is empty: give the name of the scheduler whose jobs the profile places")]
     NoName,
     /// Two profiles have one name. Name another scheduler, or merge them.
-    #[error("there is a profile {name:?} in line {line} already")]
+    #[error("the profile {name:?} is already in line {line}: give each profile once")]
     SecondProfile {
         /// Name of the profile.
         name: String,
@@ -55,7 +55,7 @@ pub enum Fault {
         line: usize,
     },
     /// There is no such plugin at the extension point. Use an existing name, or register the plugin.
-    #[error("there is no {point} {name:?}; there are: {known}")]
+    #[error("there is no {point} {name:?}; the known ones are: {known}")]
     UnknownPlugin {
         /// Extension point of the entry.
         point: Point,
@@ -65,7 +65,7 @@ pub enum Fault {
         known: String,
     },
     /// The plugin belongs to another extension point. Move it to the list of that point.
-    #[error("{name:?} is no {point} but {}: list it under [[profile.{other}]]", one_of(*other))]
+    #[error("{name:?} is not a {point} but {}: list it under [[profile.{other}]]", one_of(*other))]
     OtherPoint {
         /// The name in the file.
         name: String,
@@ -75,22 +75,22 @@ pub enum Fault {
         other: Point,
     },
     /// The filter is one of the cell's own, which every profile has. Leave it out.
-    #[error("{name:?} is one of the cell's own filters, which every profile has: leave it out")]
+    #[error("{name:?} is one of the cell's own filters, which are in every profile: leave it out")]
     AlwaysThere {
         /// The name in the file.
         name: String,
     },
     /// `disable` names a filter, without which the profile would propose machines that the cell rejects. Leave it out.
     #[error(
-        "{name:?} is a filter and cannot be disabled: \
-         without it the scheduler would propose what the cell refuses"
+        "{name:?} is a filter and cannot be disabled: without it, the scheduler would propose \
+         claims that the cell rejects"
     )]
     CannotBeDisabled {
         /// The name in the file.
         name: String,
     },
     /// `disable` names a plugin that the base does not have. Leave it out.
-    #[error("the base {:?} has no {name:?} to disable; it has: {has}", base.name())]
+    #[error("the base {:?} has no {name:?} that could be disabled; its plugins are: {has}", base.name())]
     NotInBase {
         /// The name in the file.
         name: String,
@@ -100,7 +100,7 @@ pub enum Fault {
         has: String,
     },
     /// A plugin is named twice at a point, maybe by an alias. Name it once.
-    #[error("{plugin:?} is named in line {line} already")]
+    #[error("{plugin:?} is already named in line {line}: name it once")]
     Twice {
         /// The plugin's own name.
         plugin: String,
@@ -108,7 +108,7 @@ pub enum Fault {
         line: usize,
     },
     /// There are two orders of the queue. Keep one.
-    #[error("the queue has an order already, {name:?} in line {line}")]
+    #[error("the queue already has the order {name:?} in line {line}: leave out one of the two")]
     SecondOrder {
         /// Name of the first order.
         name: String,
@@ -116,13 +116,16 @@ pub enum Fault {
         line: usize,
     },
     /// A weight is below 1. Choose a larger one; to turn the score off, leave it out or disable it.
-    #[error("is {weight}: a weight is at least 1; to turn a score off, leave it out or disable it")]
+    #[error(
+        "is {weight}: a weight must be at least 1; to turn the score off, leave it out or \
+         disable it"
+    )]
     WeightTooSmall {
         /// The weight in the file.
         weight: i64,
     },
     /// The sum of the weights is too large. Choose smaller weights: only their ratios matter.
-    #[error("is {weight}: the weights of a profile sum to at most {WEIGHT_SUM_MAX}")]
+    #[error("is {weight}: the sum of the weights of a profile must be at most {WEIGHT_SUM_MAX}")]
     WeightTooLarge {
         /// The weight in the file.
         weight: i64,
@@ -145,12 +148,12 @@ fn one_of(point: Point) -> String {
 const PLAIN_WORDS: [(&str, &str); 5] = [
     (
         "invalid type: unit variant, expected newtype variant",
-        "needs a number of machines, such as { sampled = 64 }",
+        "must have a number of machines, such as { sampled = 64 }",
     ),
     ("unknown variant", "unknown value"),
     ("a nonzero u32", "a whole number from 1"),
     ("expected i64", "expected a whole number"),
-    (", there are no fields", ": there are none"),
+    (": no fields are allowed here", ": there are none"),
 ];
 
 /// The text of a file, for finding lines.

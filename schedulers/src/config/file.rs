@@ -156,7 +156,7 @@ impl Base {
 pub(super) enum SearchTable {
     /// Searches all machines of a small cell, and some of a large one.
     Adaptive,
-    /// At every machine.
+    /// Searches all machines.
     Full,
     /// Searches from a random machine until N feasible machines are found.
     Sampled(NonZeroU32),
@@ -174,7 +174,7 @@ pub(super) enum SearchTable {
 fn percentage<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
     let percent = i64::deserialize(from)?;
     let in_bounds = u8::try_from(percent).ok().filter(|percent| *percent <= 100);
-    in_bounds.ok_or_else(|| D::Error::custom(format!("is {percent}: a percentage is 0 to 100")))
+    in_bounds.ok_or_else(|| D::Error::custom(format!("is {percent}: must be 0 to 100")))
 }
 
 impl From<SearchTable> for Search {

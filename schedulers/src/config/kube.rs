@@ -112,8 +112,8 @@ fn with_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Erro
     let names: Vec<String> = Vec::deserialize(from)?;
     match names.iter().find(|name| !name.contains('/')) {
         Some(name) => Err(D::Error::custom(format!(
-            "holds {name:?}: only kinds with a / in their names, such as example.com/fpga, can be \
-             ignored"
+            "contains {name:?}: only a kind with a / in its name, such as example.com/fpga, can \
+             be ignored"
         ))),
         None => Ok(names),
     }
@@ -124,7 +124,8 @@ fn without_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::E
     let groups: Vec<String> = Vec::deserialize(from)?;
     match groups.iter().find(|group| group.contains('/')) {
         Some(group) => Err(D::Error::custom(format!(
-            "holds {group:?}: a group is what stands before the /, such as example.com"
+            "contains {group:?}: must be the part of a kind's name before the /, such as \
+             example.com"
         ))),
         None => Ok(groups),
     }
@@ -179,14 +180,23 @@ fn ascending<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Point>, D::Error>
     let points: Vec<Point> = Vec::deserialize(from)?;
     let out_of_bounds = |point: &&Point| point.percent > 100 || point.score > 10;
     if points.is_empty() {
-        return Err(D::Error::custom("has no point: one or more say what a share in use is worth"));
+        return Err(D::Error::custom(
+            "has no point: give at least one, which maps a percentage in \
+             use to a score",
+        ));
     }
     if let Some(Point { percent, score }) = points.iter().find(out_of_bounds) {
-        let why = format!("has the point {percent} %, {score}: up to 100 %, and up to 10");
+        let why = format!(
+            "has the point {percent} % with score {score}: must be at most 100 % \
+             and at most 10"
+        );
         return Err(D::Error::custom(why));
     }
     if !points.is_sorted_by(|a, b| a.percent < b.percent) {
-        return Err(D::Error::custom("has points that are not ascending by their percentage"));
+        return Err(D::Error::custom(
+            "has points in the wrong order: their percentages must \
+             ascend",
+        ));
     }
     Ok(points)
 }
@@ -261,7 +271,7 @@ struct Neighbours {
 fn up_to_a_hundred<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let weight = i64::deserialize(from)?;
     let in_bounds = u32::try_from(weight).ok().filter(|weight| *weight <= 100);
-    in_bounds.ok_or_else(|| D::Error::custom(format!("is {weight}: this weight is 0 to 100")))
+    in_bounds.ok_or_else(|| D::Error::custom(format!("is {weight}: must be 0 to 100")))
 }
 
 /// Choice of the tasks whose preferences count.
@@ -371,10 +381,13 @@ struct Better {
 fn some_labels<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Label>, D::Error> {
     let labels: Vec<Label> = Vec::deserialize(from)?;
     if labels.is_empty() {
-        return Err(D::Error::custom("requires nothing: that would match no machine"));
+        return Err(D::Error::custom(
+            "is empty, so it would match no machine: give at least one \
+             label",
+        ));
     }
     for (i, label) in labels.iter().enumerate() {
-        label.check().map_err(|why| D::Error::custom(format!("has in [{i}] {why}")))?;
+        label.check().map_err(|why| D::Error::custom(format!("is invalid in [{i}]: {why}")))?;
     }
     Ok(labels)
 }
@@ -383,7 +396,7 @@ impl Label {
     /// Rejects selectors that match no machine or every machine.
     fn check(&self) -> Result<(), &'static str> {
         if self.key.is_empty() {
-            return Err("an empty key: no label has such a key");
+            return Err("key: must not be empty");
         }
         let whole_number = || match &self.values[..] {
             [only] => only.parse::<i64>().is_ok(),
@@ -391,13 +404,13 @@ impl Label {
         };
         match self.operator {
             Operator::In | Operator::NotIn if self.values.is_empty() => {
-                Err("no values: in and not_in compare with one at least")
+                Err("values: must have at least one for the operators `in` and `not_in`")
             }
             Operator::Gt | Operator::Lt if !whole_number() => {
-                Err("values that are not one whole number: gt and lt compare with one")
+                Err("values: must be one whole number for the operators `gt` and `lt`")
             }
             Operator::Exists | Operator::DoesNotExist if !self.values.is_empty() => {
-                Err("values: exists and does_not_exist compare with none")
+                Err("values: must be empty for the operators `exists` and `does_not_exist`")
             }
             _ => Ok(()),
         }

@@ -71,9 +71,12 @@ impl<'de> Deserialize<'de> for Keys {
         let keys: Vec<Text> = Vec::deserialize(from)?;
         let twice = keys.iter().enumerate().find(|(i, key)| keys[..*i].contains(key));
         match twice {
-            Some((_, key)) => Err(D::Error::custom(format!("names the label {key:?} twice"))),
+            Some((_, key)) => Err(D::Error::custom(format!(
+                "names the label {key:?} twice: name \
+                 it once"
+            ))),
             None if keys.iter().any(|key| key.is_empty()) => {
-                Err(D::Error::custom("holds an empty key: no label has such a key"))
+                Err(D::Error::custom("contains an empty key: give the key of a label"))
             }
             None => Ok(Keys(keys)),
         }
@@ -84,7 +87,8 @@ impl<'de> Deserialize<'de> for Keys {
 fn not_both((one, has): (&str, &Keys), (other, lacks): (&str, &Keys)) -> Result<(), ArgumentError> {
     match lacks.0.iter().position(|key| has.0.contains(key)) {
         Some(i) => {
-            let why = format!("the label {:?} is in {one} too", lacks.0[i]);
+            let why =
+                format!("the label {:?} is also in {one}: leave out one of the two", lacks.0[i]);
             Err(ArgumentError::new(format!("{other}[{i}]"), why))
         }
         None => Ok(()),

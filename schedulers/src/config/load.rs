@@ -48,7 +48,7 @@ fn percent<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 fn bounded<'de, D: Deserializer<'de>>(from: D, what: &str, most: u32) -> Result<u32, D::Error> {
     let given = i64::deserialize(from)?;
     let in_bounds = u32::try_from(given).ok().filter(|given| (1..=most).contains(given));
-    in_bounds.ok_or_else(|| D::Error::custom(format!("is {given}: {what} is 1 to {most}")))
+    in_bounds.ok_or_else(|| D::Error::custom(format!("is {given}: {what} must be 1 to {most}")))
 }
 
 /// The arguments of `load_aware`.
@@ -126,8 +126,8 @@ impl Limits {
             if !kinds.get(kind).is_some_and(|kind| kind.compressible) {
                 let name = limit.name.name();
                 let why = format!(
-                    "{name:?} is not compressible: what a task has of it cannot be taken back when others need it, so \
-                     it is limited by what is claimed alone"
+                    "{name:?} is not compressible: a task keeps its amount of this kind until it \
+                     ends, so the kind cannot be limited by its measured use"
                 );
                 return Err(ArgumentError::new(argument, why));
             }
@@ -161,15 +161,15 @@ mod tests {
     #[test]
     fn bad_arguments_are_told() {
         for (plugin, args, expected) in [
-            ("filter", "args.half_life_seconds = 0", "is 0: a half-life is 1 to 86400"),
-            ("score", "args.half_life_seconds = 90000", "is 90000: a half-life is 1 to 86400"),
+            ("filter", "args.half_life_seconds = 0", "is 0: a half-life must be 1 to 86400"),
+            ("score", "args.half_life_seconds = 90000", "is 90000: a half-life must be 1 to 86400"),
             ("filter", "args.kinds = []", "names no kind"),
             ("filter", "args.kinds = [{ name = 'memory' }]", "\"memory\" is not compressible"),
             ("filter", "args.kinds = [{ name = 'cores' }]", "the cell has no kind \"cores\""),
             (
                 "filter",
                 "args.kinds = [{ name = 'cpu', batch_percent = 1001 }]",
-                "is 1001: a percentage of a machine is 1 to 1000",
+                "is 1001: a percentage of a machine must be 1 to 1000",
             ),
             (
                 "filter",

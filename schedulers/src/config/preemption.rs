@@ -51,13 +51,13 @@ fn absolute() -> u32 {
 fn up_to_a_hundred<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let percent = i64::deserialize(from)?;
     let in_bounds = u32::try_from(percent).ok().filter(|percent| *percent <= 100);
-    in_bounds.ok_or_else(|| D::Error::custom(format!("is {percent}: a percentage is 0 to 100")))
+    in_bounds.ok_or_else(|| D::Error::custom(format!("is {percent}: must be 0 to 100")))
 }
 
 fn at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let count = i64::deserialize(from)?;
     let in_bounds = u32::try_from(count).ok().filter(|count| *count > 0);
-    in_bounds.ok_or_else(|| D::Error::custom(format!("is {count}: it is tried on 1 at least")))
+    in_bounds.ok_or_else(|| D::Error::custom(format!("is {count}: must be at least 1 machine")))
 }
 
 /// Number of a set's tasks that must keep running.
@@ -83,11 +83,17 @@ fn with_one_bound<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<BudgetTable>
     let budgets: Vec<BudgetTable> = Vec::deserialize(from)?;
     for (i, budget) in budgets.iter().enumerate() {
         if budget.labels.is_empty() {
-            let why = format!("has no labels in [{i}]: such a budget would protect no task");
+            let why = format!(
+                "has no labels in [{i}]: give at least one, or the budget would \
+                 protect no task"
+            );
             return Err(D::Error::custom(why));
         }
         if budget.min_available.is_some() == budget.max_unavailable.is_some() {
-            let why = format!("has in [{i}] not one of min_available and max_unavailable");
+            let why = format!(
+                "must have exactly one of min_available and max_unavailable in \
+                 [{i}]"
+            );
             return Err(D::Error::custom(why));
         }
     }
@@ -148,16 +154,16 @@ impl Visitor<'_> for ShareVisitor {
 
     fn visit_i64<E: Error>(self, count: i64) -> Result<Share, E> {
         let tasks = u32::try_from(count).map(Share::Tasks);
-        tasks.map_err(|_| E::custom(format!("is {count}: a number of tasks is 0 or more")))
+        tasks.map_err(|_| E::custom(format!("is {count}: a number of tasks must be at least 0")))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Share, E> {
         let percent = text.strip_suffix('%').and_then(|percent| percent.parse().ok());
         match percent {
             Some(percent @ 0..=100) => Ok(Share::Percent(percent)),
-            Some(_) => Err(E::custom(format!("is {text:?}: a percentage is 0% to 100%"))),
+            Some(_) => Err(E::custom(format!("is {text:?}: a percentage must be 0% to 100%"))),
             None => {
-                let why = format!("is {text:?}: a share is a percentage such as \"30%\"");
+                let why = format!("is {text:?}: a share must be a percentage such as \"30%\"");
                 Err(E::custom(why))
             }
         }

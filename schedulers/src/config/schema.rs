@@ -36,7 +36,7 @@ fn any_of(registry: &Registry, point: Point, generator: &mut SchemaGenerator) ->
     let optional = registry.at(point).filter(|plugin| plugin.presence() == Presence::Optional);
     let entries: Vec<Value> = optional.map(|plugin| entry(plugin, generator)).collect();
     match entries.is_empty() {
-        true => json!({ "not": {}, "description": format!("There is no {point} to be named.") }),
+        true => json!({ "not": {}, "description": format!("There is no {point} plugin.") }),
         false => json!({ "oneOf": entries }),
     }
 }
@@ -47,7 +47,7 @@ fn entry(plugin: &Plugin, generator: &mut SchemaGenerator) -> Value {
     properties.insert("plugin".to_owned(), json!({ "enum": names }));
     if plugin.point() == Point::Score {
         let weight = json!({
-            "description": "How much the score counts.",
+            "description": "Weight of the score in the sum of all scores.",
             "type": "integer", "minimum": 1, "maximum": WEIGHT_SUM_MAX, "default": 1,
         });
         properties.insert("weight".to_owned(), weight);

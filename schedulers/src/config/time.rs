@@ -49,7 +49,7 @@ struct Steps {
 
 fn make(steps: &Steps, _: &Kinds) -> Result<ShortestFirst, ArgumentError> {
     if steps.step_ms == 0 {
-        return Err(ArgumentError::new("step_ms", "is 0: a step is 1 millisecond or more"));
+        return Err(ArgumentError::new("step_ms", "is 0: must be at least 1 millisecond"));
     }
     Ok(ShortestFirst::new(steps.step_ms.into(), steps.unknown_ms.into()))
 }

@@ -24,7 +24,7 @@ pub fn describe_obstacle(obstacle: &Obstacle, kinds: &Kinds) -> String {
         Obstacle::Devices { missing } => format!("{} short", devices(*missing)),
         Obstacle::Cores { missing } => format!("{} short", cores(*missing)),
         Obstacle::Cell { kind, missing } => {
-            format!("{} short in the cell as a whole", amount(*kind, *missing, kinds))
+            format!("{} missing in the whole cell", amount(*kind, *missing, kinds))
         }
         Obstacle::Quota(lack) => {
             let more = amount(lack.kind, lack.missing, kinds);
@@ -47,7 +47,8 @@ pub fn describe_remedy(remedy: &Remedy, view: &View) -> String {
             machines(*hold),
         ),
         Remedy::LargerMachine { shortage } => format!(
-            "a machine with {} more than {} has in all: none is large enough even if empty",
+            "a machine with {} more than the total of {}: no machine is large enough, even if \
+             empty",
             missing(shortage, view.kinds()),
             name_of(shortage, view),
         ),
@@ -69,7 +70,7 @@ fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
         }
         Obstacle::Reserved(why) | Obstacle::Peak(why) => format!("if it were not {why}"),
         Obstacle::Cell { kind, missing } => {
-            format!("with {} more in the cell as a whole", amount(*kind, *missing, kinds))
+            format!("with {} more in the whole cell", amount(*kind, *missing, kinds))
         }
         Obstacle::Quota(lack) => {
             let more = amount(lack.kind, lack.missing, kinds);

@@ -243,7 +243,8 @@ impl Filter for LoadLimit {
                 let (used, of) =
                     (kinds.display(kind, used as u64), kinds.display(kind, capacity as u64));
                 format!(
-                    "some {used} of {of} {name} is in use, and {percent} % may be with the task"
+                    "about {used} of {of} {name} is in use, and with the task it may be at most \
+                     {percent} %"
                 )
             })
         };

@@ -47,6 +47,7 @@ pub(crate) fn why_held_back(tasks: &Tasks<'_>, row: usize) -> Option<String> {
     let minutes = ends_ms % u64::from(DAY_MS) / 60_000;
     let (hour, minute) = (minutes / 60, minutes % 60);
     Some(format!(
-        "in peak hours until {hour:02}:{minute:02} ({calendar}), with no more {kind} left for batch"
+        "in peak hours until {hour:02}:{minute:02} ({calendar}), with no {kind} left for batch \
+         tasks"
     ))
 }

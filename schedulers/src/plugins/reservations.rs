@@ -52,7 +52,7 @@ pub(crate) fn why_reserved(tasks: &Tasks<'_>, row: usize) -> Option<String> {
     let whom = format!("reserved for {} ({})", tenants.join(", "), of.name);
     Some(match (tasks.view.now_ms() < of.from_ms, tasks.job.runtime_estimate_ms) {
         (false, _) => whom,
-        (true, Some(_)) => format!("to be {whom} before the task would have ended"),
-        (true, None) => format!("to be {whom}, and nobody said how long the task runs"),
+        (true, Some(_)) => format!("{whom} from a time before the expected end of the task"),
+        (true, None) => format!("{whom} from a later time, and the task has no runtime estimate"),
     })
 }

@@ -78,16 +78,15 @@ impl Hindrance {
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
-            Hindrance::NoMachine => "no machine takes it",
+            Hindrance::NoMachine => "no machine can accept it",
             Hindrance::RoomHeld => "room is held until other moves are done",
-            Hindrance::RuntimeAffinity => "others need it where it is",
-            Hindrance::Rule => "a rule of the objectives forbids it",
+            Hindrance::RuntimeAffinity => "other tasks need it on its machine",
             Hindrance::NotWorth => "not worth a move",
-            Hindrance::Moves => "the moves are spent",
-            Hindrance::MovesOfJob => "the moves of its job are spent",
+            Hindrance::Moves => "the maximum number of moves is reached",
+            Hindrance::MovesOfJob => "the maximum number of moves of its job is reached",
             Hindrance::Disruption => "a disruption budget forbids it",
             Hindrance::Volumes => "it uses volumes",
-            Hindrance::LeftAlone => "jobs of its kind are left alone",
+            Hindrance::LeftAlone => "jobs of its kind are excluded",
             Hindrance::NotReached => "the pass ended before its turn",
         }
     }

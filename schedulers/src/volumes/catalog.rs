@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[non_exhaustive]
 pub enum VolumeError {
     /// The volume belongs to another claim. Release it from that claim first, or choose another volume.
-    #[error("the volume {volume:?} is of the claim {claim:?}")]
+    #[error("the volume {volume:?} belongs to another claim, {claim:?}")]
     OfAnotherClaim {
         /// The volume.
         volume: Text,
@@ -26,7 +26,7 @@ pub enum VolumeError {
         claim: Text,
     },
     /// The claim has a volume already, which it keeps. Remove the claim and add another one.
-    #[error("the claim {claim:?} has the volume {volume:?}")]
+    #[error("the claim {claim:?} already has another volume, {volume:?}")]
     HasAnotherVolume {
         /// The claim.
         claim: Text,
@@ -34,7 +34,7 @@ pub enum VolumeError {
         volume: Text,
     },
     /// Tasks use the claim. Wait until they have ended.
-    #[error("{tasks} tasks use the claim {claim:?}")]
+    #[error("the claim {claim:?} cannot be removed: {tasks} tasks use it")]
     InUse {
         /// The claim.
         claim: Text,

@@ -63,16 +63,28 @@ impl fmt::Display for VolumeReason {
         f.write_str(match self {
             VolumeReason::UnknownClaim => "is not known",
             VolumeReason::IsEnding => "is being deleted",
-            VolumeReason::UnknownClass => "is of a class that is not known",
-            VolumeReason::NotBound => "has no volume yet, and its class leaves no choice to us",
-            VolumeReason::NoSuchVolume => "has a volume that is not known",
-            VolumeReason::OutOfReach => "has a volume that is out of reach",
-            VolumeReason::NoVolume => "finds no volume within reach",
-            VolumeReason::UsedByTask => "is for one task, and used by another",
-            VolumeReason::UsedElsewhere => "is for one machine, and used on another",
-            VolumeReason::TooMany => "is one volume more than can be attached",
-            VolumeReason::SelectedElsewhere => "has its volume made for another machine",
-            VolumeReason::NoSpace => "finds no room for a volume within reach",
+            VolumeReason::UnknownClass => "has an unknown storage class",
+            VolumeReason::NotBound => {
+                "has no volume yet, and its storage class does not wait for \
+                 a scheduler's choice"
+            }
+            VolumeReason::NoSuchVolume => "has an unknown volume",
+            VolumeReason::OutOfReach => "has a volume that this machine cannot reach",
+            VolumeReason::NoVolume => {
+                "has no volume yet, and no suitable one can be reached from \
+                 this machine"
+            }
+            VolumeReason::UsedByTask => "allows a single task, and another one uses it",
+            VolumeReason::UsedElsewhere => "allows a single machine, and is used on another one",
+            VolumeReason::TooMany => "needs one more volume than can be attached to this machine",
+            VolumeReason::SelectedElsewhere => {
+                "has a volume that is being created for another \
+                 machine"
+            }
+            VolumeReason::NoSpace => {
+                "has no volume yet, and no storage that this machine can \
+                 reach has room for it"
+            }
         })
     }
 }

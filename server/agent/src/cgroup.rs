@@ -37,10 +37,16 @@ pub(crate) struct Cgroup {
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     /// The machine has control groups of version 1, or none.
-    #[error("{0} is no control group of version 2: boot with systemd.unified_cgroup_hierarchy=1")]
+    #[error(
+        "{0} is not a control group of version 2: boot with \
+         systemd.unified_cgroup_hierarchy=1"
+    )]
     NotVersion2(PathBuf),
     /// The group lacks a controller that the limits of tasks need.
-    #[error("{folder} has no controller {controller:?}: let the agent's service have Delegate=yes")]
+    #[error(
+        "{folder} has no controller {controller:?}: set Delegate=yes in the agent's systemd \
+         service"
+    )]
     NoController {
         /// Folder of the group.
         folder: PathBuf,
@@ -48,7 +54,7 @@ pub enum CgroupError {
         controller: &'static str,
     },
     /// The agent may not write a file or folder.
-    #[error("{path}: {why}: start the agent as root, or in a group of its own (Delegate=yes)")]
+    #[error("{path}: {why}: start the agent as root, or as a systemd service with Delegate=yes")]
     Refused {
         /// Path of the file or folder.
         path: PathBuf,
@@ -262,7 +268,7 @@ mod tests {
     fn a_machine_without_groups_is_told_so() {
         let none = tempfile::tempdir().unwrap();
         let why = CgroupRoot::prepare(none.path()).unwrap_err().to_string();
-        assert!(why.contains("is no control group of version 2"), "{why}");
+        assert!(why.contains("is not a control group of version 2"), "{why}");
         let few = root("cpu pids\n");
         let why = CgroupRoot::prepare(few.path()).unwrap_err().to_string();
         assert!(why.contains("no controller \"memory\""), "{why}");

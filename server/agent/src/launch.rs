@@ -40,7 +40,12 @@ pub(crate) fn probe(folder: &Path) -> io::Result<()> {
 }
 
 fn read_spec(folder: &Path) -> io::Result<TaskSpec> {
-    spec::read(folder, SPEC)?.ok_or_else(|| io::Error::other("it has no description of a task"))
+    spec::read(folder, SPEC)?.ok_or_else(|| {
+        io::Error::other(
+            "the description of the task is \
+         missing",
+        )
+    })
 }
 
 fn become_program(

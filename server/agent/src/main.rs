@@ -10,7 +10,7 @@ fn main() -> ExitCode {
             let done = omega_agent::exec(&stage.to_string_lossy(), &PathBuf::from(folder));
             done.map_or_else(failed, |()| ExitCode::SUCCESS)
         }
-        _ => failed(std::io::Error::other("a stage and a folder are needed")),
+        _ => failed(std::io::Error::other("the arguments must be a stage and a folder")),
     }
 }
 

@@ -258,7 +258,7 @@ impl Driver for ProcessDriver {
 
     fn start(&mut self, spec: &TaskSpec) -> Result<(), DriverError> {
         if self.tasks.contains_key(&spec.id) {
-            return Err(DriverError::Refused(format!("{} runs already", spec.id)));
+            return Err(DriverError::Refused(format!("task {} is already running", spec.id)));
         }
         let running = self.launch(spec)?;
         self.tasks.insert(spec.id.clone(), running);

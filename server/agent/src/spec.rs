@@ -120,7 +120,8 @@ impl TaskSpec {
         match is_name && (1..=200).contains(&self.id.len()) {
             true => Ok(()),
             false => Err(DriverError::Refused(format!(
-                "the id {:?} is no name of a folder: use letters, digits, \"-\", \"_\" and \".\"",
+                "the id {:?} cannot be the name of a folder: use letters, digits, \"-\", \"_\" \
+                 and \".\"",
                 self.id
             ))),
         }

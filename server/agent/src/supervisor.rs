@@ -83,7 +83,7 @@ struct Supervisor {
 /// Runs a task to its end.
 pub(crate) fn run(folder: &Path) -> io::Result<()> {
     let spec: TaskSpec = spec::read(folder, SPEC)?
-        .ok_or_else(|| io::Error::other("it has no description of a task"))?;
+        .ok_or_else(|| io::Error::other("the description of the task is missing"))?;
     let (events, happened) = mpsc::channel();
     listen(events.clone())?;
     rustix::process::setsid()?;

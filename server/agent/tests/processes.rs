@@ -99,7 +99,7 @@ fn signals_and_missing_programs_are_told_apart() {
     assert_eq!(run(&missing).0, Exit::Code(127));
     let folder = tempfile::tempdir().unwrap();
     let refused = driver(folder.path()).start(&shell("../up", "true")).unwrap_err();
-    assert!(refused.to_string().contains("no name of a folder"), "{refused}");
+    assert!(refused.to_string().contains("cannot be the name of a folder"), "{refused}");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn an_agent_that_is_started_again_finds_its_tasks() {
     assert_eq!(ids, ["one", "two"]);
     assert!(found.iter().all(|task| !task.is_ending));
     assert_eq!(second.poll(), []);
-    assert!(second.start(&found[0].spec).is_err(), "it runs already");
+    assert!(second.start(&found[0].spec).is_err(), "it is already running");
     said(&second, "one", "up");
     second.kill("one");
     assert_eq!(next(&mut second), Event::Ended("one".to_owned(), Exit::Stopped));

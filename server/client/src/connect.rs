@@ -169,7 +169,7 @@ fn endpoint(replica: &str, tls: Option<&Tls>) -> Result<Endpoint, ApiError> {
     let malformed = |why: String| {
         ApiError::new(
             ErrorCode::Malformed,
-            format!("{replica:?} is not an address like host:port: {why}"),
+            format!("{replica:?} must be an address such as host:port: {why}"),
         )
     };
     let scheme = if tls.is_some() { "https" } else { "http" };

@@ -64,10 +64,12 @@ fn sentence(error: &rustls::Error) -> Option<String> {
             "{error}: reach the replica by a name that its certificate has, or issue one with this name (omega cert issue --host)"
         )),
         Error::InvalidCertificate(_) => Some(format!(
-            "{error}: the replica's certificate is refused; check --tls-ca and the certificate's dates"
+            "{error}: this client rejects the replica's certificate: check --tls-ca and the \
+             certificate's dates"
         )),
         Error::AlertReceived(alert) => Some(format!(
-            "the replica refused this client's certificate ({alert:?}): check --tls-cert, its dates and its authority"
+            "the replica rejected this client's certificate ({alert:?}): check --tls-cert, its \
+             dates and its authority"
         )),
         _ => None,
     }
@@ -78,12 +80,12 @@ pub(crate) async fn of_address(address: &str, speaks: Speaks) -> Option<ApiError
     let spoken = tokio::time::timeout(LOOK_MAX, look(address)).await.ok()??;
     let why = match (speaks, spoken) {
         (Speaks::Plain, Spoken::Tls) => format!(
-            "{address} speaks TLS, and this client shows no certificate: give --tls-ca, --tls-cert and --tls-key \
-             (OMEGA_CA, OMEGA_CERT, OMEGA_KEY)"
+            "{address} uses TLS, but this client has no certificate: give --tls-ca, --tls-cert \
+             and --tls-key (or set OMEGA_CA, OMEGA_CERT and OMEGA_KEY)"
         ),
         (Speaks::Tls, Spoken::Plain) => format!(
-            "{address} does not speak TLS, and this client shows a certificate: leave out --tls-ca, --tls-cert and \
-             --tls-key if this is the right address"
+            "{address} does not use TLS, but this client has a certificate: leave out --tls-ca, \
+             --tls-cert and --tls-key if the address is right"
         ),
         (Speaks::Plain, Spoken::Plain) | (Speaks::Tls, Spoken::Tls) => return None,
     };

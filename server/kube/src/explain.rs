@@ -44,7 +44,7 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
             let mut explainer = Explainer::new(adapter.shared(), vec![profile]);
             let message = job.and_then(|job| explainer.message(job));
             let feasible =
-                || format!("{wanted} would find a node: its scheduler has not come to it");
+                || format!("{wanted} fits on a node: its scheduler has not tried it yet");
             Ok(message.map_or_else(feasible, |message| format!("{wanted}: {message}")))
         }
     }
@@ -96,7 +96,7 @@ async fn groups(client: &Client) -> Result<Option<Vec<PodGroup>>, String> {
             Ok(Some(list.items))
         }
         404 => Ok(None),
-        _ => Err(format!("groups of pods: {}", answer.message())),
+        _ => Err(format!("the groups of pods cannot be listed: {}", answer.message())),
     }
 }
 

@@ -55,6 +55,8 @@ struct ServerArgs {
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:\n  omega-kube run --dry-run\n  \
+    omega-kube run --scheduler-name omega --workers 4 --leader-elect on")]
 struct RunArgs {
     #[command(flatten)]
     server: ServerArgs,
@@ -91,7 +93,7 @@ struct RunArgs {
     /// Name of the Lease.
     #[arg(long, value_name = "NAME", default_value = "omega-kube")]
     lease_name: String,
-    /// Time for which the Lease is valid without a renewal, in seconds.
+    /// Duration of the Lease without renewal, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=300))]
     lease_duration: u64,
     /// Name of this process in the Lease and in Events [default: the host's name and a random suffix].
@@ -115,6 +117,7 @@ enum LogFormat {
 }
 
 #[derive(Args)]
+#[command(after_help = "Example:\n  omega-kube explain default/web-0")]
 struct ExplainArgs {
     #[command(flatten)]
     server: ServerArgs,
@@ -183,7 +186,7 @@ async fn schedule(args: RunArgs) -> Result<(), String> {
     let listen = match args.listen.as_str() {
         "off" => None,
         text => Some(text.parse::<SocketAddr>().map_err(|_| {
-            format!("--listen {text:?} is no address; give one such as 127.0.0.1:10259, or off")
+            format!("--listen {text:?} must be an address such as 127.0.0.1:10259, or off")
         })?),
     };
     let profiles = match &args.config {

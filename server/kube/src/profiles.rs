@@ -111,7 +111,12 @@ impl KubeProfile {
 /// # Errors
 /// If the text is not such a configuration, or has a field that is not supported.
 pub fn parse(text: &str) -> Result<Vec<KubeProfile>, String> {
-    let value: Value = serde_saphyr::from_str(text).map_err(|why| format!("is no YAML: {why}"))?;
+    let value: Value = serde_saphyr::from_str(text).map_err(|why| {
+        format!(
+            "is not valid YAML: \
+         {why}"
+        )
+    })?;
     let top = object("", &value)?;
     only(top, "", &["apiVersion", "kind", "percentageOfNodesToScore", "profiles"])?;
     expect(top, "", "apiVersion", "kubescheduler.config.k8s.io/v1")?;
@@ -127,7 +132,10 @@ pub fn parse(text: &str) -> Result<Vec<KubeProfile>, String> {
         let profile = profile(&at, value, of_all)?;
         if read.iter().any(|known| known.name == profile.name) {
             let name = &profile.name;
-            return Err(format!("{at}.schedulerName: {name:?} is there twice; give another name"));
+            return Err(format!(
+                "{at}.schedulerName: {name:?} appears twice: give each profile its \
+                 own name"
+            ));
         }
         read.push(profile);
     }
@@ -169,7 +177,8 @@ fn plugin_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(), 
     for (index, plugin) in items(set, at, "disabled")?.iter().enumerate() {
         let at = format!("{at}.disabled[{index}]");
         if at.contains("multiPoint") {
-            let rule = "a filter cannot be disabled, because the cell enforces it; disable scores under plugins.score";
+            let rule = "a filter cannot be disabled, because the cell enforces it: disable scores \
+                 under plugins.score";
             return Err(format!("{at}: {rule}"));
         }
         let fields = object(&at, plugin)?;
@@ -192,7 +201,7 @@ fn plugin_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(), 
         };
         let weight = i32::try_from(weight).ok().filter(|weight| (1..=100).contains(weight));
         let weight =
-            weight.ok_or_else(|| format!("{at}.weight: expected a whole number from 1 to 100"))?;
+            weight.ok_or_else(|| format!("{at}.weight: must be a whole number from 1 to 100"))?;
         profile.weights.insert(name, weight);
     }
     Ok(())
@@ -213,7 +222,7 @@ fn preemption_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<
                 Some("*") if list == "disabled" => profile.preemption = None,
                 other => {
                     return Err(format!(
-                        "{at}.name: {:?}; there is DefaultPreemption",
+                        "{at}.name: {:?} is not supported: must be DefaultPreemption",
                         other.unwrap_or("")
                     ));
                 }
@@ -235,7 +244,7 @@ fn preemption_args(
         None => Ok(default),
         Some(value) => {
             let number = value.as_u64().and_then(|value| u32::try_from(value).ok());
-            number.ok_or_else(|| format!("{at}.{field}: {value}; expected a whole number from 0"))
+            number.ok_or_else(|| format!("{at}.{field}: {value} must be a whole number from 0"))
         }
     };
     let default = CandidateMachines::default();
@@ -243,7 +252,8 @@ fn preemption_args(
         (number(fields[0], default.percentage)?, number(fields[1], default.absolute)?);
     if percentage > 100 || percentage + absolute == 0 {
         return Err(format!(
-            "{at}: {percentage} % and {absolute} nodes; give at most 100 %, and not 0 of both"
+            "{at}: {percentage} % and {absolute} nodes: the percentage must be at most 100, and \
+             one of the two must be above 0"
         ));
     }
     profile.preemption = profile.preemption.map(|_| CandidateMachines { percentage, absolute });
@@ -255,7 +265,11 @@ fn score(at: &str, name: Option<&str>) -> Result<(&'static str, i32), String> {
     let known = SCORES.iter().find(|(known, _)| Some(*known) == name);
     known.copied().ok_or_else(|| {
         let names: Vec<&str> = SCORES.iter().map(|(name, _)| *name).collect();
-        format!("{at}.name: {:?} is no score; there are {}", name.unwrap_or(""), names.join(", "))
+        format!(
+            "{at}.name: {:?} is not a score: the scores are {}",
+            name.unwrap_or(""),
+            names.join(", ")
+        )
     })
 }
 
@@ -266,7 +280,7 @@ fn plugin_config(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(
     let name = fields.get("name").and_then(Value::as_str).unwrap_or_default();
     if !matches!(name, "NodeResourcesFit" | "DefaultPreemption") {
         let known = "only NodeResourcesFit and DefaultPreemption have";
-        return Err(format!("{at}.name: {name:?} has no arguments here; {known}"));
+        return Err(format!("{at}.name: {name:?} has no arguments in omega-kube: {known}"));
     }
     let at = format!("{at}.args");
     let Some(args) = fields.get("args") else { return Ok(()) };
@@ -283,7 +297,7 @@ fn plugin_config(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(
         None | Some("LeastAllocated") => Strategy::LeastAllocated,
         Some("MostAllocated") => Strategy::MostAllocated,
         Some(other) => {
-            return Err(format!("{at}.type: {other:?}; expected LeastAllocated or MostAllocated"));
+            return Err(format!("{at}.type: {other:?} must be LeastAllocated or MostAllocated"));
         }
     };
     let resources = items(strategy, &at, "resources")?;
@@ -296,12 +310,12 @@ fn plugin_config(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(
         only(fields, &at, &["name", "weight"])?;
         let name = fields.get("name").and_then(Value::as_str);
         let name =
-            name.ok_or_else(|| format!("{at}.name: missing; give a resource such as cpu"))?;
+            name.ok_or_else(|| format!("{at}.name: is missing: give a resource such as cpu"))?;
         let weight = fields.get("weight").map_or(Some(1), Value::as_u64);
         let weight = weight.filter(|weight| (1..=100).contains(weight));
         let weight = weight.and_then(|weight| u32::try_from(weight).ok());
         let weight =
-            weight.ok_or_else(|| format!("{at}.weight: expected a whole number from 1 to 100"))?;
+            weight.ok_or_else(|| format!("{at}.weight: must be a whole number from 1 to 100"))?;
         profile.fit.resources.push((name.to_owned(), weight));
     }
     Ok(())
@@ -312,7 +326,7 @@ fn percentage(fields: &Map<String, Value>, at: &str) -> Result<Option<u8>, Strin
     let percentage = value.as_u64().and_then(|value| u8::try_from(value).ok());
     let percentage = percentage.filter(|percentage| *percentage <= 100);
     let at = join(at, "percentageOfNodesToScore");
-    let percentage = percentage.ok_or_else(|| format!("{at}: {value}; expected 0 to 100"))?;
+    let percentage = percentage.ok_or_else(|| format!("{at}: {value} must be 0 to 100"))?;
     Ok(Some(percentage))
 }
 
@@ -322,11 +336,11 @@ fn join(at: &str, field: &str) -> String {
 
 fn object<'a>(at: &str, value: &'a Value) -> Result<&'a Map<String, Value>, String> {
     let at = if at.is_empty() { "the file" } else { at };
-    value.as_object().ok_or_else(|| format!("{at}: expected fields"))
+    value.as_object().ok_or_else(|| format!("{at}: must be a mapping of fields"))
 }
 
 fn list<'a>(at: &str, value: &'a Value) -> Result<&'a Vec<Value>, String> {
-    value.as_array().ok_or_else(|| format!("{at}: expected a list"))
+    value.as_array().ok_or_else(|| format!("{at}: must be a list"))
 }
 
 fn items<'a>(fields: &'a Map<String, Value>, at: &str, field: &str) -> Result<&'a [Value], String> {
@@ -341,7 +355,8 @@ fn only(fields: &Map<String, Value>, at: &str, known: &[&str]) -> Result<(), Str
     match fields.keys().find(|field| !known.contains(&field.as_str())) {
         None => Ok(()),
         Some(field) => Err(format!(
-            "{}: cannot be honoured; here are {}. Remove it, or give the option of omega-kube for it",
+            "{}: is not supported by omega-kube, which reads only {} here: remove the field, or \
+             use an option of omega-kube instead",
             join(at, field),
             known.join(", ")
         )),
@@ -351,7 +366,7 @@ fn only(fields: &Map<String, Value>, at: &str, known: &[&str]) -> Result<(), Str
 fn expect(fields: &Map<String, Value>, at: &str, field: &str, wanted: &str) -> Result<(), String> {
     match fields.get(field).and_then(Value::as_str) {
         Some(value) if value == wanted => Ok(()),
-        other => Err(format!("{}: {:?}; expected {wanted}", join(at, field), other.unwrap_or(""))),
+        other => Err(format!("{}: {:?} must be {wanted}", join(at, field), other.unwrap_or(""))),
     }
 }
 

@@ -216,7 +216,7 @@ impl Audited {
     pub(crate) fn note(&self, call: &str, of: &str, outcome: &str) {
         let event = Event { caller: &self.caller.name, call, of, outcome };
         if let Err(error) = self.log.write(SystemTime::now(), event) {
-            tracing::error!(%error, call, "the audit log cannot be written: it misses a line");
+            tracing::error!(%error, call, "the audit log cannot be written, so a line is missing");
         }
     }
 }
@@ -241,7 +241,8 @@ pub enum VerifyError {
         why: io::Error,
     },
     /// The chain of hashes is broken: this line or the previous one was changed, or a line between them is missing.
-    #[error("{}:{line}: does not go on from the line before it", file.display())]
+    #[error("{}:{line}: this line does not continue the line before it: a line was changed, \
+         removed or inserted here", file.display())]
     Broken {
         /// Path of the file.
         file: PathBuf,

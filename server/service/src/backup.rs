@@ -57,7 +57,8 @@ impl Backups {
     ) -> Result<Pieces, ApiError> {
         let place = self.0.clone().try_acquire_owned().map_err(|_| {
             let say =
-                "nothing was done: this replica makes a backup for somebody else; try again later";
+                "nothing was done: this replica is making a backup for another caller: try again \
+                 later";
             ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE)
         })?;
         let (to, pieces) = mpsc::channel(PIECES_MAX);
@@ -80,8 +81,8 @@ impl Sender {
     fn run(&self, host: &Host, from: CellId) {
         let sent = host.image().and_then(|image| self.send_all(from, &image));
         if let Err(error) = sent {
-            tracing::warn!(%error, "a backup was not finished");
-            // If the queue is full, the caller does not read, and gets no error.
+            tracing::warn!(%error, "a backup failed");
+            // A caller that does not read needs no reason.
             let _ = self.to.try_send(Err(error.into()));
         }
     }
@@ -115,11 +116,11 @@ impl Sender {
         let patience = Instant::now() + SILENCE_MAX;
         let until = self.end.map_or(patience, |end| end.min(patience));
         let late =
-            |say: &str| ApiError::new(ErrorCode::Late, format!("the backup is not whole: {say}"));
+            |say: &str| ApiError::new(ErrorCode::Late, format!("the backup is incomplete: {say}"));
         match self.runtime.block_on(timeout_at(until, self.to.send(Ok(piece)))) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(late("nobody reads it any more")),
-            Err(_) => Err(late("the deadline has passed, or it was not read")),
+            Ok(Err(_)) => Err(late("the caller no longer reads it")),
+            Err(_) => Err(late("the deadline has passed, or the caller did not read it")),
         }
     }
 }

@@ -103,7 +103,8 @@ impl http_body::Body for Incoming {
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Pending => {
                 ready!(self.poll_late(cx));
-                let say = "nothing was done: the message did not come in time; send it whole";
+                let say = "nothing was done: the request did not arrive completely before the \
+                     deadline: send it again";
                 Poll::Ready(Some(Err(ApiError::new(ErrorCode::Late, say).into())))
             }
             Poll::Ready(Some(Ok(frame))) => {
@@ -267,8 +268,8 @@ impl http_body::Body for Ended {
 /// Error for a caller that has used up its share of memory.
 pub(crate) fn full() -> ApiError {
     const PAUSE: Duration = Duration::from_millis(100);
-    let say = "nothing was done: this replica holds as much for you as it may; read what it sends, and end the calls \
-               and streams that you do not need";
+    let say = "nothing was done: this replica buffers the maximum number of bytes for this \
+         caller: read the responses, and end calls and streams that are not needed";
     ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE)
 }
 

@@ -212,7 +212,13 @@ impl CellService for Cells {
         let mut steps = Vec::new();
         for step in request.into_inner().steps {
             use proto::member_step::Step;
-            let missing = || ApiError::new(ErrorCode::Malformed, "a step is empty");
+            let missing = || {
+                ApiError::new(
+                    ErrorCode::Malformed,
+                    "a step is empty: give it a \
+                 change",
+                )
+            };
             steps.push(match step.step.ok_or_else(missing)? {
                 Step::AddLearner(id) => MemberStep::AddLearner(ReplicaId(id)),
                 Step::Promote(id) => MemberStep::Promote(ReplicaId(id)),

@@ -162,7 +162,7 @@ async fn accept(
                 // The receiver of connections may be gone.
                 Ok(Ok(connection)) => drop(ready.send(Ok(connection)).await),
                 Ok(Err(why)) => tracing::debug!(%address, %why, "a connection was refused"),
-                Err(_) => tracing::debug!(%address, "a connection took too long to begin"),
+                Err(_) => tracing::debug!(%address, "a connection took too long to start"),
             }
         });
     }
@@ -194,7 +194,7 @@ async fn begin(
     let mut first = [0; PREFACE.len()];
     stream.read_exact(&mut first).await?;
     if first != *PREFACE {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP/2"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not use HTTP/2"));
     }
     Ok(Connection { stream, first: 0, caller, patience, _place: place })
 }

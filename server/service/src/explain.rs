@@ -127,14 +127,15 @@ impl Explanations {
         request: proto::ExplainJobRequest,
         until: Instant,
     ) -> Result<proto::ExplainJobResponse, ApiError> {
-        let none = || ApiError::new(ErrorCode::NotOffered, "this server explains no jobs");
+        let none = || ApiError::new(ErrorCode::NotOffered, "this server does not explain jobs");
         let explainer = self.explainer.clone().ok_or_else(none)?;
         if request.profile.len() > PROFILE_BYTES_MAX {
-            let say = format!("profile: it is larger than {PROFILE_BYTES_MAX} bytes");
+            let say = format!("profile: must be at most {PROFILE_BYTES_MAX} bytes");
             return Err(ApiError::new(ErrorCode::Malformed, say));
         }
         let place = self.places.clone().try_acquire_owned().map_err(|_| {
-            let say = "nothing was done: this replica explains as many jobs as it may; try again";
+            let say = "nothing was done: this replica already explains the maximum number of \
+                 jobs: try again";
             ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE)
         })?;
         let question = question(host, request)?;
@@ -144,9 +145,14 @@ impl Explanations {
             let _place = place;
             explainer.explain(&onlooker, &question)
         });
-        let late =
-            |_| ApiError::new(ErrorCode::Late, "the explanation takes longer: give it more time");
-        let broken = |_| ApiError::new(ErrorCode::Internal, "the explanation broke off");
+        let late = |_| {
+            ApiError::new(
+                ErrorCode::Late,
+                "the explanation was not ready before the \
+                 deadline: set a later deadline",
+            )
+        };
+        let broken = |_| ApiError::new(ErrorCode::Internal, "the explanation failed");
         let mut told = timeout_at(until, explained).await.map_err(late)?.map_err(broken)??;
         told.unattended = told.waiting > 0 && !host.leases().is_held(host, &told.scheduler);
         Ok(told)

@@ -53,7 +53,7 @@ impl<S> Gate<S> {
         match service::is_late(request.headers()) {
             true => Err(ApiError::new(
                 ErrorCode::Late,
-                "nothing was done: the deadline had passed when the call came",
+                "nothing was done: the deadline had passed when the call arrived",
             )),
             false => Ok(()),
         }
@@ -190,7 +190,11 @@ pub(crate) fn reword(status: Status) -> Status {
     }
     let (code, what) = match status.code() {
         Code::Internal => (ErrorCode::Malformed, "the message cannot be read"),
-        Code::OutOfRange => (ErrorCode::Limit, "the message is too long: send several"),
+        Code::OutOfRange => (
+            ErrorCode::Limit,
+            "the message is too long: send several smaller \
+             ones",
+        ),
         _ => return status,
     };
     ApiError::new(code, format!("{what} ({})", status.message())).into()

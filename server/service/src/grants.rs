@@ -32,7 +32,7 @@ pub(crate) fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, ApiError> {
 pub(crate) fn may_register(caller: &Caller, name: &str) -> Result<(), ApiError> {
     match &caller.role {
         Role::Scheduler(grant) if !grant.is_own(name) => {
-            Err(denied(format!("{caller} may not be the scheduler {name:?}")))
+            Err(denied(format!("{caller} may not use the name of the scheduler {name:?}")))
         }
         _ => Ok(()),
     }
@@ -90,8 +90,8 @@ pub(crate) fn described(
         return Ok(Machine { taints: known.taints.clone(), ..machine });
     };
     Err(denied(format!(
-        "{caller} may not change {what}: an agent may only offer less of its machine {:?} than the cell knows; have an \
-         operator describe it anew (`omega machine add`)",
+        "{caller} may not change {what}: an agent may only reduce what its machine {:?} offers: \
+         let an operator change the machine with `omega machine add`",
         &*machine.name
     )))
 }
@@ -182,10 +182,10 @@ impl Grant {
 
     fn check_scheduler(&self, cell: &Cell, id: SchedulerId) -> Result<(), Refused> {
         match cell.scheduler_name(id) {
-            None => Err(Refused::Unknown(format!("scheduler {} is not known", id.0))),
+            None => Err(Refused::Unknown(format!("there is no scheduler {}", id.0))),
             Some(name) if self.is_own(name) => Ok(()),
             Some(name) => {
-                Err(Refused::No(format!("the transaction is of the scheduler {:?}", &**name)))
+                Err(Refused::No(format!("the transaction belongs to the scheduler {:?}", &**name)))
             }
         }
     }
@@ -194,10 +194,10 @@ impl Grant {
         let Some(job) = known(cell, id)? else { return Ok(()) };
         let no = |why: String| Err(Refused::No(format!("job {:?} {why}", &*job.name)));
         if *job.scheduler != *self.scheduler {
-            return no(format!("is for the scheduler {:?}", &*job.scheduler));
+            return no(format!("belongs to the scheduler {:?}", &*job.scheduler));
         }
         if !self.tenants.is_empty() && !self.tenants.iter().any(|own| **own == *job.tenant) {
-            return no(format!("is of the tenant {:?}", &*job.tenant));
+            return no(format!("belongs to the tenant {:?}", &*job.tenant));
         }
         match job.precedence.0 > self.precedence_max {
             true => no(format!("has a precedence above {}", self.precedence_max)),
@@ -219,7 +219,7 @@ impl Grant {
 /// The job with this id; `None` if it has ended, in which case the cell rejects the item.
 fn known(cell: &Cell, id: JobId) -> Result<Option<&Arc<omega_core::Job>>, Refused> {
     match cell.job(id) {
-        None if id >= cell.next_job() => Err(Refused::Unknown(format!("{id} is not known"))),
+        None if id >= cell.next_job() => Err(Refused::Unknown(format!("there is no job {id}"))),
         job => Ok(job),
     }
 }

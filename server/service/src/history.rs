@@ -36,7 +36,7 @@ pub(crate) fn list(
             Ok(response(cell, cell.machine_events(id), caller, limit))
         }
         (None, _) => {
-            let say = "name a job or a machine whose events are to be listed";
+            let say = "neither a job nor a machine is given: name the one whose events to list";
             Err(ApiError::new(ErrorCode::Malformed, say))
         }
     }

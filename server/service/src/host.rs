@@ -117,7 +117,7 @@ impl Host {
     /// the call, such as "agents attach to".
     pub(crate) fn no_leader(&self, what: &str) -> ApiError {
         let Some(leader) = self.leadership().leader else {
-            let say = format!("{what} the leader, and nobody leads now");
+            let say = format!("{what} the leader, but no replica leads now");
             return ApiError::new(ErrorCode::NoLeader, say);
         };
         let address = self.client_address(leader);
@@ -349,7 +349,8 @@ impl Host {
             {
                 let number = id.0;
                 let why = format!(
-                    "no address of {id} is known: add it with one, as in `omega member add {number} HOST:PORT`"
+                    "the address of replica {id} is not known: add the replica with its address, \
+                     `omega member add {number} HOST:PORT`"
                 );
                 return Err(ApiError::new(ErrorCode::BadChange, why));
             }
@@ -380,7 +381,7 @@ impl Host {
             HostedCell::Replica(replica) => Ok(replica),
             HostedCell::Memory(..) => Err(ApiError::new(
                 ErrorCode::NotReplicated,
-                "the cell is in memory alone: it has no replicas",
+                "the cell is in memory only, so it has no replicas",
             )),
         }
     }
@@ -483,7 +484,8 @@ pub(crate) fn unavailable(again: Again) -> ApiError {
 /// Error for the caller of a request whose outcome is unknown.
 #[must_use]
 pub(crate) fn unknown() -> ApiError {
-    let say = "it is unknown whether it was done: send it again, it is not done twice";
+    let say = "it is unknown whether the request was carried out: send it again, which does not \
+         carry it out twice";
     ApiError::new(ErrorCode::OutcomeUnknown, say)
 }
 

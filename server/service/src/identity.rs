@@ -101,16 +101,19 @@ pub struct Owner {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// The caller has no certificate. Present one.
-    #[error("show a certificate of the authority of this cell's clients: see docs/security.md")]
+    #[error(
+        "no certificate was presented: this cell requires one of its clients' authority, see \
+         docs/security.md"
+    )]
     None,
     /// The certificate cannot be read. Have another one issued.
     #[error("the certificate cannot be read")]
     Unreadable,
     /// The certificate does not have exactly one name of an omega caller. Have one issued that does.
-    #[error("the certificate has {0} URI names, and must have exactly one: omega://CELL/ROLE/NAME")]
+    #[error("the certificate has {0} URI names: must have exactly one, omega://CELL/ROLE/NAME")]
     Names(usize),
     /// The certificate is for another cell. Have one issued for this cell.
-    #[error("the certificate is of another cell: {given:?}, and this is {cell:?}")]
+    #[error("the certificate is for the cell {given:?}, but this is the cell {cell:?}")]
     OtherCell {
         /// The cell named in the certificate.
         given: String,
@@ -118,9 +121,7 @@ pub enum IdentityError {
         cell: String,
     },
     /// The certificate's name is malformed. Have one issued with a valid name.
-    #[error(
-        "the certificate's name {0:?} is not like omega://CELL/ROLE/NAME: see docs/security.md"
-    )]
+    #[error("the certificate's name {0:?} must be omega://CELL/ROLE/NAME: see docs/security.md")]
     Malformed(String),
 }
 

@@ -75,7 +75,13 @@ pub(crate) fn find(
 /// The job that a request names, whether or not the caller may see it.
 pub(crate) fn find_any(cell: &Cell, job: Option<proto::JobRef>) -> Result<JobId, ApiError> {
     use proto::job_ref::Job as Given;
-    let missing = || ApiError::new(ErrorCode::Malformed, "name a job, or give its id");
+    let missing = || {
+        ApiError::new(
+            ErrorCode::Malformed,
+            "no job is given: give its name or its \
+         id",
+        )
+    };
     let found = match job.as_ref().and_then(|job| job.job.as_ref()).ok_or_else(missing)? {
         Given::Id(id) => cell.job(JobId(*id)).map(|_| JobId(*id)),
         Given::Name(name) => cell.job_by_name(name),
@@ -91,7 +97,10 @@ fn unknown_job(job: Option<&proto::JobRef>) -> ApiError {
     };
     ApiError::new(
         ErrorCode::UnknownJob,
-        format!("there is no job {what}, or it has ended long ago"),
+        format!(
+            "there is no job {what}, or the job ended so long ago that the cell has forgotten \
+             it"
+        ),
     )
 }
 

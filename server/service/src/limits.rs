@@ -237,7 +237,9 @@ impl Places {
         let bucket = || Bucket::new(calls_per_second, calls_burst, now);
         let new = || Used { bucket: bucket(), calls: 0, streams: 0 };
         let used = callers.entry(caller.name.clone()).or_insert_with(new);
-        used.bucket.take(need, now).map_err(|pause| full("you call too often", pause))
+        used.bucket
+            .take(need, now)
+            .map_err(|pause| full("this caller exceeds its rate of calls", pause))
     }
 
     /// Takes a slot for a call that was counted.
@@ -250,7 +252,7 @@ impl Places {
         nature: Nature,
         need: Need,
     ) -> Result<Place, ApiError> {
-        let none = || full("this replica answers as many calls as it may", PAUSE);
+        let none = || full("this replica already serves the maximum number of calls", PAUSE);
         let is_operator = matches!(caller.role, Role::Operator);
         let (open, lane) = match (nature.is_stream(), is_operator) {
             (true, true) => (Open::Streams, &self.operator_streams),
@@ -274,10 +276,22 @@ impl Places {
             Open::Calls => (self.limits.calls_each(), "calls"),
         };
         let mut callers = self.callers.lock();
-        // The caller was counted just now, and only callers without recent calls are dropped from the map.
-        let used = callers.get_mut(caller).ok_or_else(|| full("you were forgotten", PAUSE))?;
+        // It was counted just now, and only callers without recent calls are dropped.
+        let used = callers.get_mut(caller).ok_or_else(|| {
+            full(
+                "this replica has dropped its \
+             record of the caller",
+                PAUSE,
+            )
+        })?;
         if *used.count(open) >= max {
-            return Err(full(&format!("you have {max} {what} open: end some"), PAUSE));
+            return Err(full(
+                &format!(
+                    "this caller has {max} open {what}, the maximum: end some of \
+                 them"
+                ),
+                PAUSE,
+            ));
         }
         *used.count(open) += 1;
         Ok(OfCaller { open, caller: caller.clone(), callers: self.callers.clone() })

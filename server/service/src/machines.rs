@@ -34,7 +34,13 @@ impl Machines {
 /// The referenced machine.
 pub(crate) fn find(cell: &Cell, machine: Option<proto::MachineRef>) -> Result<MachineId, ApiError> {
     use proto::machine_ref::Machine as Given;
-    let missing = || ApiError::new(ErrorCode::Malformed, "name a machine, or give its id");
+    let missing = || {
+        ApiError::new(
+            ErrorCode::Malformed,
+            "no machine is given: give its name or \
+         its id",
+        )
+    };
     match machine.and_then(|machine| machine.machine).ok_or_else(missing)? {
         Given::Id(id) => {
             let id = MachineId::from(id);

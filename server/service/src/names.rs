@@ -40,17 +40,23 @@ pub(crate) fn rejection(cell: &Cell, rejection: &Rejection) -> ApiError {
         }
         Rejection::NoDevicesLeft(id, at) => {
             let (task, machine) = (task(cell, *id), machine(cell, *at));
-            format!("machine {machine} has no devices left for task {task}")
+            format!("machine {machine} has too few free devices for task {task}")
         }
         Rejection::NoCoresLeft(id, at) => {
             let (task, machine) = (task(cell, *id), machine(cell, *at));
-            format!("machine {machine} has no cores left for task {task}")
+            format!("machine {machine} has too few free exclusive cores for task {task}")
         }
         Rejection::DevicesInUse(id) => {
-            format!("tasks of machine {} have some of its devices", machine(cell, *id))
+            format!(
+                "tasks on machine {} have some of its devices: drain the machine first",
+                machine(cell, *id)
+            )
         }
         Rejection::CoresInUse(id) => {
-            format!("tasks of machine {} have some of its cores to themselves", machine(cell, *id))
+            format!(
+                "tasks on machine {} have exclusive cores of it: drain the machine first",
+                machine(cell, *id)
+            )
         }
         Rejection::UnknownGroup { job: id, group } => {
             format!("job {} has no group {group:?}", job(cell, *id))

@@ -80,10 +80,10 @@ fn has(tenants: &[Box<str>], tenant: &str) -> bool {
 /// If the tenant or the name is not one of the caller's, or the precedence is too high.
 pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     let Some(owner) = caller.owner() else { return Ok(()) };
-    let no = |why: String| Err(denied(format!("{caller} may not: {why}")));
+    let no = |why: String| Err(denied(format!("{caller} may not do this: {why}")));
     let name = &*job.name;
     if !caller.sees_tenant(&job.tenant) {
-        return no(format!("job {name:?} is of the tenant {:?}", &*job.tenant));
+        return no(format!("job {name:?} belongs to the tenant {:?}", &*job.tenant));
     }
     if !caller.is_named_well(name) {
         return no(format!(
@@ -106,9 +106,10 @@ pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
     let own = format!("{}.", owner.name);
     match prefix.starts_with(&own) {
         true => Ok(()),
-        false => {
-            Err(denied(format!("{caller} may not watch {prefix:?}: its jobs begin with {own:?}")))
-        }
+        false => Err(denied(format!(
+            "{caller} may not watch jobs with the prefix {prefix:?}: the names \
+                 of its own jobs begin with {own:?}"
+        ))),
     }
 }
 
@@ -121,7 +122,8 @@ pub(crate) fn may_see_all(caller: &Caller) -> Result<(), ApiError> {
         false => Ok(()),
         true => {
             let say = format!(
-                "{caller} may not: it tells of every tenant's jobs, and takes a reader of all"
+                "{caller} may not make this call: it returns data of all tenants' jobs, so it \
+                 needs a reader of all tenants"
             );
             Err(denied(say))
         }

@@ -214,13 +214,13 @@ pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
     }
     let Some(rule) = find(path) else {
         return Err(denied(format!(
-            "{path:?} is no call that anyone may make here: a newer server may have it"
+            "this server has no call {path:?}: a newer version may have it"
         )));
     };
     match rule.roles.contain(&caller.role) {
         true => Ok(rule),
         false => Err(denied(format!(
-            "{caller} may not call {}: it takes the role {}",
+            "{caller} may not call {}: the call needs the role {}",
             rule.path,
             rule.roles.names()
         ))),

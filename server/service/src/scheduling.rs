@@ -110,7 +110,7 @@ impl SchedulingService for Scheduling {
                 self.host.read(|cell| leases::marked(cell, name, asked.mark))?
             }
             _ => {
-                let say = "say either a holder, or a name and a mark";
+                let say = "give either a holder, or a name and a mark";
                 return Err(ApiError::new(ErrorCode::Malformed, say).into());
             }
         };

@@ -116,8 +116,10 @@ pub(crate) fn page_start(token: &str) -> Result<u64, ApiError> {
     match token {
         "" => Ok(0),
         token => u64::from_str_radix(token, 16).map_err(|_| {
-            let say =
-                format!("{token:?} is no page token: take the one of the page before, or none");
+            let say = format!(
+                "{token:?} is not a page token: give the one of the previous page, or \
+                     none"
+            );
             ApiError::new(ErrorCode::BadPageToken, say)
         }),
     }

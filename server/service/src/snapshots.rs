@@ -146,7 +146,8 @@ impl Reading {
     pub(crate) fn next(&mut self) -> Result<Option<proto::Delta>, ApiError> {
         let snapshot = self.snapshot.lock();
         let late = || {
-            let say = "what was to be sent was not read in time: sync again, and read what comes";
+            let say = "the caller did not read the stream in time: sync again, and read it \
+                 continuously";
             ApiError::new(ErrorCode::Late, say)
         };
         let Some(piece) = snapshot.as_ref().ok_or_else(late)?.pieces.get(self.next) else {

@@ -52,8 +52,10 @@ impl TaskService for Tasks {
         let machine = request.machine.ok_or_else(|| missing("machine"))?.into();
         grants::may_report(&caller, &self.host, machine, until).await?;
         if request.reports.len() > REPORTS_MAX {
-            let say =
-                format!("{} reports, at most {REPORTS_MAX} in one call", request.reports.len());
+            let say = format!(
+                "{} reports are too many: at most {REPORTS_MAX} are allowed in a call",
+                request.reports.len()
+            );
             return Err(ApiError::new(ErrorCode::TooMany, say).into());
         }
         let mut commands = Vec::with_capacity(request.reports.len());
@@ -95,7 +97,7 @@ impl TaskService for Tasks {
             let id = jobs::find(cell, request.job, &caller)?;
             let is_own = cell.job(id).is_some_and(|job| caller.sees_programs(job));
             if !is_own {
-                let say = "only operators and the roles of its tenant read the logs of a job";
+                let say = "only operators and roles of the job's tenant may read its logs";
                 return Err(denied(format!("{caller}: {say}")));
             }
             let task = TaskId { job: id, index: request.index };
@@ -129,7 +131,8 @@ impl TaskService for Tasks {
             let mut machine = None;
             let all: Vec<(TaskId, TaskState)> = match request.of {
                 None => {
-                    let say = "name a job or a machine whose tasks are to be listed";
+                    let say = "neither a job nor a machine is given: name the one whose tasks to \
+                         list";
                     return Err(ApiError::new(ErrorCode::Malformed, say));
                 }
                 Some(Of::Job(job)) => {

@@ -55,8 +55,8 @@ impl TenantTasks {
             return Err(ApiError::new(
                 ErrorCode::NotAdmitted,
                 format!(
-                    "tenant {tenant:?} has {has} tasks that have not ended, and {tasks} more would exceed {}: wait until \
-                     some have ended, kill jobs, or have an operator raise the servers' limit-tenant-tasks",
+                    "tenant {tenant:?} has {has} tasks that have not ended, and {tasks} more \
+                     would exceed the maximum of {}: wait until some have ended, kill jobs, or let an operator raise --limit-tenant-tasks of the servers",
                     self.max
                 ),
             ));

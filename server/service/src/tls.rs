@@ -51,7 +51,7 @@ pub enum TlsError {
         why: io::Error,
     },
     /// Users other than the owner may read the key. Remove this permission.
-    #[error("{}: others may read this key (mode {mode:03o}): chmod 600 it", file.display())]
+    #[error("{}: other users may read this key (mode {mode:03o}): run `chmod 600` on the file", file.display())]
     Mode {
         /// Path of the file.
         file: PathBuf,
@@ -59,7 +59,7 @@ pub enum TlsError {
         mode: u32,
     },
     /// The file has no certificate or key. Name another file.
-    #[error("{}: holds no {what} in PEM", file.display())]
+    #[error("{}: contains no {what} in PEM format", file.display())]
     Empty {
         /// Path of the file.
         file: PathBuf,
@@ -195,7 +195,7 @@ impl Certificates {
             let due = warned.is_none_or(|at| at.elapsed() >= WARN_EVERY);
             if left < WARN && due {
                 let days = left.as_secs() / (24 * 3600);
-                tracing::warn!(file, days, "a certificate ends soon: replace the file");
+                tracing::warn!(file, days, "a certificate expires soon: replace the file");
                 warned = Some(tokio::time::Instant::now());
             }
             tokio::time::sleep(LOOK).await;
@@ -208,7 +208,7 @@ impl Certificates {
                 // Files are replaced one after the other, so some may be old. The next check finds all of them
                 // replaced.
                 Err(error) if !failed => {
-                    tracing::warn!(%error, "the old certificates are used on");
+                    tracing::warn!(%error, "the old certificates stay in use");
                     failed = true;
                 }
                 Err(_) => {}

@@ -43,15 +43,15 @@ fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
         true => (
             ErrorCode::UnknownTransaction,
             format!(
-                "the scheduler {name:?} has sent no transaction {number}: its next one is {}",
+                "the scheduler {name:?} has not sent transaction {number}: its next number is {}",
                 state.next_transaction
             ),
         ),
         false => (
             ErrorCode::AnswerExpired,
             format!(
-                "the answer to transaction {number} of the scheduler {name:?} is no longer known, or there \
-                 never was one: `omega txn list` shows those that are"
+                "the cell has no result of transaction {number} of the scheduler {name:?}: it was \
+                 forgotten, or never existed: run `omega txn list` to see the kept ones"
             ),
         ),
     };
@@ -125,7 +125,10 @@ fn tell(cell: &Cell, places: &mut Vec<Place>, more: &mut bool) -> Vec<proto::Ans
 
 fn named<'c>(cell: &'c Cell, name: &str) -> Result<SchedulerState<'c>, ApiError> {
     cell.schedulers().find(|state| **state.name == *name).ok_or_else(|| {
-        let say = format!("no scheduler is called {name:?}: `omega lease list` shows them");
+        let say = format!(
+            "there is no scheduler {name:?}: run `omega lease list` to see the \
+             existing ones"
+        );
         ApiError::new(ErrorCode::UnknownScheduler, say)
     })
 }
@@ -165,8 +168,10 @@ fn place(token: &str) -> Result<Option<Place>, ApiError> {
     match read {
         Some(((version, scheduler), number)) => Ok(Some(Place { version, scheduler, number })),
         None => {
-            let say =
-                format!("{token:?} is no page token: take the one of the page before, or none");
+            let say = format!(
+                "{token:?} is not a page token: give the one of the previous page, or \
+                     none"
+            );
             Err(ApiError::new(ErrorCode::BadPageToken, say))
         }
     }

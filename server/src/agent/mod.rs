@@ -25,17 +25,19 @@ use std::path::PathBuf;
 
 /// Offer this machine to a cell and run its tasks, or simulate machines.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  omega agent --cell 10.0.0.1:7600 --label rack=a\n  \
+    omega agent --simulate 100")]
 pub(crate) struct AgentArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// Simulate this number of machines, which run no programs, instead of offering this one.
+    /// Simulate this number of machines, which run no programs, instead of offering this machine.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
           conflicts_with_all = ["name", "dir", "labels", "no_limits", "log_bytes", "pids"])]
     simulate: Option<u32>,
     /// Name of this machine [default: its host name].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Folder of the tasks: working directories, logs, and files of their supervisors.
+    /// Folder for the tasks: working directories, logs, and files of their supervisors.
     #[arg(long, value_name = "DIR", default_value = "omega-agent")]
     dir: PathBuf,
     /// A label of this machine. May be repeated.
@@ -44,7 +46,8 @@ pub(crate) struct AgentArgs {
     /// Run tasks without control groups: cpu, memory and number of processes are not limited.
     #[arg(long)]
     no_limits: bool,
-    /// Maximum bytes of a log file; a task has at most two for each of standard output and error.
+    /// Maximum size of a log file in bytes; a task has at most two files for each of standard
+    /// output and standard error.
     #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, value_parser = clap::value_parser!(u64).range(1024..))]
     log_bytes: u64,
     /// Maximum number of processes and threads of a task.
@@ -56,20 +59,21 @@ pub(crate) struct AgentArgs {
     /// Cores to offer [default: all of this machine; 64 of a simulated one].
     #[arg(long, value_name = "CORES", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     cpu: Option<u64>,
-    /// Cores of each NUMA node that tasks may have exclusively: 32,32 [default: those of this machine; none of a
-    /// simulated one].
+    /// Number of cores of each NUMA node that tasks may have exclusively: 32,32 [default: those of
+    /// this machine; none of a simulated one].
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
     /// Memory to offer, in GiB [default: all of this machine; 256 of a simulated one].
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     memory: Option<u64>,
-    /// With --simulate: factor for the run time of batch tasks, which is the job's runtime estimate or else a minute.
+    /// With --simulate: factor for the run time of batch tasks (the job's runtime estimate, else
+    /// one minute).
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = scale, requires = "simulate")]
     run_time_scale: f64,
     /// With --simulate: percentage of runs that fail.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100), requires = "simulate")]
     fail: u8,
-    /// With --simulate: seed that determines which runs fail, and the use of tasks.
+    /// With --simulate: seed for the choice of failed runs and the resource usage of tasks.
     #[arg(long, value_name = "SEED", default_value_t = 1, requires = "simulate")]
     seed: u64,
     /// Interval of each machine's heartbeats, in seconds.
@@ -101,10 +105,10 @@ pub(crate) enum AgentError {
     #[error(transparent)]
     Ask(#[from] AskError),
     /// The operating system has no threads or signals left.
-    #[error("the operating system refuses: {0}")]
+    #[error("the operating system refused a thread, a file or another resource: {0}")]
     System(#[from] io::Error),
     /// The folder cannot be used. Choose another one, or correct its permissions.
-    #[error("{}: cannot be the agent's folder: {why}; choose another with --dir", folder.display())]
+    #[error("{}: cannot be used as the agent's folder: {why}: choose another with --dir", folder.display())]
     Folder {
         /// The given folder.
         folder: PathBuf,
@@ -115,21 +119,22 @@ pub(crate) enum AgentError {
     #[error(transparent)]
     Driver(#[from] DriverError),
     /// There is no usable control group. Give the agent a group of its own, or run tasks without limits.
-    #[error("{0}; or run tasks without limits: --no-limits")]
+    #[error("{0}, or give --no-limits to run tasks without limits")]
     Cgroup(#[from] CgroupError),
     /// Another agent uses the folder. Choose another one.
-    #[error("{0}: another agent uses this folder: give each its own (--dir)")]
+    #[error("{0}: another agent uses this folder: give each agent its own with --dir")]
     FolderInUse(PathBuf),
     /// The machine was removed from the cell, or another agent manages it. Stop the other agent, or register the
     /// machine again.
     #[error(
-        "machine {0:?} is no longer this agent's: it was removed from the cell, or another agent manages it"
+        "this agent no longer manages machine {0:?}: the machine was removed from the cell, or \
+         another agent manages it"
     )]
     Detached(String),
 }
 
 fn scale(text: &str) -> Result<f64, String> {
-    let wrong = || "a number from 0 to 1000000 is needed".to_owned();
+    let wrong = || "must be a number from 0 to 1000000".to_owned();
     text.parse().ok().filter(|scale| (0.0..=1e6).contains(scale)).ok_or_else(wrong)
 }
 

@@ -220,7 +220,7 @@ impl Worker {
                 let (cpu, memory) = self.amounts(&to);
                 if let Err(why) = self.driver.resize(&folder(task), cpu, memory) {
                     let name = self.tasks.get(&folder(task)).map(|held| held.note.name());
-                    tracing::warn!(task = name, %why, "a task keeps its limits");
+                    tracing::warn!(task = name, %why, "the limits of a task could not be changed");
                 }
             }
             Order::ReadLog(read) => self.agent.log(&read, self.log(&read)),
@@ -275,12 +275,15 @@ impl Worker {
     fn spec(&mut self, task: &Task) -> Result<TaskSpec, String> {
         let name = folder(task.id);
         let run = task.program.run.as_ref().ok_or_else(|| {
-            "its job has no program: give `run`, or an agent of your own (docs/agents.md)"
+            "the job has no program: give the job a `run`, or run tasks by an agent of your own \
+             (docs/agents.md)"
                 .to_owned()
         })?;
         let cores = self.cores.take(&name, &task.cores);
-        let cores =
-            cores.ok_or("the machine has too few cores for it: was it registered otherwise?")?;
+        let cores = cores.ok_or(
+            "the machine has fewer cores than the task was given: register the \
+                 machine with its real cores",
+        )?;
         let (cpu_millis, memory_bytes) = self.amounts(&task.request);
         Ok(TaskSpec {
             id: name,

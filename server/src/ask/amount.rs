@@ -19,7 +19,7 @@ pub(crate) struct Named {
 }
 
 pub(crate) fn named(text: &str) -> Result<Named, String> {
-    let wrong = || format!("{text:?} is not like KIND=AMOUNT");
+    let wrong = || format!("{text:?} must be KIND=AMOUNT, such as disk=2TiB");
     let (kind, amount) = text.split_once('=').ok_or_else(wrong)?;
     let amount = amount.parse().map_err(|error: AmountError| error.to_string())?;
     Ok(Named { kind: kind.to_owned(), amount })
@@ -101,7 +101,7 @@ pub(crate) fn kind(kinds: &Kinds, place: String, name: &str) -> Result<KindId, A
 pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     match time.is_zero() || time > TIMEOUT_MAX {
-        true => Err(format!("{text} is not more than 0s and at most {TIMEOUT_MAX:?}")),
+        true => Err(format!("{text} must be more than 0s and at most {TIMEOUT_MAX:?}")),
         false => Ok(time),
     }
 }

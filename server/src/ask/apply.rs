@@ -26,7 +26,7 @@ pub(crate) struct ApplyArgs {
     /// A file with a job, or with several as `[[job]]`, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
     #[arg(long, short, value_name = "FILE")]
     file: PathBuf,
-    /// Print what would be replaced, resized and kept, and change nothing.
+    /// Only print which tasks would be replaced, resized and kept.
     #[arg(long)]
     dry_run: bool,
     /// Wait until all tasks of a service are healthy, or those of a batch job have ended; exit with 1 if one fails.

@@ -30,10 +30,10 @@ const PIECE_MAX: Duration = Duration::from_secs(30);
     after_help = "Examples:\n  omega backup cell.backup\n  omega backup --verify cell.backup"
 )]
 pub(crate) struct BackupArgs {
-    /// File to write. An existing one is replaced atomically once the new one is complete.
+    /// File to write; an existing one is replaced atomically when the new one is complete.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Call no cell: read the file, check every byte, and print its content.
+    /// Check every byte of an existing backup, and print its content; no cell is called.
     #[arg(long)]
     verify: bool,
     #[command(flatten)]
@@ -151,7 +151,7 @@ async fn receive(caller: &Caller, file: &mut File, partial: &Path) -> Result<u64
         })
         .await?;
     let cut_short = || {
-        let say = "the backup was cut short: try again";
+        let say = "the backup is incomplete, because the connection ended: try again";
         AskError::Refused(ApiError::new(ErrorCode::OutcomeUnknown, say))
     };
     let mut received = 0;

@@ -236,7 +236,7 @@ where
 fn after(mut why: ApiError, may_be_done: bool) -> ApiError {
     let is_gone = matches!(why.code, ErrorCode::UnknownMachine | ErrorCode::UnknownJob);
     if is_gone && may_be_done {
-        why.message += "; an earlier try, which was not answered, may have done it";
+        why.message += "; an earlier attempt, which got no answer, may have been carried out";
     }
     why
 }

@@ -71,7 +71,7 @@ fn shape_of(kinds: &Kinds, told: proto::DescribeCellResponse) -> CellShape {
 
 fn table(kinds: &Kinds, cell: &CellShape) -> String {
     let replicas = match &cell.members {
-        None => "none: in memory alone".to_owned(),
+        None => "none: the cell is in memory only".to_owned(),
         Some(all) => {
             let one = |member: &MemberShape| match (member.leads, member.role) {
                 (true, _) => format!("r{} leads", member.replica),

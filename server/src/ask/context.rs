@@ -15,15 +15,15 @@ pub(crate) enum ContextCommand {
     /// List the contexts; the current one is marked.
     #[command(after_help = "Example:\n  omega context list")]
     List(ListArgs),
-    /// Add a context, or change one, and make it the current one if there is none.
+    /// Add or change a context; the first one becomes the current one.
     #[command(
         after_help = "Example:\n  omega context set prod --cell 10.0.0.1:7600,10.0.0.2:7600,10.0.0.3:7600"
     )]
     Set(SetArgs),
-    /// Make a context the current one.
+    /// Make a context the current one, which commands use by default.
     #[command(after_help = "Example:\n  omega context use prod")]
     Use(ContextName),
-    /// Forget a context.
+    /// Remove a context.
     #[command(after_help = "Example:\n  omega context remove prod")]
     Remove(ContextName),
 }

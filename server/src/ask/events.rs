@@ -21,7 +21,7 @@ pub(crate) struct HistoryArgs {
     /// Name of the job.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Only the latest events, at most 1000.
+    /// Maximum number of events, at most 1000; the latest are printed.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     #[command(flatten)]
@@ -168,7 +168,8 @@ pub(super) fn table(events: &EventsShape) -> String {
 pub(super) fn run(args: &HistoryArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let events = latest(&caller, job::by_name(&args.name).map(Of::Job), None, args.limit)?;
-    let more = if events.more { "there are older events: see --limit\n" } else { "" };
+    let more =
+        if events.more { "older events are not shown: raise --limit to see them\n" } else { "" };
     show::print(args.ask.output, &events, || table(&events) + more)
 }
 

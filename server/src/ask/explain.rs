@@ -21,10 +21,10 @@ pub(crate) struct ExplainArgs {
     /// Name.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Explain by the profile of its scheduler in this file, as `omega scheduler --profile` has it.
+    /// File with the profile of the job's scheduler, the one given to `omega scheduler --profile`.
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Only this group.
+    /// Only this task group.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     group: String,
     #[command(flatten)]
@@ -67,7 +67,8 @@ fn text(told: &WaitingJob, by_profile: bool) -> String {
     let mut text = render_job(told);
     if !by_profile && told.groups.iter().any(|group| group.waiting > 0 && group.feasible > 0) {
         text.push_str(
-            "the filters of its scheduler's profile were not looked at: say --profile FILE.toml if it has one\n",
+            "the filters of the scheduler's profile were not considered: give --profile FILE.toml \
+             if the scheduler has a profile\n",
         );
     }
     text

@@ -42,7 +42,8 @@ pub(crate) enum JobCommand {
         omega job submit hello --cpu 0.5 -- /bin/sh -c 'echo hello from $OMEGA_TASK_INDEX'\n  \
         omega job submit -f web.toml")]
     Submit(Box<SubmitArgs>),
-    /// Create the jobs of a file, or change them to what it says: services by a rolling update.
+    /// Create the jobs of a file, or update existing ones to match it; services are updated step
+    /// by step.
     #[command(after_help = "Examples:\n  \
         omega job apply -f web.toml --dry-run\n  \
         omega job apply -f web.toml --wait")]
@@ -50,7 +51,7 @@ pub(crate) enum JobCommand {
     /// Print the latest versions of a job.
     #[command(after_help = "Example:\n  omega job versions web")]
     Versions(NameArgs),
-    /// Take a service back to an earlier version.
+    /// Return a service to an earlier version.
     #[command(after_help = "Examples:\n  \
         omega job rollback web --wait\n  \
         omega job rollback web --to 3")]
@@ -61,16 +62,16 @@ pub(crate) enum JobCommand {
     /// End a job and all its tasks.
     #[command(visible_alias = "stop", after_help = "Example:\n  omega job kill web")]
     Kill(NameArgs),
-    /// End a job and all its tasks, and forget it: its name is free at once.
+    /// End a job and all its tasks, and remove the job, so that its name is free at once.
     #[command(after_help = "Example:\n  omega job delete web")]
     Delete(NameArgs),
     /// Print every change of a job's tasks.
     #[command(after_help = "Example:\n  omega job watch web --until placed")]
     Watch(WatchArgs),
-    /// Print what happened lately to a job and its tasks, and why.
+    /// Print the recent events of a job and its tasks, with their reasons.
     #[command(after_help = "Example:\n  omega job history web --limit 20")]
     History(HistoryArgs),
-    /// Explain why a job is pending and what would help. It changes nothing.
+    /// Explain why a job is pending, and what would help; nothing is changed.
     #[command(after_help = "Example:\n  omega job explain web")]
     Explain(ExplainArgs),
 }
@@ -90,7 +91,7 @@ pub(crate) struct ListArgs {
     /// All jobs that the cell keeps, ended or not.
     #[arg(long, conflicts_with = "ended")]
     all: bool,
-    /// At most this many.
+    /// Maximum number of rows.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -362,7 +363,10 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
     let rows: Vec<Vec<String>> = job.groups.iter().map(row).collect();
     let mut text = format!("{head}\n{}", columns(&heading, &rows));
     if tasks.pending > 0 {
-        text += &format!("\nwhy it waits: omega job explain {}\n", clean_name(&job.name));
+        text += &format!(
+            "\nto see why tasks are pending: omega job explain {}\n",
+            clean_name(&job.name)
+        );
     }
     text
 }
@@ -395,7 +399,8 @@ fn submit(args: &SubmitArgs) -> Result<(), AskError> {
         let name = clean_name(&shape.name);
         match ended {
             true => format!(
-                "job {name} was submitted before and has ended, and is not run again; delete it first, or submit it under another name\n"
+                "job {name} was submitted before and has ended, so it is not run again: run \
+                 `omega job delete {name}` first, or choose another name\n"
             ),
             false => {
                 format!("job {name} is submitted: {}\n", plural(job.task_count(), "task"))

@@ -25,23 +25,23 @@ pub(super) struct JobFlags {
     /// Cluster resource that each task claims, such as a licence. May be repeated.
     #[arg(long = "cluster-amount", value_name = "KIND=AMOUNT", value_parser = amount::named)]
     of_cell: Vec<amount::Named>,
-    /// Exclusive cores of each task; sets --cpu, unless that is more.
+    /// Number of exclusive cores of each task; --cpu defaults to this number.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     cores: Option<u16>,
-    /// Place all of these cores on one NUMA node.
+    /// Place all exclusive cores of a task on one NUMA node.
     #[arg(long, requires = "cores")]
     one_node: bool,
     /// Submit a service: a job without a planned end.
     #[arg(long)]
     service: bool,
-    /// Scheduler that places it [default: default].
+    /// Scheduler that places the job [default: default].
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
     /// Tenant, whose quotas apply [default: default].
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Precedence: a scheduler whose profile has a preemption plugin, which the ready-made profiles have not, may evict
-    /// tasks of a lower one for it [default: 0].
+    /// Precedence: with a preemption plugin in its profile, a scheduler may evict tasks of lower
+    /// precedence for the job [default: 0].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence: Option<i32>,
     /// Expected run time of a task: 30s, 5m, 2h.
@@ -50,13 +50,13 @@ pub(super) struct JobFlags {
     /// Deadline: 2h from now, or @1764000000 in seconds since 1970.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     deadline: Option<Moment>,
-    /// Place at least this many tasks together, or none.
+    /// Place at least this number of tasks at once, or none.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     gang: Option<u32>,
-    /// Gang timeout: let an incomplete gang keep its places for this time: 30s, 5m, at most 1h.
+    /// Time for which an incomplete gang keeps its places: 30s, 5m, at most 1h.
     #[arg(long, value_name = "TIME", requires = "gang", value_parser = crate::duration::duration)]
     gang_timeout: Option<Duration>,
-    /// Label of its tasks. May be repeated.
+    /// Label of the tasks. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
     /// Label that a machine must have. May be repeated: all are required.
@@ -66,16 +66,16 @@ pub(super) struct JobFlags {
     /// another.
     #[arg(long, value_name = "LABEL:SKEW", value_parser = pairs::level_and_skew)]
     spread: Vec<(TopologyLevel, u32)>,
-    /// At most one of its tasks in each domain: `machine`, or the key of a label.
+    /// Place at most one task of the job in each domain: `machine`, or the key of a label.
     #[arg(long, value_name = "LEVEL", value_parser = pairs::level)]
     anti_affinity: Vec<TopologyLevel>,
-    /// An environment variable of its program. May be repeated.
+    /// Environment variable of the program. May be repeated.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable, requires = "run")]
     env: Vec<EnvVar>,
-    /// The user that its program runs as [default: the agent's].
+    /// User that the program runs as [default: the agent's].
     #[arg(long, value_name = "NAME", requires = "run")]
     user: Option<String>,
-    /// Its program and the program's arguments.
+    /// The program of each task, and its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     run: Vec<String>,
 }
@@ -86,7 +86,7 @@ fn variable(text: &str) -> Result<EnvVar, String> {
         Some((name, value)) if !name.is_empty() => {
             Ok(EnvVar { name: name.into(), value: value.into() })
         }
-        _ => Err("NAME=VALUE is needed".to_owned()),
+        _ => Err("must be NAME=VALUE".to_owned()),
     }
 }
 

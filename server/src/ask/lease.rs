@@ -15,10 +15,11 @@ pub(crate) enum LeaseCommand {
     /// List the schedulers, the process that owns each name, and the time left of its lease.
     #[command(after_help = "Example:\n  omega lease list")]
     List(AskArgs),
-    /// Revoke at once all names of the process that owns NAME, for one that hangs and still renews.
+    /// Revoke all names of the process that owns NAME at once, for a process that hangs but still
+    /// renews its lease.
     ///
-    /// Its later transactions are rejected, and it exits when it learns of that; a standby takes
-    /// over. The name is free until a scheduler is started.
+    /// Later transactions of the process are rejected, and it exits when it receives a rejection.
+    /// A standby takes over the name; without one, the name is free.
     #[command(after_help = "Example:\n  omega lease revoke web")]
     Revoke {
         /// The scheduler's name.
@@ -98,7 +99,7 @@ fn end(name: &str, ask: &AskArgs) -> Result<(), AskError> {
         true => format!("no process owns {name}\n"),
         false => {
             let process = if ended.process.is_empty() { "a process" } else { &ended.process };
-            format!("{process} does not hold {} any more\n", ended.names.join(", "))
+            format!("{process} no longer owns {}\n", ended.names.join(", "))
         }
     })
 }
@@ -120,9 +121,9 @@ fn shape(told: proto::SchedulerStatus) -> SchedulerShape {
 fn table(all: &[SchedulerShape]) -> String {
     let heading = [
         ("scheduler", Align::Left),
-        ("held by", Align::Left),
+        ("owner", Align::Left),
         ("lease", Align::Right),
-        ("left", Align::Right),
+        ("time left", Align::Right),
     ];
     let row = |scheduler: &SchedulerShape| {
         let name = scheduler.name.clone();
@@ -130,7 +131,7 @@ fn table(all: &[SchedulerShape]) -> String {
             return vec![name, "nobody".to_owned(), String::new(), String::new()];
         };
         let process = match holder.process.is_empty() {
-            true => "not heard yet",
+            true => "no renewal yet",
             false => &holder.process,
         };
         let left = if holder.left_ms == 0 { "over".to_owned() } else { seconds(holder.left_ms) };

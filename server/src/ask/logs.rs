@@ -22,10 +22,10 @@ pub(crate) struct LogsArgs {
     /// Standard error, instead of standard output.
     #[arg(long)]
     stderr: bool,
-    /// Print further output as it is written, until the task has ended.
+    /// Continue to print output as it is written, until the task has ended.
     #[arg(long, short)]
     follow: bool,
-    /// Only the last lines [default: all that is kept].
+    /// Number of lines, from the end [default: all kept lines].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     tail: Option<u32>,
     #[command(flatten)]

@@ -32,7 +32,7 @@ pub(crate) enum MachineCommand {
         omega machine add m-1 --cpu 4 --memory 16GiB --label rack=a\n  \
         omega machine add -f machines.toml")]
     Add(Box<AddArgs>),
-    /// Stop placing tasks on a machine. Running ones stay, unless --deadline moves them.
+    /// Stop placing tasks on a machine. Running tasks stay, unless --deadline is given.
     #[command(
         visible_alias = "cordon",
         after_help = "Examples:\n  \
@@ -43,7 +43,7 @@ pub(crate) enum MachineCommand {
     /// Resume placing tasks on a machine.
     #[command(visible_alias = "uncordon", after_help = "Example:\n  omega machine resume m-1")]
     Resume(NameArgs),
-    /// Remove a machine. With --force also one that has tasks: they become pending.
+    /// Remove a machine from the cell; one that has tasks only with --force.
     #[command(
         after_help = "Examples:\n  omega machine remove m-1\n  omega machine remove m-1 --force"
     )]
@@ -55,8 +55,8 @@ pub(crate) enum MachineCommand {
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     of: NameArgs,
-    /// Also move its tasks: services get new ones elsewhere first; what is left after this time is stopped and placed
-    /// elsewhere. 0s stops all at once.
+    /// Also move the tasks away: those of services are replaced first; all that are left after
+    /// this time are stopped and placed elsewhere (0s: all at once).
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     deadline: Option<Duration>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct DrainArgs {
 pub(crate) struct RemoveArgs {
     #[command(flatten)]
     of: NameArgs,
-    /// Remove it although it has tasks.
+    /// Remove the machine even if it has tasks, which become pending.
     #[arg(long)]
     force: bool,
 }
@@ -80,7 +80,7 @@ pub(crate) struct ListArgs {
     /// Only machines in this state.
     #[arg(long, value_name = "STATE")]
     state: Option<MachineState>,
-    /// At most this many.
+    /// Maximum number of rows.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -126,10 +126,11 @@ struct Described {
     name: Option<String>,
     #[command(flatten)]
     amounts: AmountArgs,
-    /// Number of devices (GPUs); sets --gpu, unless that is less.
+    /// Number of devices (GPUs); --gpu may offer less than all of them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=32))]
     devices: Option<u8>,
-    /// Exclusive cores of each NUMA node: 16,16. Sets --cpu, unless that is more.
+    /// Number of cores of each NUMA node that tasks can have exclusively: 16,16. --cpu defaults to
+    /// their sum.
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
     /// Label. May be repeated.

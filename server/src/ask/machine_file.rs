@@ -77,9 +77,13 @@ pub(super) fn machines(
             continue;
         };
         if !described.name.contains(NUMBER) {
-            return Err(
-                at.wrong("name", format!("has no {NUMBER}, and {count} machines need names"))
-            );
+            return Err(at.wrong(
+                "name",
+                format!(
+                    "must contain {NUMBER}, so that each of the {count} \
+                     machines gets its own name"
+                ),
+            ));
         }
         if all.len() + count as usize > MACHINES_MAX {
             return Err(at.wrong("count", format!("a cell has at most {MACHINES_MAX} machines")));

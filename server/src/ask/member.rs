@@ -16,7 +16,7 @@ pub(crate) enum MemberCommand {
     /// List the replicas and their leader.
     #[command(after_help = "Example:\n  omega member list")]
     List(AskArgs),
-    /// Add a replica without a vote. Start it with `omega serve --join`.
+    /// Add a replica without a vote; then start it with `omega serve --join`.
     #[command(after_help = "Example:\n  omega member add 4 db4.example:7601")]
     Add(AddArgs),
     /// Set the new address of a replica that has moved.
@@ -46,10 +46,11 @@ pub(crate) struct ReplicaArgs {
 /// A new replica.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// Id that no replica of the cell ever had, such as 4 or r4.
+    /// New id, which no replica of the cell has ever had, such as 4 or r4.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// Address for the other replicas: its --peer-listen. Not needed if their --peers has it.
+    /// Address at which the other replicas reach this one (its --peer-listen); not needed if their
+    /// --peers has it.
     #[arg(value_name = "HOST:PORT")]
     address: Option<String>,
     #[command(flatten)]
@@ -78,7 +79,7 @@ struct TransferShape {
 fn replica(text: &str) -> Result<u64, String> {
     let number = text.strip_prefix('r').unwrap_or(text).parse();
     let number = number.ok().filter(|number| *number > 0);
-    number.ok_or_else(|| format!("{text:?} is no replica: write 4 or r4"))
+    number.ok_or_else(|| format!("{text:?} must be the id of a replica, such as 4 or r4"))
 }
 
 /// Runs the command.
@@ -98,7 +99,7 @@ pub(crate) fn run(command: &MemberCommand) -> Result<(), AskError> {
 fn list(ask: &AskArgs) -> Result<(), AskError> {
     let told = by_leader(&ask.caller()?)?;
     let none = || {
-        let say = "the cell is in memory alone: it has no replicas";
+        let say = "the cell is in memory only, so it has no replicas";
         AskError::Refused(ApiError::new(ErrorCode::NotReplicated, say))
     };
     let told = told.ok_or_else(none)?;
@@ -147,7 +148,8 @@ fn heard(member: &MemberShape, asked: Asked) -> String {
 }
 
 fn table(members: &[MemberShape], asked: Asked) -> String {
-    let heading = ["replica", "role", "leads", "heard", "address"].map(|name| (name, Align::Left));
+    let heading =
+        ["replica", "role", "leader", "last contact", "address"].map(|name| (name, Align::Left));
     let row = |member: &MemberShape| {
         let leads = if member.leads { "yes" } else { "" };
         let replica = format!("r{}", member.replica);

@@ -73,11 +73,11 @@ pub(crate) struct NameArgs {
 
 /// Options of every command that calls a cell.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "The cell, and the output")]
+#[command(next_help_heading = "Cell and output")]
 pub(crate) struct AskArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// Time in which the replicas are tried in turn.
+    /// Maximum time for the command; the replicas are tried in turn until then.
     #[arg(long, env = "OMEGA_TIMEOUT", value_name = "TIME", default_value = "10s",
           value_parser = amount::timeout)]
     timeout: Duration,
@@ -126,7 +126,7 @@ pub(crate) enum AskError {
         why: String,
     },
     /// The cell has no such resource kind. Name one that it has.
-    #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
+    #[error("{place}: the cell has no resource kind {kind:?}; its kinds are: {has}")]
     NoKind {
         /// Flag or field.
         place: String,
@@ -136,21 +136,25 @@ pub(crate) enum AskError {
         has: String,
     },
     /// The command cannot print TOML. Use another format.
-    #[error("-o toml: only omega job get prints TOML; use json or yaml")]
+    #[error("-o toml: only `omega job get` prints TOML: use -o json or -o yaml")]
     NoToml,
     /// A variable of the environment is invalid. Correct it.
     #[error("{0}")]
     Environment(String),
     /// No amount is given. Give at least one.
-    #[error("give the new amounts, such as --cpu 4; kinds that are not named stay as they are")]
+    #[error(
+        "no amount is given: give the new amount of at least one kind, such as --cpu 4; the \
+         other kinds keep their amounts"
+    )]
     NoAmount,
     /// No amount is given to be limited. Give the amount of at least one kind.
-    #[error("give the limited amounts, such as --cpu 100; omega quota clear removes all limits")]
+    #[error(
+        "no limit is given: give the limit of at least one kind, such as --cpu 100, or run \
+         `omega quota clear` to remove all limits"
+    )]
     NoLimit,
     /// The number is too far ahead. Choose one near the next number, so that earlier results are kept.
-    #[error(
-        "--id: {number} is too far ahead: the next number is {next}, and up to {most} may be used"
-    )]
+    #[error("--id {number}: must be from {next}, the next number, to {most}")]
     NumberAhead {
         /// The given value.
         number: u64,
@@ -160,7 +164,7 @@ pub(crate) enum AskError {
         most: u64,
     },
     /// Some items conflicted. A conflict is a result, which is printed, but the request was not fulfilled.
-    #[error("{refused} of {items} items were refused")]
+    #[error("the cell rejected {refused} of {items} items of the transaction")]
     Conflicts {
         /// Number of rejected items.
         refused: usize,
@@ -168,7 +172,10 @@ pub(crate) enum AskError {
         items: usize,
     },
     /// The machine still has tasks. Drain it and wait, or give `--force`.
-    #[error("machine {name} has {tasks}: drain it and wait until it has none, or give --force")]
+    #[error(
+        "machine {name} has {tasks}: run `omega machine drain {name}` and wait until the \
+         machine has no tasks, or give --force"
+    )]
     HasTasks {
         /// Name of the machine.
         name: String,
@@ -176,14 +183,15 @@ pub(crate) enum AskError {
         tasks: String,
     },
     /// The job has ended. Delete it first.
-    #[error("job {name} has ended: delete it first, or choose another name")]
+    #[error("job {name} has ended: run `omega job delete {name}` first, or choose another name")]
     JobEnded {
         /// Name of the machine.
         name: String,
     },
     /// The update is more than a change of the numbers of tasks, which batch jobs do not allow. Delete the job first.
     #[error(
-        "job {name} is a batch job, which only changes its numbers of tasks: delete it, and apply the file again"
+        "job {name} is a batch job, and only the numbers of its tasks can be changed: run `omega \
+         job delete {name}`, then apply the file again"
     )]
     BatchChange {
         /// Name of the machine.
@@ -213,13 +221,13 @@ pub(crate) enum AskError {
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The operating system has no threads left.
-    #[error("the operating system refuses: {0}")]
+    #[error("the operating system refused a thread or another resource: {0}")]
     System(io::Error),
     /// The cell rejects the request. The message has the remedy, and the code is for programs.
     #[error("{} [{}]", .0.message, .0.code)]
     Refused(ApiError),
     /// The cell did not answer in time. Check whether it runs, and at which address, or give it more time.
-    #[error("the cell at {cell} does not answer within {timeout:?}: {} [{}]", .why.message, .why.code)]
+    #[error("the cell at {cell} did not answer within {timeout:?}: {} [{}]", .why.message, .why.code)]
     NoAnswer {
         /// Addresses of the cell.
         cell: String,
@@ -229,7 +237,10 @@ pub(crate) enum AskError {
         why: Box<ApiError>,
     },
     /// The cell's answer cannot be decoded. Use a version of this program that is as new as the cell's.
-    #[error("the cell's answer cannot be read: {0}")]
+    #[error(
+        "the cell's answer cannot be read: {0}: use an omega of the same version as the \
+         cell's"
+    )]
     Answer(#[from] Malformed),
 }
 

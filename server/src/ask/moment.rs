@@ -17,11 +17,16 @@ impl Moment {
     /// Reads `2h` or `@1764000000`.
     pub(super) fn parse(text: &str) -> Result<Moment, String> {
         let Some(seconds) = text.strip_prefix('@') else {
-            let wrong = |_| format!("{text:?} is no moment: write 2h (from now) or @1764000000");
+            let wrong = |_| {
+                format!(
+                    "{text:?} must be a time: 2h for two hours from now, or \
+                 @1764000000 for seconds since 1970"
+                )
+            };
             return crate::duration::duration(text).map(Moment::In).map_err(wrong);
         };
         let wrong =
-            || format!("{text:?} is no moment: write seconds since 1970, as date +@%s does");
+            || format!("{text:?} must be @ and the seconds since 1970, as `date +@%s` prints them");
         ms_of(seconds).map(Moment::At).ok_or_else(wrong)
     }
 

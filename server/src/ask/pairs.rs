@@ -7,13 +7,18 @@ use omega_core::{NodeCores, Taint, TaintEffect, TopologyLevel};
 pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?} is not like key=value")),
+        _ => Err(format!("{text:?} must be key=value")),
     }
 }
 
 /// A taint: `key=value:NoSchedule`, or without a value `key:NoSchedule`.
 pub(super) fn taint(text: &str) -> Result<Taint, String> {
-    let wrong = || format!("{text:?} is not like key=value:NoSchedule");
+    let wrong = || {
+        format!(
+            "{text:?} must be key=value:EFFECT, such as \
+         dedicated=team-a:NoSchedule"
+        )
+    };
     let (what, effect) = text.rsplit_once(':').ok_or_else(wrong)?;
     let (key, value) = what.split_once('=').unwrap_or((what, ""));
     if key.is_empty() {
@@ -24,7 +29,8 @@ pub(super) fn taint(text: &str) -> Result<Taint, String> {
         "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
         "NoExecute" => TaintEffect::NoExecute,
         other => {
-            let say = "is no effect of a taint; there are NoSchedule, PreferNoSchedule, NoExecute";
+            let say = "is not an effect of a taint: the effects are NoSchedule, PreferNoSchedule \
+                 and NoExecute";
             return Err(format!("{other:?} {say}"));
         }
     };
@@ -51,8 +57,8 @@ pub(crate) fn numa(text: &str) -> Result<NodeCores, String> {
     let nodes = counts.as_deref().and_then(NodeCores::new);
     nodes.ok_or_else(|| {
         format!(
-            "{text:?} is not like 16,16: the cores of each NUMA node, at most {NUMA_NODES_MAX} nodes \
-             of {CORES_PER_NODE_MAX}"
+            "{text:?} must be the number of cores of each NUMA node, such as 16,16: at most \
+             {NUMA_NODES_MAX} nodes of at most {CORES_PER_NODE_MAX} cores"
         )
     })
 }
@@ -60,7 +66,7 @@ pub(crate) fn numa(text: &str) -> Result<NodeCores, String> {
 /// A level of the topology: `machine`, or the key of a label.
 pub(super) fn level(text: &str) -> Result<TopologyLevel, String> {
     match text {
-        "" => Err("a level is `machine`, or the key of a label such as rack".to_owned()),
+        "" => Err("a level must be `machine`, or the key of a label such as rack".to_owned()),
         "machine" => Ok(TopologyLevel::Machine),
         key => Ok(TopologyLevel::Label(key.into())),
     }
@@ -68,7 +74,7 @@ pub(super) fn level(text: &str) -> Result<TopologyLevel, String> {
 
 /// A level and a number: `rack:1`.
 pub(super) fn level_and_skew(text: &str) -> Result<(TopologyLevel, u32), String> {
-    let wrong = || format!("{text:?} is not like rack:1");
+    let wrong = || format!("{text:?} must be LABEL:SKEW, such as rack:1");
     let (key, skew) = text.rsplit_once(':').ok_or_else(wrong)?;
     let skew = skew.parse().ok().filter(|skew| *skew > 0).ok_or_else(wrong)?;
     Ok((level(key)?, skew))

@@ -20,8 +20,8 @@ pub(crate) enum PeakCommand {
     /// List the calendars, and whether their peaks are in effect.
     #[command(after_help = "Example:\n  omega peak list")]
     List(AskArgs),
-    /// Set a calendar of peak hours, in which batch is limited on some machines. One of this name
-    /// is replaced.
+    /// Create or replace a calendar of peak hours, in which batch tasks are limited on some
+    /// machines.
     #[command(
         after_help = "Examples:\n  omega peak set web --label pool=web --peak 08:00-20:00,cpu=30,memory=50\n  \
         omega peak set shop --machine m1 --machine m2 --peak 11:30-14:00,cpu=10 --peak 17:00-22:00,cpu=0"
@@ -30,8 +30,7 @@ pub(crate) enum PeakCommand {
     /// Remove a calendar.
     #[command(after_help = "Example:\n  omega peak remove web")]
     Remove(NameArgs),
-    /// Run the controller, which throttles batch tasks when a peak begins, and restores them after
-    /// it.
+    /// Run the controller that throttles batch tasks during peaks, and restores them afterwards.
     #[command(
         after_help = "Examples:\n  omega peak run\n  omega peak run --standby    # takes over when the first one dies"
     )]
@@ -49,11 +48,11 @@ pub(crate) struct SetArgs {
     /// Label of the machines. May be repeated: all are required.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Name of a machine. May be repeated: any of them.
+    /// Machine to include. May be repeated.
     #[arg(long = "machine", id = "machines_named", value_name = "NAME")]
     machines: Vec<String>,
-    /// Start and end in UTC, and the largest share of each kind for batch, in percent. May be
-    /// repeated.
+    /// Start and end of a peak in UTC, and the maximum share of batch tasks in each kind, in
+    /// percent. May be repeated.
     #[arg(long = "peak", value_name = "FROM-UNTIL,KIND=PERCENT,...", required = true, value_parser = span)]
     peaks: Vec<Span>,
     #[command(flatten)]
@@ -71,13 +70,18 @@ struct Span {
 /// Reads `08:00-20:00,cpu=30`.
 fn span(text: &str) -> Result<Span, String> {
     let mut parts = text.split(',');
-    let wrong = || format!("{text:?} is no peak: write 08:00-20:00,cpu=30");
+    let wrong = || format!("{text:?} must be FROM-UNTIL,KIND=PERCENT, such as 08:00-20:00,cpu=30");
     let (from, until) = parts.next().and_then(|span| span.split_once('-')).ok_or_else(wrong)?;
     let share = |part: &str| {
         let (kind, percent) = part.split_once('=').ok_or_else(wrong)?;
         let percent = percent.strip_suffix('%').unwrap_or(percent);
         let percent = percent.parse().ok().filter(|percent| *percent <= 100);
-        let percent = percent.ok_or_else(|| format!("{part:?} is no share: 0 to 100 percent"))?;
+        let percent = percent.ok_or_else(|| {
+            format!(
+                "{part:?} must have a share from 0 to 100 \
+             percent"
+            )
+        })?;
         Ok::<_, String>((kind.to_owned(), percent))
     };
     let shares: Vec<_> = parts.map(share).collect::<Result<_, _>>()?;
@@ -99,7 +103,12 @@ fn time_of_day(text: &str) -> Result<u32, String> {
         let ms = (hours * 60 + minutes) * 60_000;
         (minutes < 60 && ms <= DAY_MS).then_some(ms)
     };
-    read().ok_or_else(|| format!("{text:?} is no time of day: write 08:30, or 24:00 for its end"))
+    read().ok_or_else(|| {
+        format!(
+            "{text:?} must be a time of day such as 08:30, or 24:00 for the \
+         end of the day"
+        )
+    })
 }
 
 /// A calendar.

@@ -18,7 +18,7 @@ pub(crate) enum PolicyCommand {
     /// Show the policy.
     #[command(after_help = "Example:\n  omega policy get")]
     Get(GetArgs),
-    /// Change the policy. Settings that are not given stay.
+    /// Change the policy; settings that are not given keep their values.
     #[command(
         after_help = "Examples:\n  omega policy set --band 100..199 --band 200..299 --evictions 20/1m\n  \
         omega policy set --no-bands --any-evictions\n  omega policy set --overcommit cpu=200"
@@ -38,8 +38,8 @@ pub(crate) struct GetArgs {
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
     .args(["bands", "no_bands", "evictions", "any_evictions", "ttl_after_finished", "overcommit", "no_overcommit"]))]
 pub(crate) struct SetArgs {
-    /// Band of precedences without evictions among each other, both ends included. May be repeated,
-    /// in ascending order; replaces all earlier bands.
+    /// Range of precedences, including both ends, whose tasks do not evict each other. May be
+    /// repeated in ascending order; replaces all earlier bands.
     #[arg(long = "band", value_name = "FROM..TO", value_parser = band, allow_hyphen_values = true)]
     bands: Vec<proto::Band>,
     /// Remove all bands.
@@ -51,14 +51,14 @@ pub(crate) struct SetArgs {
     /// Remove the limit of evictions.
     #[arg(long, conflicts_with = "evictions")]
     any_evictions: bool,
-    /// Let machines and profiles overcommit a kind up to this percentage of the capacity: cpu=200.
-    /// May be repeated; replaces all earlier bounds.
+    /// Maximum overcommit of a kind, in percent of the capacity: cpu=200. May be repeated;
+    /// replaces all earlier maxima.
     #[arg(long, value_name = "KIND=PERCENT", value_parser = overcommit)]
     overcommit: Vec<(String, u32)>,
-    /// Allow no overcommit.
+    /// Forbid overcommit of all kinds.
     #[arg(long, conflicts_with = "overcommit")]
     no_overcommit: bool,
-    /// Keep ended jobs for this time.
+    /// Time for which ended jobs are kept.
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     ttl_after_finished: Option<Duration>,
     #[command(flatten)]
@@ -92,16 +92,20 @@ fn band(text: &str) -> Result<proto::Band, String> {
     let ends = text.split_once("..").map(|(from, to)| (from.parse(), to.parse()));
     match ends {
         Some((Ok(from), Ok(to))) => Ok(proto::Band { from, to }),
-        _ => Err("two precedences with .. between them are wanted, as in 100..199".to_owned()),
+        _ => Err("must be two precedences with .. between them, such as 100..199".to_owned()),
     }
 }
 
 fn cap(text: &str) -> Result<proto::EvictionCap, String> {
-    let wanted = "a number and a time are wanted, as in 20/1m";
+    let wanted = "must be COUNT/TIME, such as 20/1m";
     let (count, time) = text.split_once('/').ok_or(wanted)?;
     let count = count.parse().map_err(|_| wanted)?;
     let per = crate::duration::duration(time).map_err(|_| wanted)?;
-    let per_ms = u32::try_from(per.as_millis()).map_err(|_| "a day is the longest".to_owned())?;
+    let per_ms = u32::try_from(per.as_millis()).map_err(|_| {
+        "the time must be at most one \
+         day"
+        .to_owned()
+    })?;
     Ok(proto::EvictionCap { count, per_ms })
 }
 
@@ -113,7 +117,10 @@ fn overcommit(text: &str) -> Result<(String, u32), String> {
         Some((kind.to_owned(), percent))
     });
     bound.ok_or_else(|| {
-        format!("{text:?} is not like cpu=200: a kind, and 100 to {OVERCOMMIT_PERCENT_MAX} percent of its capacity")
+        format!(
+            "{text:?} must be KIND=PERCENT, such as cpu=200, with 100 to \
+             {OVERCOMMIT_PERCENT_MAX} percent of the capacity"
+        )
     })
 }
 
@@ -160,7 +167,7 @@ fn table(policy: &PolicyShape) -> String {
             }),
         ),
         ("overcommit", if bounds.is_empty() { "none".to_owned() } else { bounds.join(", ") }),
-        ("ended jobs", format!("remembered for {} s", policy.ttl_after_finished_ms / 1000)),
+        ("ended jobs", format!("kept for {} s", policy.ttl_after_finished_ms / 1000)),
     ])
 }
 

@@ -17,8 +17,8 @@ pub(crate) enum QuotaCommand {
     /// List the tenants with their usage and limits.
     #[command(after_help = "Example:\n  omega quota list")]
     List(ListArgs),
-    /// Limit the claims of a tenant's tasks together. Kinds that are not given are unlimited.
-    /// Placed tasks stay.
+    /// Limit the sum of the claims of a tenant's tasks. Kinds that are not given are unlimited;
+    /// placed tasks stay.
     #[command(after_help = "Example:\n  omega quota set team-a --cpu 100 --memory 1TiB")]
     Set(Box<SetArgs>),
     /// Set a tenant's parent, guarantee, weight and tasks per machine.
@@ -28,12 +28,11 @@ pub(crate) enum QuotaCommand {
     #[command(after_help = "Example:\n  omega quota guarantee team-a --parent research --cpu 60 \
         --memory 500GiB --weight 3")]
     Guarantee(Box<GuaranteeArgs>),
-    /// Limit the requests of a tenant's jobs together, placed or not: jobs beyond it are rejected
-    /// at submission. Kinds that are not given are unlimited. Without amounts, the limit is
-    /// removed.
+    /// Limit the sum of the requests of a tenant's jobs: jobs beyond it are rejected at
+    /// submission. Kinds that are not given are unlimited; without amounts, the limit is removed.
     #[command(after_help = "Example:\n  omega quota admit team-a --cpu 2000 --memory 4TiB")]
     Admit(Box<SetArgs>),
-    /// Lift the limits of a tenant.
+    /// Remove the limits of a tenant.
     #[command(after_help = "Example:\n  omega quota clear team-a")]
     Clear(ClearArgs),
 }
@@ -41,7 +40,7 @@ pub(crate) enum QuotaCommand {
 /// Number of tenants.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// At most this many.
+    /// Maximum number of rows.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -73,7 +72,7 @@ pub(crate) struct GuaranteeArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(TENANT_WEIGHT_MAX)))]
     weight: u32,
-    /// Maximum number of its own tasks on one machine; no limit if not given.
+    /// Maximum number of the tenant's own tasks on one machine [default: no limit].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tasks_per_machine: Option<u32>,
     #[command(flatten)]

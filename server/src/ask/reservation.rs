@@ -14,18 +14,18 @@ use std::time::Duration;
 /// Operations on reservations.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReservationCommand {
-    /// List the reservations that are not over.
+    /// List current and future reservations.
     #[command(after_help = "Example:\n  omega reservation list")]
     List(AskArgs),
-    /// Reserve machines for some tenants. Running tasks stay. Before the start, tasks of other tenants are placed there
-    /// only if they are expected to end in time.
+    /// Reserve machines for some tenants. Running tasks stay; before the start, only tasks of
+    /// other tenants that are expected to end in time are placed there.
     #[command(
         after_help = "Examples:\n  omega reservation create demo --label rack=a --tenant show \
         --from 2h --for 30m\n  omega reservation create night --machine m1 --machine m2 --tenant batch \
         --from @1764540000 --for 8h"
     )]
     Create(Box<CreateArgs>),
-    /// End a reservation before its time.
+    /// Delete a reservation, also before its end.
     #[command(after_help = "Example:\n  omega reservation delete demo")]
     Delete(NameArgs),
 }
@@ -41,10 +41,10 @@ pub(crate) struct CreateArgs {
     /// Label of the machines. May be repeated: all are required.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Name of a machine. May be repeated: any of them.
+    /// Machine to include. May be repeated.
     #[arg(long = "machine", id = "machines_named", value_name = "NAME")]
     machines: Vec<String>,
-    /// For this tenant and all below it. May be repeated.
+    /// Tenant that may use the machines, with all tenants below it. May be repeated.
     #[arg(long = "tenant", value_name = "NAME", required = true)]
     tenants: Vec<String>,
     /// Start: 2h from now, or @1764000000 in seconds since 1970.

@@ -25,7 +25,7 @@ pub(crate) struct ResizeArgs {
     task: (String, u32),
     #[command(flatten)]
     amounts: AmountArgs,
-    /// Scheduler name under which it is committed; no process may own it.
+    /// Scheduler name under which the transaction is committed; no process may own this name.
     #[arg(long = "as", value_name = "NAME", default_value = "by-hand")]
     name: String,
     #[command(flatten)]
@@ -35,7 +35,11 @@ pub(crate) struct ResizeArgs {
 /// Reads the name of a task.
 pub(super) fn name(text: &str) -> Result<(String, u32), String> {
     let found = task_name(text).map(|found| (found.job.to_owned(), found.index));
-    found.ok_or_else(|| "is not like web/0, the name of a job and the number of a task".to_owned())
+    found.ok_or_else(|| {
+        "must be the name of a job and the number of a task, such as \
+         web/0"
+            .to_owned()
+    })
 }
 
 /// Requested allocation of a task, and whether the task got it.

@@ -13,11 +13,11 @@ use serde::Serialize;
 /// Operations on them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResourceCommand {
-    /// List the cluster resources: capacity, claims, and the claims that pending tasks would have.
+    /// List the cluster resources with their capacity, claims, and the requests of pending tasks.
     #[command(after_help = "Example:\n  omega cluster-resource list")]
     List(AskArgs),
-    /// Set the capacity of a cluster resource. Existing claims beyond it stay, and further ones are
-    /// rejected.
+    /// Set the capacity of a cluster resource. Existing claims beyond the capacity stay; further
+    /// ones are rejected.
     #[command(after_help = "Example:\n  omega cluster-resource set solver-licence 40")]
     Set(SetArgs),
 }
@@ -25,7 +25,7 @@ pub(crate) enum ResourceCommand {
 /// Resource and amount.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
-    /// The resource kind: one of the cell's.
+    /// Resource kind of the cell.
     #[arg(value_name = "KIND")]
     kind: String,
     /// Total amount; 0 for none.

@@ -179,7 +179,8 @@ pub(super) fn payload(
             let bytes = read().map_err(|why| wrong(format!("{}: {why}", path.display())))?;
             match bytes.len() > PAYLOAD_BYTES_MAX {
                 true => Err(wrong(format!(
-                    "{} is larger than {PAYLOAD_BYTES_MAX} bytes: keep it in a store of files",
+                    "{} is larger than {PAYLOAD_BYTES_MAX} bytes: keep it in a file store from \
+                     which the program reads it",
                     path.display()
                 ))),
                 false => Ok(bytes.into()),

@@ -177,7 +177,7 @@ pub(super) fn done_for(what: &str, shape: &DoneForShape) -> String {
 
 /// The last line of a list that is not complete.
 pub(super) fn and_more(more: bool) -> &'static str {
-    if more { "... and more: see --limit\n" } else { "" }
+    if more { "more are not shown: raise --limit to see them\n" } else { "" }
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub(crate) struct ListArgs {
     /// Only tasks of this machine.
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
-    /// At most this many.
+    /// Maximum number of rows.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]

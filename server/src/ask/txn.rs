@@ -48,7 +48,7 @@ pub(crate) struct ListArgs {
     /// Only transactions of this scheduler.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     scheduler: String,
-    /// At most this many.
+    /// Maximum number of rows.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -71,10 +71,11 @@ pub(crate) struct CommitArgs {
     /// The transaction, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
     #[arg(long, short, value_name = "FILE")]
     file: PathBuf,
-    /// Scheduler name under which it is committed; no process may own it.
+    /// Scheduler name under which the transaction is committed; no process may own this name.
     #[arg(long = "as", value_name = "NAME", default_value = "by-hand")]
     name: String,
-    /// Its number; the same file under the same number again gets the same answer. Without it, the next.
+    /// Number of the transaction; sending it again with the same file returns the same result
+    /// [default: the next number].
     #[arg(long, value_name = "NUMBER")]
     id: Option<u64>,
     #[command(flatten)]
@@ -85,7 +86,7 @@ fn id(text: &str) -> Result<(String, u64), String> {
     let parts = text.rsplit_once(':').filter(|(name, _)| !name.is_empty());
     let read = parts.and_then(|(name, number)| Some((name.to_owned(), number.parse().ok()?)));
     read.ok_or_else(|| {
-        "is not like default-0:17, a scheduler's name and a transaction's number".to_owned()
+        "must be a scheduler's name and a transaction's number, such as default-0:17".to_owned()
     })
 }
 
@@ -208,7 +209,7 @@ fn get(args: &GetArgs) -> Result<(), AskError> {
                 match shape.refused.len() {
                     0 => "all of it was committed".to_owned(),
                     n => {
-                        format!("{n} of its items were refused, and every other one was committed")
+                        format!("{n} of its items were rejected, and all others were committed")
                     }
                 },
             ),

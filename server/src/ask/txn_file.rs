@@ -193,8 +193,8 @@ impl ClaimFile {
             (Some(seen), _) => seen,
             (None, CheckFile::Fit) => 0,
             (None, CheckFile::Sequence) => {
-                let why = "is missing: the check by sequence numbers compares the machine with it; \
-                           `omega machine get NAME -o json` has it as `sequence`";
+                let why = "is missing, but the check by sequence number needs it: give the field \
+                     `sequence` that `omega machine get NAME -o json` prints";
                 return Err(value(file, at("seen"), why.to_owned()));
             }
         };
@@ -215,7 +215,12 @@ fn named<'t>(
     text: &'t str,
     at: impl Fn() -> String,
 ) -> Result<TaskName<'t>, FileError> {
-    let why = || format!("{text:?} is not like web/0: the name of a job, and the number of a task");
+    let why = || {
+        format!(
+            "{text:?} must be the name of a job and the number of a task, such as \
+         web/0"
+        )
+    };
     task_name(text).ok_or_else(|| value(file, at(), why()))
 }
 
@@ -249,6 +254,6 @@ mod tests {
         let devices = said(&format!("{claim}devices = [0, 32]"));
         assert_eq!(devices, "t.toml: claim[0].devices: 32 is above 31");
         let task = said("[[claim]]\ntask = \"a\"\nmachine = \"m\"\n");
-        assert!(task.starts_with("t.toml: claim[0].task: \"a\" is not like"), "{task}");
+        assert!(task.starts_with("t.toml: claim[0].task: \"a\" must be"), "{task}");
     }
 }

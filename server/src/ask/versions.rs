@@ -18,7 +18,7 @@ pub(crate) struct RollbackArgs {
     /// Name.
     #[arg(value_name = "NAME")]
     name: String,
-    /// The version to go back to [default: the one before the present one].
+    /// Version to return to [default: the one before the current one].
     #[arg(long, value_name = "VERSION")]
     to: Option<u32>,
     /// Wait until all tasks are healthy; exit with 1 if one fails.
@@ -119,7 +119,7 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), AskError> {
         None => all.iter().rev().nth(1),
     };
     let Some((to, _, job)) = found else {
-        let why = format!("job {} has no such version; it has {}", args.name, kept());
+        let why = format!("job {} has no such version; its versions are {}", args.name, kept());
         return Err(AskError::Field { place: "--to".to_owned(), why });
     };
     let version = update(&caller, job, *present)?;

@@ -24,7 +24,10 @@ pub(super) fn until_done(caller: &Caller, name: &str) -> Result<(), AskError> {
         let failed = |why: String| Err(AskError::NotDone { name: name.to_owned(), why });
         if told.id != first.id || told.version != first.version {
             let is = told.version;
-            return failed(format!("it has version {is} now, for it was updated or rolled back"));
+            return failed(format!(
+                "the job was updated or rolled back by another command, and now \
+                 has version {is}"
+            ));
         }
         if let Some(why) = failure(&job, &told) {
             return failed(why);
@@ -65,12 +68,14 @@ fn failure(job: &Job, told: &proto::JobStatus) -> Option<String> {
     let batch = job.kind == JobKind::Batch;
     let is_over = told.pending + told.placed + told.running == 0;
     if batch && is_over && told.failed + told.killed > 0 {
-        return Some(format!("{} failed, {} were killed", told.failed, told.killed));
+        return Some(format!("{} of its tasks failed, {} were killed", told.failed, told.killed));
     }
     let failures = told.new_failures + if told.version == 0 { told.failed } else { 0 };
     match batch {
-        false if failures > 0 => Some("a task failed: see omega job history".to_owned()),
-        false if is_over => Some("it has ended".to_owned()),
+        false if failures > 0 => {
+            Some(format!("a task failed: run `omega job history {}` to see why", job.name))
+        }
+        false if is_over => Some("the job has ended".to_owned()),
         _ => None,
     }
 }

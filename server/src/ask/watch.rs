@@ -23,7 +23,7 @@ pub(crate) struct WatchArgs {
     /// Name.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Event that ends the watch.
+    /// State of the job at which the command ends.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Until::Ended)]
     until: Until,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(crate) struct WatchArgs {
 /// End of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Until {
-    /// No task waits for a machine.
+    /// No task is pending.
     Placed,
     /// Every task runs, or has ended.
     Running,

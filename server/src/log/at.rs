@@ -19,6 +19,7 @@ use std::path::PathBuf;
 
 /// The version, and the output.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  omega log at cell 1200 --explain web")]
 pub(crate) struct AtArgs {
     /// Directory of the replica.
     #[arg(value_name = "DIR")]
@@ -35,7 +36,7 @@ pub(crate) struct AtArgs {
     /// Explain with the profiles of this file.
     #[arg(long, value_name = "FILE.toml", requires = "explain")]
     profile: Option<PathBuf>,
-    /// Include entries that are not known to be committed.
+    /// Include entries at the end that may not be committed.
     #[arg(long)]
     all: bool,
 }

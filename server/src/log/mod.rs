@@ -17,7 +17,7 @@ use omega_store::history::Which;
 pub(crate) enum LogCommand {
     /// List the replica's identity, snapshots and entries.
     Show(show::ShowArgs),
-    /// Apply the entries again, audit the cell, and print the result.
+    /// Rebuild the cell from the entries, audit it, and print the result.
     Replay(replay::ReplayArgs),
     /// Show the cell at a version, or explain why a job was pending then.
     At(at::AtArgs),

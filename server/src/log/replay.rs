@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 /// End of the replay, and the audits during it.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  omega log replay cell --audit-every 1000")]
 pub(crate) struct ReplayArgs {
     /// Directory of the replica.
     #[arg(value_name = "DIR")]
@@ -21,7 +22,7 @@ pub(crate) struct ReplayArgs {
     /// Audit the cell after every N versions, not only at the end.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     audit_every: Option<u64>,
-    /// Include entries that are not known to be committed.
+    /// Include entries at the end that may not be committed.
     #[arg(long)]
     all: bool,
 }

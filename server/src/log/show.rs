@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 /// The entries to show.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  omega log show cell --from 100 --to 120 -v")]
 pub(crate) struct ShowArgs {
     /// Directory of the replica.
     #[arg(value_name = "DIR")]

@@ -81,7 +81,7 @@ impl Watch for Clock {
 /// Reads the instance, searches, and writes the best assignment.
 pub(super) fn rebalance(args: &RebalanceArgs, files: &[PathBuf]) -> Result<(), Error> {
     let [model, assignment] = files else {
-        return Err(Error::Arguments("--roadef takes two files: MODEL ASSIGNMENT"));
+        return Err(Error::Arguments("--roadef needs two files: MODEL ASSIGNMENT"));
     };
     let outputs: Vec<&Path> = [&args.output.out, &args.output.trail]
         .into_iter()

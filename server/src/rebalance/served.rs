@@ -69,7 +69,8 @@ struct Environment {
 pub(super) fn served(args: &RebalanceArgs, cell: &str) -> Result<RebalanceReport, Error> {
     if !args.pass.drain.is_empty() {
         return Err(Error::Arguments(
-            "--drain is for copies: drain a cell that is served by omega machine drain",
+            "--drain is not for --cell: drain a machine of a served cell with `omega machine \
+             drain`",
         ));
     }
     let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();

@@ -19,7 +19,7 @@ pub(super) fn tell(scheduler: &str, job: JobId, panic: &str) {
         scheduler,
         job = job.0,
         panic,
-        "a decision has panicked: its job is set aside until this process is started again; \
+        "a decision has panicked: this process does not try its job again until it is restarted; \
          please report this bug"
     );
 }

@@ -261,7 +261,8 @@ fn write_commits(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let help = "Rejected items of transactions, by reason";
     pen.counters(Figure::new("worker_conflicts", help), conflicts)?;
     let behind = all.iter().map(|worker| (own(worker), worker.counts.behind as f64));
-    let help = "Sum over transactions of the cell's versions between the one they were decided on and the one of their result";
+    let help = "Staleness of transactions: sum of the versions by which the cell was ahead of \
+         their views";
     pen.counters(Figure::new("worker_transactions_behind_versions", help), behind)
 }
 
@@ -272,13 +273,14 @@ fn write_preferences(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
             |result, count| ([("worker", worker.name.as_str()), ("result", result)], count as f64);
         [of("met", met), of("missed", missed)]
     });
-    let help = "Placed tasks that prefer machines, by whether they got one of them; only in profiles with delay";
+    let help = "Placed tasks with preferred machines, by whether they got one; only in profiles \
+         with delay";
     pen.counters(Figure::new("worker_preferences", help), placed)?;
     let waits = all.iter().map(|worker| (own(worker), worker.counts.waits.waits as f64));
-    let help = "Jobs that passed over free machines to wait for one that they prefer";
+    let help = "Jobs that left free machines unused to wait for a preferred one";
     pen.counters(Figure::new("worker_preference_waits", help), waits)?;
     let waited = all.iter().map(|worker| (own(worker), worker.counts.waits.waited as f64 / 1e9));
-    let help = "Sum of the waits of jobs for a machine that they prefer";
+    let help = "Sum of the times that jobs waited for a preferred machine";
     pen.counters(Figure::seconds("worker_preference_wait", help), waited)
 }
 
@@ -290,7 +292,7 @@ fn write_plans(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     pen.gauges(Figure::new("scheduler_plans", help), each(|figures| figures.held as f64))?;
     let help = "Plans made or changed";
     pen.counters(Figure::new("scheduler_plans_made", help), each(|figures| figures.made as f64))?;
-    let help = "Backfilled tasks: placed so that they delay no plan";
+    let help = "Tasks placed by backfill, so that they delay no plan";
     let backfilled = each(|figures| figures.backfilled as f64);
     pen.counters(Figure::new("scheduler_backfilled", help), backfilled)?;
     let results = all.iter().flat_map(|worker| {
@@ -300,9 +302,9 @@ fn write_plans(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
         [of("kept", started - late), of("late", late)]
     });
     let help =
-        "Placed jobs with a plan, by whether they were placed by the time of their first plan";
+        "Placed jobs that had a plan, by whether they were placed by the time of their first plan";
     pen.counters(Figure::new("scheduler_planned_jobs", help), results)?;
-    let help = "Sum of the delays of placed jobs beyond the time of their first plan";
+    let help = "Sum of the times by which jobs were placed later than in their first plan";
     let late = each(|figures| figures.late_ms as f64 / 1000.0);
     pen.counters(Figure::seconds("scheduler_planned_late", help), late)
 }
@@ -311,7 +313,7 @@ fn write_waits(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let pending = all.iter().map(|worker| (own(worker), worker.counts.pending_tasks as f64));
     pen.gauges(Figure::new("worker_pending_tasks", "Tasks in the queue"), pending)?;
     let active = all.iter().map(|worker| (own(worker), worker.counts.active_jobs as f64));
-    let help = "Jobs in the queue that may be tried now; the others wait for an event";
+    let help = "Jobs in the queue that can be tried now; the other jobs wait for an event";
     pen.gauges(Figure::new("worker_active_jobs", help), active)?;
     let waits = all.iter().map(|worker| (own(worker), worker.job_wait.clone()));
     let help = "Time from a job's arrival at a worker to its first decision";

@@ -13,7 +13,7 @@ pub(crate) struct MetricsArgs {
     /// Address of /metrics and /healthz [default: none].
     #[arg(long, env = "OMEGA_METRICS_LISTEN", value_name = "ADDRESS")]
     metrics_listen: Option<SocketAddr>,
-    /// Serve the metrics to other machines: to everyone who reaches this one.
+    /// Serve the metrics also to other machines, without authentication.
     #[arg(long, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     insecure: Option<bool>,
 }
@@ -38,7 +38,7 @@ impl MetricsArgs {
         };
         let run = move || match runtime.block_on(serve) {
             Ok(()) => {}
-            Err(error) => tracing::warn!(%error, "the figures are not served any more"),
+            Err(error) => tracing::warn!(%error, "the metrics are no longer served"),
         };
         let thread = std::thread::Builder::new().name("metrics".to_owned());
         thread.spawn(run).map_err(SchedulerError::System)?;

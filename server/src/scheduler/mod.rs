@@ -43,24 +43,26 @@ const COMMITS_IN_FLIGHT: usize = 4;
 pub(crate) struct SchedulerArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// Name: it places the jobs that name it.
+    /// Name of the scheduler; it places the jobs that name it.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
-    /// Workers that share its jobs, each on a thread.
+    /// Number of workers that share the jobs, each on a thread.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// File with the profile of this name; docs/profiles.md.
+    /// File with the profile of this name (see docs/profiles.md).
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Keep a transaction open for this time, up to 1s, when no job has its turn, so that jobs that
+    /// Time, at most 1s, for which an idle scheduler keeps a transaction open, so that jobs that
     /// arrive soon share a commit.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = crate::run::hold)]
     hold: Duration,
-    /// Wait until no process owns the name, then take over. Without it, an owned name is an error.
+    /// If another process owns the name, wait until it is free, then take over; without this flag,
+    /// that is an error.
     #[arg(long)]
     standby: bool,
-    /// Lease of the name: a standby takes over after this time without renewal, 1s to 60s.
+    /// Duration of the lease on the name, 1s to 60s; a standby takes over if it is not renewed in
+    /// this time.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
     #[command(flatten)]
@@ -75,7 +77,7 @@ pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     let bounds = [LEASE_MS_MIN, LEASE_MS_MAX].map(|ms| Duration::from_millis(ms.into()));
     match (bounds[0]..=bounds[1]).contains(&time) {
         true => Ok(time),
-        false => Err(format!("{text} is not from {:?} to {:?}", bounds[0], bounds[1])),
+        false => Err(format!("{text} must be from {:?} to {:?}", bounds[0], bounds[1])),
     }
 }
 
@@ -105,7 +107,7 @@ pub(crate) enum SchedulerError {
         why: ConfigError,
     },
     /// The profile file has no profile for the scheduler. Name one after the scheduler.
-    #[error("{}: has no profile for the scheduler {name:?}", file.display())]
+    #[error("{}: has no profile for the scheduler {name:?}: add a [[profile]] with this name", file.display())]
     NoProfile {
         /// Path of the file.
         file: PathBuf,
@@ -116,7 +118,7 @@ pub(crate) enum SchedulerError {
     #[error("the cell does not answer: {0}")]
     Cell(#[from] HandleError),
     /// Another process owns the name. Wait until it has ended, or start with `--standby`, which waits.
-    #[error("{} [{}]; with --standby, this process waits for it", .0.message, .0.code)]
+    #[error("{} [{}]; give --standby to wait until the name is free", .0.message, .0.code)]
     Held(ApiError),
     /// Another process owns the name now. If needed, start this process again as its standby.
     #[error("{} [{}]; this process has stopped", .0.message, .0.code)]
@@ -138,7 +140,7 @@ pub(crate) enum SchedulerError {
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The operating system has no threads or signals left.
-    #[error("the operating system refuses: {0}")]
+    #[error("the operating system refused a thread or another resource: {0}")]
     System(io::Error),
 }
 

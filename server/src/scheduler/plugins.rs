@@ -92,7 +92,7 @@ impl PluginTimes {
             };
             ([("plugin", plugin), ("work", work)], (nanos * EVERY) as f64 / 1e9)
         });
-        let help = "Time that plugins of all workers took, as far as one search in 61 tells";
+        let help = "Time of the plugins of all workers, estimated from one search in 61";
         pen.counters(Figure::seconds("plugin", help), seconds)?;
         let refusals = self.refusals.lock().clone();
         let of = |count: fn(&Refusals) -> u64| {
@@ -101,10 +101,10 @@ impl PluginTimes {
             };
             refusals.iter().map(told).collect::<Vec<_>>()
         };
-        let help = "Machines that a filter refused of those that the filters before it allow, as far as one search in 61 \
-                    tells";
+        let help = "Machines that a filter rejected after the earlier filters had accepted them, \
+             estimated from one search in 61";
         pen.counters(Figure::new("plugin_refused_machines", help), of(|of| of.machines))?;
-        let help = "Searches in which a filter refused machines, as far as one in 61 tells";
+        let help = "Searches in which a filter rejected machines, estimated from one search in 61";
         pen.counters(Figure::new("plugin_refusing_searches", help), of(|of| of.searches))
     }
 }

@@ -26,8 +26,8 @@ const TICK: Duration = Duration::from_millis(50);
 pub(crate) enum CellError {
     /// The folder has no replica yet. Choose `--bootstrap` or `--join`.
     #[error(
-        "{}: holds no replica yet: start all replicas of a new cell with --bootstrap, once; or this \
-         one with --join and an id that was never used; after a lost disk, join", .0.display()
+        "{}: this folder contains no replica yet: for a new cell, start all its replicas once \
+         with --bootstrap; to join a running cell, also after the loss of a disk, start this replica with --join and an id that was never used", .0.display()
     )]
     NoReplica(PathBuf),
     /// The underlying error.
@@ -40,7 +40,7 @@ pub(crate) enum CellError {
     #[error(transparent)]
     Start(#[from] StartError),
     /// A peer's address is invalid. Correct it.
-    #[error("{address:?} is not an address of a peer: {why}")]
+    #[error("{address:?} is not a valid address of a peer: {why}")]
     Address {
         /// The address.
         address: String,

@@ -92,7 +92,7 @@ pub(super) struct GivenLimits {
 pub(crate) enum LimitsError {
     /// A limit exceeds the limit that includes it. Raise the larger one, or lower the smaller one.
     #[error(
-        "limits: {part} ({given}) is more than {whole} ({max}): raise {whole}, or lower {part}"
+        "limits: {part} ({given}) must be at most {whole} ({max}): raise {whole}, or lower {part}"
     )]
     PartAboveWhole {
         /// The smaller limit.

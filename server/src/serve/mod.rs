@@ -33,17 +33,20 @@ use tokio::sync::watch;
 
 /// Serve a cell to schedulers, agents and people on other machines.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  omega serve --dir cell\n  \
+    omega serve --dir r1 --cell-name prod --replica 1 --bootstrap \\\n    \
+    --peers 1=a:7700,2=b:7700,3=c:7700")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     given: Given,
-    /// Read the other settings from this file; every flag is a key of it.
+    /// Read settings from this file, whose keys are the names of the flags; flags take precedence.
     #[arg(long, env = "OMEGA_CONFIG", value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// Check the settings, print them, and end.
+    /// Check the settings, print them, and exit.
     #[arg(long)]
     check_config: bool,
-    /// Start this once without the torn end of the log: acknowledged entries in it are lost if they
-    /// were damaged afterwards and no other replica has them.
+    /// Start this once without the torn end of the log. Acknowledged entries there are lost if no
+    /// other replica has them.
     #[arg(long)]
     accept_torn_log: bool,
 }
@@ -77,7 +80,7 @@ pub(crate) enum ServeError {
         why: io::Error,
     },
     /// The collector's address is invalid. Correct it.
-    #[error("{address:?} is not an address of a collector: {why}")]
+    #[error("{address:?} is not a valid address of a collector: {why}")]
     Collector {
         /// The address.
         address: String,
@@ -96,7 +99,7 @@ pub(crate) enum ServeError {
         remedy: Remedy,
     },
     /// The operating system has no threads or signals left.
-    #[error("the operating system refuses: {0}")]
+    #[error("the operating system refused a thread or another resource: {0}")]
     System(io::Error),
 }
 
@@ -220,7 +223,7 @@ async fn listen(address: &str) -> Result<TcpListener, ServeError> {
 
 fn describe(settings: &Settings) -> String {
     let kept = match &settings.kept {
-        Kept::Memory => "in memory alone: it is gone when the server ends".to_owned(),
+        Kept::Memory => "in memory only: it is lost when the server ends".to_owned(),
         Kept::Alone(dir) => format!("in {}, by one replica", dir.display()),
         Kept::Replica(of) => {
             let peers: Vec<String> =

@@ -30,7 +30,7 @@ const LISTEN: &str = "127.0.0.1:7600";
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Given {
-    /// Folder of the replica; created with a new cell if absent.
+    /// Folder of the replica; if absent, it is created with a new cell.
     #[arg(long, env = "OMEGA_DIR", value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Keep the cell in memory only, until the server ends.
@@ -40,17 +40,17 @@ pub(crate) struct Given {
     #[arg(long, env = "OMEGA_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     listen: Option<SocketAddr>,
-    /// Address that agents and schedulers get for this replica while it leads [default: --listen; if that is every
-    /// address of the host, the host in --peers].
+    /// Address of this replica that agents and schedulers connect to while it leads [default:
+    /// --listen; if that is every address of the host, the host in --peers].
     #[arg(long, env = "OMEGA_ADVERTISE", value_name = "HOST:PORT", value_parser = address)]
     #[serde(default, deserialize_with = "address_in_file")]
     advertise: Option<String>,
-    /// Address of the web page, /metrics, /healthz and /readyz: over HTTPS if there are
+    /// Address of the web page, /metrics, /healthz and /readyz; uses HTTPS if there are
     /// certificates [default: none].
     #[arg(long, env = "OMEGA_WEB_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     web_listen: Option<SocketAddr>,
-    /// Name of the cell, the same for all its replicas. A single replica needs none.
+    /// Name of the cell, the same for all its replicas; not needed for a single replica.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
     /// Number of times the cell was restored from a backup, the same for all its replicas [default:
@@ -60,17 +60,18 @@ pub(crate) struct Given {
     /// Id of this replica, if there are several.
     #[arg(long, env = "OMEGA_REPLICA", value_name = "ID")]
     replica: Option<u64>,
-    /// The replicas that bootstrap the cell, this one among them, and where they reach each other:
-    /// 1=host:port,2=host:port,3=host:port. A replica that joins gives its own address. Where `omega member` has set
-    /// another address, that one is used.
+    /// Peer addresses of all replicas that bootstrap the cell, including this one:
+    /// 1=host:port,2=host:port,3=host:port. A replica that joins gives only its own. An address
+    /// set by `omega member` takes precedence.
     #[arg(long, env = "OMEGA_PEERS", value_name = "ID=ADDRESS", value_delimiter = ',')]
     peers: Option<Vec<Peer>>,
-    /// Address to listen on for peers [default: its own in --peers].
+    /// Address to listen on for peers [default: the address of this replica in --peers].
     #[arg(long, env = "OMEGA_PEER_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     peer_listen: Option<SocketAddr>,
-    /// Resource kinds of a new cell besides cpu, memory, disk and gpu, the same for all its
-    /// replicas: each counts whole things, or bytes: licence,cloud-disk=bytes. They cannot change.
+    /// Resource kinds of a new cell besides cpu, memory, disk and gpu, counted in whole units or
+    /// bytes: licence,cloud-disk=bytes. They must be the same for all replicas, and cannot change
+    /// later.
     #[arg(long, env = "OMEGA_KINDS", value_name = "NAME[=bytes]", value_delimiter = ',')]
     kinds: Option<Vec<KindName>>,
     /// Bootstrap a new cell with the peers, on the first start of its replicas only.
@@ -79,7 +80,7 @@ pub(crate) struct Given {
     /// Join a running cell as a new replica with a new id.
     #[arg(long, env = "OMEGA_JOIN", num_args = 0..=1, default_missing_value = "true")]
     join: Option<bool>,
-    /// File for changes and denials.
+    /// File of the audit log: all changes and denied calls [default: none].
     #[arg(long, env = "OMEGA_AUDIT_LOG", value_name = "FILE")]
     audit_log: Option<PathBuf>,
     /// Certificate of this replica, for clients and peers, with its intermediate certificates.
@@ -97,7 +98,8 @@ pub(crate) struct Given {
     /// Certificate revocation lists (CRLs) of these authorities, read again when they change.
     #[arg(long, env = "OMEGA_REVOKED", value_name = "FILE.pem")]
     revoked: Option<PathBuf>,
-    /// Listen to other machines without certificates: everyone who reaches this one is an operator.
+    /// Accept connections from other machines without certificates: everyone who can connect is an
+    /// operator.
     #[arg(long, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     insecure: Option<bool>,
     /// Seconds without heartbeats after which an agent's machine is unreachable [default: 40].
@@ -109,8 +111,8 @@ pub(crate) struct Given {
     /// Milliseconds after which a commit is slow, and logged with its stages [default: 500].
     #[arg(long, env = "OMEGA_SLOW_COMMIT", value_name = "MS")]
     slow_commit: Option<u32>,
-    /// Level of events on standard error: error, warn, info, debug or trace, also by module, such
-    /// as warn,omega_service=debug [default: RUST_LOG, or warn].
+    /// Level of log events on standard error: error, warn, info, debug or trace, also by module,
+    /// such as warn,omega_service=debug [default: RUST_LOG, or warn].
     #[arg(long, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
     log_level: Option<LogLevel>,
     /// Text lines, or one JSON object for each event [default: text].
@@ -120,7 +122,7 @@ pub(crate) struct Given {
     /// OTEL_EXPORTER_OTLP_ENDPOINT, or none].
     #[arg(long, env = "OMEGA_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<Collector>,
-    /// Fraction of the transactions that is traced, from 0 to 1 [default: 0.01].
+    /// Fraction of the transactions to trace, from 0 to 1 [default: 0.01].
     #[arg(long, env = "OMEGA_TRACE_FRACTION", value_name = "PART")]
     trace_fraction: Option<Fraction>,
     #[command(flatten)]
@@ -152,7 +154,7 @@ impl FromStr for Peer {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Peer, String> {
-        let wrong = || format!("{text:?} is not like 1=host:port");
+        let wrong = || format!("{text:?} must be ID=HOST:PORT, such as 1=db1.example.org:7700");
         let (id, address) = text.split_once('=').ok_or_else(wrong)?;
         let id = id.parse().ok().filter(|id| *id > 0).ok_or_else(wrong)?;
         let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
@@ -180,10 +182,15 @@ pub(crate) struct KindName(ResourceKind);
 fn resolved(text: &str) -> Result<SocketAddr, String> {
     let all: Vec<SocketAddr> = match text.to_socket_addrs() {
         Ok(all) => all.collect(),
-        Err(why) => return Err(format!("{text:?} is no address such as localhost:7600: {why}")),
+        Err(why) => {
+            return Err(format!(
+                "{text:?} must be an address such as localhost:7600: \
+             {why}"
+            ));
+        }
     };
     let first = all.iter().find(|address| address.is_ipv4()).or(all.first());
-    first.copied().ok_or_else(|| format!("{text:?} has no address"))
+    first.copied().ok_or_else(|| format!("{text:?}: this host name has no address"))
 }
 
 fn resolved_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
@@ -195,7 +202,7 @@ fn address(text: &str) -> Result<String, String> {
     if is_address(text) {
         Ok(text.to_owned())
     } else {
-        Err(format!("{text:?} is no address such as cell.example.org:7600"))
+        Err(format!("{text:?} must be an address such as cell.example.org:7600"))
     }
 }
 
@@ -210,11 +217,19 @@ impl FromStr for KindName {
         let (name, unit) = match text.split_once('=') {
             None => (text, Unit::Count),
             Some((name, "bytes")) => (name, Unit::Bytes),
-            Some(_) => return Err(format!("{text:?} is not like licence or cloud-disk=bytes")),
+            Some(_) => {
+                return Err(format!(
+                    "{text:?} must be NAME or NAME=bytes, such as licence \
+                 or cloud-disk=bytes"
+                ));
+            }
         };
         let is_name = (1..=TEXT_BYTES_MAX).contains(&name.len());
         if !is_name || name.chars().any(|c| is_hidden(c) || c.is_whitespace()) {
-            return Err(format!("{name:?} is not the name of a resource kind"));
+            return Err(format!(
+                "{name:?} must be a name of 1 to {TEXT_BYTES_MAX} bytes without \
+                 spaces"
+            ));
         }
         Ok(KindName(ResourceKind { name: name.to_owned(), unit, compressible: false }))
     }
@@ -307,30 +322,36 @@ pub(crate) enum SettingsError {
     },
     /// Both a cell in memory and a folder or replicas are given. Choose one.
     #[error(
-        "a cell in memory has no folder and no replicas: leave out either --memory or the others"
+        "a cell in memory has no folder and no replicas: leave out --memory, or the settings of \
+         folder and replicas"
     )]
     MemoryAndMore,
     /// No storage for the cell is given. Give a folder, or choose a cell in memory.
     #[error(
-        "give --dir DIR for the cell's folder, or --memory for a cell that ends with the process"
+        "the cell has no place: give --dir DIR to keep it in a folder, or --memory to lose it \
+         when the process ends"
     )]
     NoPlace,
     /// A setting of a cell with several replicas is missing. Add it.
     #[error(
-        "of several replicas each needs --dir, --cell-name, --replica and --peers; {0} is missing"
+        "{0} is missing: in a cell of several replicas, each needs --dir, --cell-name, --replica \
+         and --peers"
     )]
     Incomplete(&'static str),
     /// Both `--bootstrap` and `--join` are given. Leave out one of them.
-    #[error("--bootstrap makes a new cell and --join joins one that runs: leave out one of them")]
+    #[error(
+        "--bootstrap creates a new cell, and --join joins a running one: leave out one of \
+         them"
+    )]
     BootstrapOrJoin,
     /// The list of peers lacks this replica. Add it.
-    #[error("--peers does not say where replica {0} is: add it")]
+    #[error("--peers: the address of replica {0} is missing: add it as ID=HOST:PORT")]
     NotAmongPeers(ReplicaId),
     /// The list of peers names a replica or an address twice. Name each replica once, with a unique address.
-    #[error("--peers names {0} twice")]
+    #[error("--peers: {0} appears twice: give each replica once, with its own address")]
     Twice(String),
     /// Clients and peers have the same port. Use two ports.
-    #[error("clients and peers cannot share {0}: give --listen another port")]
+    #[error("clients and peers cannot share the address {0}: give --listen another port")]
     SamePort(String),
     /// A resource kind is invalid. Correct `--kinds`.
     #[error("--kinds: {0}")]

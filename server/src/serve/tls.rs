@@ -24,10 +24,13 @@ pub(crate) struct Said {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsSettingsError {
     /// A setting for certificates is missing. Add it.
-    #[error("certificates need --tls-cert, --tls-key, --client-ca and --cell-name; {0} is missing")]
+    #[error("{0} is missing: TLS needs --tls-cert, --tls-key, --client-ca and --cell-name")]
     Incomplete(&'static str),
     /// The cell's name is not valid in certificates. Choose another one.
-    #[error("a cell whose name is in certificates has letters, digits, . _ ~ and - in it: {0:?}")]
+    #[error(
+        "--cell-name {0:?}: with certificates, the name must consist of letters, digits and \
+         the characters . _ ~ -"
+    )]
     Name(String),
     /// The address is open to other machines. Give the server certificates, or listen only on this machine.
     #[error(
@@ -147,10 +150,10 @@ pub(crate) fn dial(address: &str, files: Option<&Files>) -> Result<Dial, tonic::
                 server_name: None,
             };
             let made = tls_endpoint(endpoint.clone(), &tls);
-            made.map_err(|error| tracing::warn!(%error, "a peer cannot be reached")).ok()
+            made.map_err(|error| tracing::warn!(%error, "the connection to a peer failed")).ok()
         }
         Err(error) => {
-            tracing::warn!(%error, "a peer cannot be reached");
+            tracing::warn!(%error, "the connection to a peer failed");
             None
         }
     }))

@@ -25,8 +25,8 @@ impl FromStr for Collector {
         match is_good {
             true => Ok(Collector(text.to_owned())),
             false => Err(format!(
-                "{text:?} is not like http://127.0.0.1:4317; a collector that is not on this machine is \
-                 reached by way of one that is"
+                "{text:?} must be http:// and an address of this machine, such as \
+                 http://127.0.0.1:4317: to reach a collector elsewhere, run one on this machine that forwards to it"
             )),
         }
     }
@@ -49,7 +49,7 @@ impl FromStr for Fraction {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Fraction, String> {
-        let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+        let number: f64 = text.parse().map_err(|_| format!("{text:?} must be a number"))?;
         number.try_into()
     }
 }
@@ -60,7 +60,7 @@ impl TryFrom<f64> for Fraction {
     fn try_from(number: f64) -> Result<Fraction, String> {
         match (0.0..=1.0).contains(&number) {
             true => Ok(Fraction(number)),
-            false => Err(format!("{number} is not from 0 to 1")),
+            false => Err(format!("{number} must be from 0 to 1")),
         }
     }
 }

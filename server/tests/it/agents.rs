@@ -365,7 +365,9 @@ fn an_agent_without_the_leader_says_so() {
     let line = format!("agent --simulate 1 --cell {cell} --log-format json");
     let _agent = events::start(three.dir.path(), &line, "agent");
     let told = events::wait_for(&three.dir.path().join("agent"), |event| {
-        event["message"].as_str().is_some_and(|said| said.starts_with("no replica gives orders"))
+        event["message"]
+            .as_str()
+            .is_some_and(|said| said.starts_with("none of the given replicas leads"))
     });
     assert_eq!(told["machines"], 1, "{told}");
     // The agent alternates between the given replica and the leader that this replica names.
@@ -381,9 +383,12 @@ fn bad_arguments_are_told() {
         (vec!["agent", "--prefix=x"], "--simulate"),
         (vec!["agent", "--simulate=0"], "0 is not in"),
         (vec!["agent", "--simulate=1", "--fail=101"], "101 is not in"),
-        (vec!["agent", "--simulate=1", "--run-time-scale=-1"], "a number from 0"),
-        (vec!["agent", "--simulate=1", "--cell=no address"], "is not an address"),
-        (vec!["agent", "--no-limits", "--dir=/proc/x"], "/proc/x: cannot be the agent's folder"),
+        (vec!["agent", "--simulate=1", "--run-time-scale=-1"], "must be a number from 0"),
+        (vec!["agent", "--simulate=1", "--cell=no address"], "must be an address"),
+        (
+            vec!["agent", "--no-limits", "--dir=/proc/x"],
+            "/proc/x: cannot be used as the agent's folder",
+        ),
         (vec!["serve", "--memory", "--machine-timeout=0"], "machine-timeout"),
     ];
     for (arguments, expected) in cases {

@@ -86,7 +86,7 @@ fn audit_logs_are_checked() {
     drop(server);
     let said = say(dir.path(), &["audit", "verify", "log"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
-    assert_eq!(said.stdout, "3 lines, and each follows from the one before it\n");
+    assert_eq!(said.stdout, "3 lines: no line was changed, removed or inserted\n");
     let log = dir.path().join("log");
     let text = std::fs::read_to_string(&log).unwrap();
     // If the log is divided into two files, it is verified as one log, provided that they are in order.
@@ -98,7 +98,11 @@ fn audit_logs_are_checked() {
     std::fs::write(&log, text.replacen("\"of\":\"a\"", "\"of\":\"x\"", 1)).unwrap();
     let said = say(dir.path(), &["audit", "verify", "log"]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
-    assert_eq!(said.stderr, "omega: log:2: does not go on from the line before it\n");
+    assert_eq!(
+        said.stderr,
+        "omega: log:2: this line does not continue the line before it: a line \
+         was changed, removed or inserted here\n"
+    );
     let said = say(dir.path(), &["audit", "verify", "none"]);
     assert!(said.code == Some(2) && said.stderr.contains("none: "), "{}", said.stderr);
 }

@@ -240,10 +240,10 @@ fn what_is_no_whole_backup_is_refused_before_anything_is_made() {
     flipped[200] ^= 1;
     let cases: [(&str, Vec<u8>, &str); 6] = [
         ("empty", vec![], "is damaged at byte 0"),
-        ("cut", bytes[..bytes.len() - 1].to_vec(), "should have"),
-        ("long", [&bytes[..], b"x"].concat(), "should have"),
+        ("cut", bytes[..bytes.len() - 1].to_vec(), "must have"),
+        ("long", [&bytes[..], b"x"].concat(), "must have"),
         ("flipped", flipped, "is damaged at byte"),
-        ("foreign", vec![b'x'; 4096], "is no backup of a cell"),
+        ("foreign", vec![b'x'; 4096], "is not a backup of a cell"),
         ("newer", newer, "has format 9"),
     ];
     for (name, bytes, expected) in cases {
@@ -260,7 +260,7 @@ fn what_is_no_whole_backup_is_refused_before_anything_is_made() {
     assert!(fails(dir, "restore saved --dir saved").contains("saved:"));
     assert!(fails(dir, "restore saved --dir new --replica 2").contains("--peers"));
     let said = fails(dir, "restore saved --dir new --replica 4 --cell-name c --peers 1=a:1,2=b:1");
-    assert!(said.contains("does not say where replica r4"), "{said}");
+    assert!(said.contains("the address of replica r4 is missing"), "{said}");
     assert!(fails(dir, "restore saved --dir new --replica 0").contains("--replica"));
     assert!(!listing(dir).iter().any(|name| name.starts_with("new") && name != "newer"));
     assert_eq!(listing(&dir.join("full")), ["mine"]);
@@ -298,7 +298,7 @@ fn a_kill_leaves_a_whole_backup_and_a_whole_replica_or_none() {
             assert!(replay.contains("jobs               20"), "{replay}");
             std::fs::remove_dir_all(dir.join("new")).unwrap();
         } else if dir.join("new.restoring").exists() {
-            assert!(fails(dir, "restore whole --dir new").contains("cut short"));
+            assert!(fails(dir, "restore whole --dir new").contains("was interrupted"));
             std::fs::remove_dir_all(dir.join("new.restoring")).unwrap();
         }
     }

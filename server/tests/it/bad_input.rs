@@ -106,7 +106,7 @@ fn a_file_that_is_cut_off_or_damaged_is_not_taken_for_its_beginning() {
     let rows: String = (0..500).map(|i| format!("job-{},{},1,1Gi\n", i * 7919, i + 1)).collect();
     let whole = gzip(&format!("name,count,cpu,memory\n{rows}"));
     let cut = fault_of_jobs(&whole[..whole.len() - 9]);
-    assert_eq!(cut, "omega: j.csv:502: the gzip data ends too early: the file is cut off");
+    assert_eq!(cut, "omega: j.csv:502: the gzip data ends too early: the file is incomplete");
     let mut damaged = whole.clone();
     let end = damaged.len();
     damaged[end - 6] ^= 1;
@@ -116,7 +116,7 @@ fn a_file_that_is_cut_off_or_damaged_is_not_taken_for_its_beginning() {
     let dir = folder(&[]);
     std::fs::write(dir.path().join("c.json"), &whole[..whole.len() - 9]).unwrap();
     let cluster = fault(dir.path(), "--cluster c.json");
-    assert_eq!(cluster, "omega: c.json: the gzip data ends too early: the file is cut off");
+    assert_eq!(cluster, "omega: c.json: the gzip data ends too early: the file is incomplete");
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn bytes_that_are_no_text_are_told_by_line() {
     let not_text = fault_of_jobs(b"name,count,cpu,memory\n\xff\xfe,1,1,1\n");
     assert_eq!(not_text, "omega: j.csv:2: the line is not UTF-8 text");
     let zero = fault_of_jobs(b"name,count,cpu,memory\na\0b,1,1,1\n");
-    let expected = "omega: j.csv:2: name: has the character U+0000: leave out control and format characters, \
-                    which readers do not see";
+    let expected = "omega: j.csv:2: name: has the invisible character U+0000: leave out control \
+         and format characters";
     assert_eq!(zero, expected);
 }
 

@@ -176,7 +176,7 @@ web   service  t        default        3        3       0        0      0
     let why = cell.ok("job explain big");
     assert!(why.contains("big: 1 of 1 task waits for a machine (scheduler other)"), "{why}");
     assert!(
-        why.contains("no process holds the name other") && why.contains("56 cpu short"),
+        why.contains("no process owns the name other") && why.contains("56 cpu short"),
         "{why}"
     );
     assert!(why.contains("what would help"), "{why}");
@@ -230,7 +230,7 @@ fn a_scheduler_places_and_a_watch_tells_of_it() {
     assert!(placed.clone().all(|change| change["machine"].as_str().unwrap().starts_with("a-")));
     assert_eq!(placed.count(), 3);
     let text = cell.ok("job get web");
-    assert!(text.contains("tasks       3 placed\n") && !text.contains("why it waits"), "{text}");
+    assert!(text.contains("tasks       3 placed\n") && !text.contains("to see why"), "{text}");
     let why = cell.ok("job explain web");
     assert!(why.contains("web does not wait"), "{why}");
 }
@@ -336,7 +336,7 @@ fn a_tenant_is_put_below_another_with_a_guarantee() {
     let search = listed["items"].as_array().unwrap().iter().find(|of| of["name"] == "search");
     assert_eq!(search.unwrap()["tasks_per_machine_max"], 2);
     let why = cell.fails(1, "quota guarantee company --parent search");
-    assert!(why.contains("cannot be above") && why.contains("BAD_TENANT"), "{why}");
+    assert!(why.contains("cannot be the parent of") && why.contains("BAD_TENANT"), "{why}");
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn a_cell_is_described_and_its_members_are_told() {
     let expected = "\
 machines  3
 jobs      0
-replicas  none: in memory alone
+replicas  none: the cell is in memory only
 
 RESOURCE  CLAIMABLE  CLAIMED      FREE  TAKEN
 cpu              16        0        16    0 %
@@ -371,7 +371,8 @@ fn a_replica_of_one_tells_of_itself() {
     let _server = serve(dir.path(), &["--dir=cell".to_owned(), format!("--listen={address}")]);
     let said = say_at(dir.path(), &address, "member list");
     assert_eq!(
-        said.stdout, "REPLICA  ROLE   LEADS  HEARD  ADDRESS\nr1       voter  yes    now    -\n",
+        said.stdout,
+        "REPLICA  ROLE   LEADER  LAST CONTACT  ADDRESS\nr1       voter  yes     now           -\n",
         "{}",
         said.stderr
     );
@@ -380,7 +381,8 @@ fn a_replica_of_one_tells_of_itself() {
     assert_eq!((&members[1]["replica"], &members[1]["role"]), (&2.into(), &"learner".into()));
     let said = say_at(dir.path(), &address, "member remove 2");
     assert_eq!(
-        said.stdout, "REPLICA  ROLE   LEADS  HEARD  ADDRESS\nr1       voter  yes    now    -\n",
+        said.stdout,
+        "REPLICA  ROLE   LEADER  LAST CONTACT  ADDRESS\nr1       voter  yes     now           -\n",
         "{}",
         said.stderr
     );
@@ -396,7 +398,7 @@ fn long_lists_come_whole() {
     assert_eq!(listed["more"], false);
     let cut = cell.ok("machine list --limit 1200");
     assert_eq!(cut.lines().count(), 1 + 1200 + 1);
-    assert!(cut.ends_with("... and more: see --limit\n"));
+    assert!(cut.ends_with("more are not shown: raise --limit to see them\n"));
     cell.ok("job submit wide --count 2500 --cpu 0.1");
     assert_eq!(cell.ok("task list --job wide").lines().count(), 1 + 2500);
 }
@@ -443,30 +445,37 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("job submit -f job.json", "job.json:2:"),
         (
             "job submit -f amount.toml",
-            "amount.toml: group[0].request.cpu: \"4GiB\" has the wrong unit",
+            "amount.toml: group[0].request.cpu: \"4GiB\" has a unit of another kind",
         ),
-        ("job submit -f kind.toml", "no resource kind \"fpga\"; it has: cpu, memory, disk, gpu"),
+        (
+            "job submit -f kind.toml",
+            "no resource kind \"fpga\"; its kinds are: cpu, memory, disk, gpu",
+        ),
         ("job submit -f level.toml", "level.toml:4:"),
         ("job submit -f broken.toml", "broken.toml:1:"),
         ("job submit x --cpu 4cores", "has an unknown unit"),
         ("job submit x --cpu -1", "is negative"),
         ("job submit x --amount fpga=1", "no resource kind \"fpga\""),
-        ("job submit x --amount fpga", "is not like KIND=AMOUNT"),
-        ("job submit x --run-time 30", "is no time"),
-        ("job submit x --spread rack", "is not like rack:1"),
-        ("job submit x --label app", "is not like key=value"),
+        ("job submit x --amount fpga", "must be KIND=AMOUNT"),
+        ("job submit x --run-time 30", "must be a time such as"),
+        ("job submit x --spread rack", "must be LABEL:SKEW"),
+        ("job submit x --label app", "must be key=value"),
         ("job list --limit 0", "0 is not in 1.."),
-        ("machine add m --taint k=v", "is not like key=value:NoSchedule"),
+        ("machine add m --taint k=v", "must be key=value:EFFECT"),
         ("machine add m --devices 33", "33 is not in 0..=32"),
-        ("machine add -f machines.toml", "has no {n}, and 2 machines need names"),
-        ("machine add -f taint.toml", "machine[0].taints[0]: \"k\" is not like"),
+        (
+            "machine add -f machines.toml",
+            "must contain {n}, so that each of the 2 machines gets \
+             its own name",
+        ),
+        ("machine add -f taint.toml", "machine[0].taints[0]: \"k\" must be"),
         ("task list", "--job <NAME>"),
-        ("quota set team", "give the limited amounts"),
-        ("member add four", "is no replica"),
+        ("quota set team", "no limit is given"),
+        ("member add four", "must be the id of a replica"),
         ("cell -o xml", "invalid value 'xml'"),
-        ("cell --timeout 0s", "is not more than 0s"),
-        ("cell --cell http://x", "is not an address like host:port"),
-        ("run --cell 127.0.0.1:1", "--cell is for --trace"),
+        ("cell --timeout 0s", "must be more than 0s"),
+        ("cell --cell http://x", "must be an address such as host:port"),
+        ("run --cell 127.0.0.1:1", "--cell is only for a part of a --trace"),
         ("explain --cell 127.0.0.1:1", "name a job of the cell"),
     ];
     for (line, expected) in cases {
@@ -482,13 +491,13 @@ fn a_cell_that_does_not_answer_is_told_of_in_time() {
     let nobody = format!("127.0.0.1:{}", ports(1)[0]);
     let said = say_at(dir.path(), &nobody, "job list --timeout 300ms");
     assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 1), "{}", said.stderr);
-    assert!(said.stderr.contains("does not answer within 300ms"), "{}", said.stderr);
+    assert!(said.stderr.contains("did not answer within 300ms"), "{}", said.stderr);
     // This server accepts the connection and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let said = say_at(dir.path(), &address, "cell --timeout 300ms");
     assert_eq!(said.code, Some(1), "{}", said.stderr);
-    assert!(said.stderr.contains("does not answer within 300ms"), "{}", said.stderr);
+    assert!(said.stderr.contains("did not answer within 300ms"), "{}", said.stderr);
     // If there are several addresses, the one that answers is found.
     let cell = Served::new(&[]);
     let all = format!("{nobody},{address},{}", cell.address);

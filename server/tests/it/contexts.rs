@@ -55,7 +55,7 @@ fn a_context_at_fault_is_named_with_its_file() {
     let dir = cell.path();
     assert!(fails(dir, "context use no").contains("omega.toml: there is no context \"no\""));
     assert!(fails(dir, "machine list --context no").contains("there is no context \"no\""));
-    assert!(fails(dir, "context set a --cell nowhere").contains("not an address"));
+    assert!(fails(dir, "context set a --cell nowhere").contains("must be an address"));
     let missing = "context set a --cell h:1 --tls-ca a.pem --tls-cert b.pem --tls-key c.key";
     assert!(fails(dir, missing).contains("context \"a\": tls-ca: "));
     assert!(fails(dir, "context set a --cell h:1 --tls-ca a.pem").contains("--tls-cert"));

@@ -137,8 +137,8 @@ fn a_program_without_rocksdb_says_how_to_get_it() {
         assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{arguments:?}");
         said.stderr
     };
-    let missing = "omega: this program has no log engine rocksdb; build with --features rocksdb, or \
-                   choose another engine\n";
+    let missing = "omega: this program has no log engine rocksdb: build it with --features \
+         rocksdb, or choose another engine\n";
     let other = ["--dir", "other", "--engine", "rocksdb"];
     assert_eq!(fault(&[&SMALL[..], &other].concat()), missing);
     assert!(!dir.path().join("other").exists());
@@ -151,7 +151,8 @@ fn a_program_without_rocksdb_says_how_to_get_it() {
     crc.update(&bytes);
     bytes.extend(crc.sum().to_le_bytes());
     std::fs::write(&path, bytes).unwrap();
-    let text = "omega: cell: this directory's log is RocksDB; build with --features rocksdb\n";
+    let text = "omega: cell: the log of this directory is RocksDB: use a program built with \
+         --features rocksdb\n";
     assert_eq!(fault(&["log", "show", "cell"]), text);
 }
 
@@ -263,18 +264,18 @@ fn what_cannot_be_looked_at_is_told_in_one_line() {
         assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{arguments:?}");
         said.stderr
     };
-    let in_use = "omega: cell is in use by another process: stop that one first\n";
+    let in_use = "omega: cell is in use by another process: stop that process first\n";
     assert_eq!(fault(&["log", "show", "cell"]), in_use);
     drop(lock);
-    let exists = "omega: cell: holds the directory of a replica already; a run founds a cell of its \
-                  own: name a folder that is empty or not there\n";
+    let exists = "omega: cell: this folder already contains a replica, and a run creates a new \
+         cell: name a folder that is empty or does not exist\n";
     assert_eq!(fault(&[&SMALL[..], &["--dir", "cell"]].concat()), exists);
     for late in
         [&["log", "at", "cell", "99999999"][..], &["log", "at", "cell", "99999999", "--all"]]
     {
         let late = fault(late);
-        assert!(late.starts_with("omega: version v99999999 is not reached: "), "{late}");
+        assert!(late.starts_with("omega: version v99999999 does not exist yet: "), "{late}");
     }
     let no_job = fault(&["log", "at", "cell", "3", "--explain", "none"]);
-    assert!(no_job.starts_with("omega: there is no job \"none\" at version 3; "), "{no_job}");
+    assert!(no_job.starts_with("omega: there is no job \"none\" at version 3: "), "{no_job}");
 }

@@ -174,8 +174,8 @@ fn a_replica_that_has_moved_is_reached_at_its_new_address() {
     };
     let other = moved % 3 + 1;
     refused(&format!("{other} {address}"), "give each replica its own");
-    refused(&format!("{other} nowhere"), "give host:port");
-    refused("9 127.0.0.1:9", "no replica of this cell");
+    refused(&format!("{other} nowhere"), "must be host:port");
+    refused("9 127.0.0.1:9", "is not a replica of this cell");
     // The moved replica and the other one are a majority.
     let gone = (1..=3).find(|id| *id != moved && *id != other).unwrap();
     replicas[gone - 1] = None;

@@ -62,11 +62,12 @@ fn an_output_that_is_full_is_told_in_one_line() {
     let dir = folder(&[]);
     let output = omega(dir.path()).args(SMALL).stdout(stdout).output().unwrap();
     let said = Said::from(output);
-    let expected = "omega: standard output: cannot write: No space left on device (os error 28)\n";
+    let expected = "omega: cannot write to standard output: No space left on device (os error \
+         28)\n";
     assert_eq!((said.code, &*said.stderr), (Some(2), expected));
 
     let said = small(dir.path(), &["--json", "/dev/full"]);
-    let expected = "omega: /dev/full: cannot write: No space left on device (os error 28)\n";
+    let expected = "omega: /dev/full: cannot be written: No space left on device (os error 28)\n";
     assert_eq!((said.code, &*said.stderr), (Some(2), expected));
 }
 
@@ -104,7 +105,10 @@ fn a_place_that_may_not_be_written_is_told_before_the_run() {
     }
     for (option, file) in [("--json", "locked/file.json"), ("--report", "locked/new.html")] {
         let said = small(dir.path(), &[option, file]);
-        let expected = format!("omega: {file}: cannot write: Permission denied (os error 13)\n");
+        let expected = format!(
+            "omega: {file}: cannot be written: Permission denied (os error \
+             13)\n"
+        );
         assert_eq!((said.code, said.stdout, said.stderr), (Some(2), String::new(), expected));
     }
     set("locked", 0o755);

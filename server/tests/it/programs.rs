@@ -135,7 +135,7 @@ fn a_job_of_flags_runs_its_command() {
     cell.served.ok("job submit missing --cpu 1 -- /no/such/program");
     until(|| cell.tasks("missing", "failed") == 1);
     let why = cell.served.fails(1, "job submit bad --cpu 1 --env OMEGA_JOB=x -- true");
-    assert!(why.contains("which agents set"), "{why}");
+    assert!(why.contains("because agents set"), "{why}");
     cell.nothing_is_left();
 }
 

@@ -267,7 +267,7 @@ fn an_interrupted_run_tells_what_it_did() {
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     let said = Said::from(child.wait_with_output().unwrap());
-    let expected = "omega: interrupted; the result is of what was done until then\n";
+    let expected = "omega: interrupted: the result covers only what was done until then\n";
     assert_eq!((said.code, &*said.stderr), (Some(130), expected));
     assert!(
         said.stdout.contains("1 job, 4 tasks; 0 s of workload, interrupted"),

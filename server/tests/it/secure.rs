@@ -158,8 +158,8 @@ fn each_role_may_call_what_the_table_says() {
                 Err(status) if status.code() == Code::PermissionDenied => {
                     let error = ApiError::from(status);
                     assert_eq!(error.code, ErrorCode::Denied);
-                    let role = error.message.contains("takes the role")
-                        || error.message.contains("no call that anyone");
+                    let role = error.message.contains("needs the role")
+                        || error.message.contains("this server has no call");
                     // An empty message does not refer to anything of the caller's own.
                     if role { "-" } else { "own" }
                 }
@@ -326,11 +326,11 @@ fn connections_that_cannot_work_are_told_with_the_remedy() {
     let cases = [
         (
             format!("--cell {address}"),
-            "speaks TLS, and this client shows no certificate: give --tls-ca",
+            "uses TLS, but this client has no certificate: give --tls-ca",
         ),
         (
             format!("--cell 127.0.0.1:{port} {with}"),
-            "does not speak TLS, and this client shows a certificate",
+            "does not use TLS, but this client has a certificate",
         ),
         // The replica's certificate does not have this name.
         (
@@ -494,10 +494,10 @@ fn certificates_that_cannot_be_used_are_told_in_one_line() {
         (without("--tls-key"), "--tls-key is missing"),
         (without("--client-ca"), "--client-ca is missing"),
         (without("--cell-name"), "--cell-name is missing"),
-        (all(cert, "reader-eve.key", ca), "others may read this key (mode 644)"),
+        (all(cert, "reader-eve.key", ca), "other users may read this key (mode 644)"),
         (all(cert, "agent-m0.key", ca), "cannot be used"),
-        (all(key, key, ca), "holds no certificate"),
-        (all(cert, key, key), "holds no certificate"),
+        (all(key, key, ca), "contains no certificate"),
+        (all(cert, key, key), "contains no certificate"),
         (all(cert, "none.key", ca), "none.key"),
     ];
     for (arguments, expected) in cases {
@@ -517,7 +517,7 @@ fn certificates_that_cannot_be_used_are_told_in_one_line() {
     {
         let said = say(dir.path(), &["cert", "issue", whom, "--cell-name=test"]);
         assert_eq!(said.code, Some(2), "{whom}: {}", said.stderr);
-        assert!(said.stderr.contains("is not like omega://"), "{}", said.stderr);
+        assert!(said.stderr.contains("must be omega://"), "{}", said.stderr);
     }
 }
 

@@ -208,7 +208,7 @@ fn a_server_listens_by_name() {
     let said = say(dir.path(), &["cell", "--cell", &format!("127.0.0.1:{port}")]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     let said = say(dir.path(), &["serve", "--memory", "--listen=7600"]);
-    assert!(said.stderr.contains("is no address such as localhost:7600"), "{}", said.stderr);
+    assert!(said.stderr.contains("must be an address such as localhost:7600"), "{}", said.stderr);
 }
 
 #[test]
@@ -335,32 +335,35 @@ fn bad_settings_are_told_before_anything_starts() {
         ("zero.toml", "dir = \"x\"\n[limits]\ncalls = 0\n"),
     ]);
     let cases = [
-        (vec!["serve"], "give --dir DIR for the cell's folder"),
-        (vec!["serve", "--memory", "--dir=x"], "leave out either"),
+        (vec!["serve"], "give --dir DIR to keep it in a folder"),
+        (vec!["serve", "--memory", "--dir=x"], "leave out --memory"),
         (vec!["serve", "--config=none.toml"], "none.toml"),
         (vec!["serve", "--config=unknown.toml"], "line 3: unknown field `lissten`"),
         (vec!["serve", "--config=type.toml"], "line 1"),
         (vec!["serve", "--config=limits.toml"], "line 3: unknown field `cals`"),
         (vec!["serve", "--config=zero.toml"], "line 3"),
         (vec!["serve", "--dir=x", "--limit-calls=0"], "--limit-calls"),
-        (vec!["serve", "--dir=x", "--limit-streams-each=5000"], "is more than streams (4096)"),
-        (vec!["serve", "--dir=x", "--limit-call-seconds=61"], "is more than call-seconds-max (60)"),
+        (vec!["serve", "--dir=x", "--limit-streams-each=5000"], "must be at most streams (4096)"),
+        (
+            vec!["serve", "--dir=x", "--limit-call-seconds=61"],
+            "must be at most call-seconds-max (60)",
+        ),
         (vec!["serve", "--dir=x", "--limit-header-bytes=7"], "must be from 8192 to 1048576"),
         (vec!["serve", "--dir=x", "--replica=1"], "--cell-name is missing"),
         (
             vec!["serve", "--dir=x", "--replica=1", "--cell-name=c", "--peers=1=a:1,1=b:2"],
-            "names r1 twice",
+            "r1 appears twice",
         ),
         (
             vec!["serve", "--dir=x", "--replica=3", "--cell-name=c", "--peers=1=a:1,2=b:2"],
-            "does not say where replica r3 is",
+            "the address of replica r3 is missing",
         ),
         (
             vec!["serve", "--dir=x", "--replica=1", "--cell-name=c", "--peers=1=127.0.0.1:1,2=b:2"],
-            "holds no replica yet",
+            "contains no replica yet",
         ),
         (vec!["serve", "--dir=x", "--listen=1.2.3"], "1.2.3"),
-        (vec!["serve", "--dir=x", "--peers=one"], "is not like 1=host:port"),
+        (vec!["serve", "--dir=x", "--peers=one"], "must be ID=HOST:PORT"),
     ];
     for (arguments, expected) in cases {
         let said = say(dir.path(), &arguments);

@@ -250,7 +250,7 @@ fn a_name_has_one_process() {
     active.says("places");
     let second = world.scheduler(&["--workers=3"]).ended();
     assert_eq!(second.code, Some(75), "{}", second.stderr);
-    let process = format!(":{} holds the scheduler's name", active.id());
+    let process = format!(":{} owns the scheduler's name", active.id());
     assert!(second.stderr.contains(&process), "{}", second.stderr);
     assert!(second.stderr.contains("LEASE_HELD"), "{}", second.stderr);
     assert!(second.stderr.contains("--standby"), "{}", second.stderr);
@@ -268,7 +268,7 @@ fn a_name_has_one_process() {
     line("other-0", &other);
     let bad = say(world.dir.path(), &["scheduler", "--lease=90s"]);
     assert_eq!(bad.code, Some(2), "{}", bad.stderr);
-    assert!(bad.stderr.contains("90s is not from 1s to 60s"), "{}", bad.stderr);
+    assert!(bad.stderr.contains("90s must be from 1s to 60s"), "{}", bad.stderr);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_job_is_explained_whose_scheduler_was_killed() {
     active.kill();
     world.submit("late", 1);
     let explain = ["job", "explain", "late-0", "--cell", &world.address()];
-    until(|| say(world.dir.path(), &explain).stdout.contains("no process holds the name default"));
+    until(|| say(world.dir.path(), &explain).stdout.contains("no process owns the name default"));
     let mut next = world.scheduler(&[]);
     next.says("places");
     until(|| say(world.dir.path(), &explain).stdout.contains("does not wait"));
@@ -316,7 +316,7 @@ fn an_operator_ends_the_leases_of_one_who_still_renews() {
     };
     let told = lease(&["revoke", "default"]);
     assert_eq!(told.code, Some(1), "{told:?}");
-    assert!(told.stderr.contains("no scheduler is called \"default\""), "{told:?}");
+    assert!(told.stderr.contains("there is no scheduler \"default\""), "{told:?}");
     let mut active = world.scheduler(&["--workers=2", "--lease=60s"]);
     active.says("places with 2 workers");
     let mut standby = world.scheduler(&["--standby", "--lease=60s"]);

@@ -56,12 +56,15 @@ claim  web/0  m-1      committed
 claim  web/1  m-1      committed
 claim  j0/2   m-1      no room: cpu
 ";
-    assert_eq!((table.as_str(), why.as_str()), (expected, "omega: 1 of 3 items were refused\n"));
+    assert_eq!(
+        (table.as_str(), why.as_str()),
+        (expected, "omega: the cell rejected 1 of 3 items of the transaction\n")
+    );
     assert_eq!(cell.json("job get web")["tasks"]["placed"], 2);
     let expected = "\
 transaction  by-hand:0
 version      6
-answer       1 of its items were refused, and every other one was committed
+answer       1 of its items were rejected, and all others were committed
 
 ITEM     WHY
 claim 2  no room: cpu
@@ -106,8 +109,7 @@ ann:7              6        1  no room: cpu (1)
 ";
     assert_eq!(listed, expected);
     let said = cell.fails(2, "txn commit -f three.toml --as ann --id 1033");
-    let ahead =
-        "omega: --id: 1033 is too far ahead: the next number is 9, and up to 1032 may be used\n";
+    let ahead = "omega: --id 1033: must be from 9, the next number, to 1032\n";
     assert_eq!(said, ahead);
 }
 
@@ -117,7 +119,7 @@ fn all_or_nothing_takes_nothing_and_is_remembered_too() {
     let cell = cell(&[("all.toml", &all)]);
     let version = cell.json("cell")["version"].clone();
     let (told, why) = refused(&cell, "txn commit -f all.toml -o json");
-    assert_eq!(why, "omega: 3 of 3 items were refused\n");
+    assert_eq!(why, "omega: the cell rejected 3 of 3 items of the transaction\n");
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((&told["committed"], &told["refused"]), (&json!(0), &json!(3)));
     let reasons: Vec<&Value> =
@@ -197,7 +199,10 @@ fn lists_come_whole_and_the_newest_first() {
     assert_eq!(transactions("txn list --scheduler ann"), ["ann:2", "ann:1", "ann:0"]);
     let cut = cell.json("txn list --limit 4");
     assert_eq!((cut["items"].as_array().unwrap().len(), &cut["more"]), (4, &true.into()));
-    assert!(cell.ok("txn list --limit 1").ends_with("... and more: see --limit\n"));
+    assert!(cell.ok("txn list --limit 1").ends_with(
+        "more are not shown: raise --limit to see \
+         them\n"
+    ));
 }
 
 #[test]
@@ -245,11 +250,11 @@ fn what_cannot_be_is_told_in_one_line() {
     ]);
     let cases = [
         (2, "txn commit", "--file <FILE>"),
-        (2, "txn commit -f task.toml", "task.toml: releases[0]: \"web\" is not like web/0"),
+        (2, "txn commit -f task.toml", "task.toml: releases[0]: \"web\" must be the name of a job"),
         (2, "txn commit -f field.toml", "field.toml:1:1: evict: unknown field `evict`"),
         (2, "txn commit -f seen.toml", "seen.toml: claim[0].seen: is missing"),
-        (2, "txn get web", "is not like default-0:17"),
-        (2, "txn get :3", "is not like default-0:17"),
+        (2, "txn get web", "such as default-0:17"),
+        (2, "txn get :3", "such as default-0:17"),
         (1, "txn commit -f job.toml", "there is no job \"nobody\""),
         (1, "txn commit -f id.toml", "there is no job \"j77\""),
         (1, "txn commit -f machine.toml", "\"m1\" [UNKNOWN_MACHINE]"),
@@ -257,7 +262,7 @@ fn what_cannot_be_is_told_in_one_line() {
         (1, "txn commit -f future.toml", "[BASE_FROM_FUTURE]"),
         (1, "txn get nobody:0", "[UNKNOWN_SCHEDULER]"),
         (1, "txn list --scheduler nobody", "[UNKNOWN_SCHEDULER]"),
-        (1, "txn get by-hand:0", "its next one is 0 [UNKNOWN_TRANSACTION]"),
+        (1, "txn get by-hand:0", "its next number is 0 [UNKNOWN_TRANSACTION]"),
     ];
     for (code, line, expected) in cases {
         let said = cell.fails(code, line);
@@ -276,7 +281,7 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     refused(&cell, "txn commit -f three.toml");
     let (said, why) = refused(&cell, "task resize web/0 --cpu 2");
     assert_eq!(said, "web/0 was not resized: no room: cpu\n");
-    assert_eq!(why, "omega: 1 of 1 items were refused\n");
+    assert_eq!(why, "omega: the cell rejected 1 of 1 items of the transaction\n");
     assert_eq!(cell.ok("task resize web/0 --cpu 500m"), "web/0 is allocated 0.5 cpu\n");
     let table = cell.ok("txn commit -f grow.toml");
     assert!(table.contains("resize  web/1           committed\n"), "{table}");

@@ -85,11 +85,11 @@ fn a_directory_of_a_newer_version_is_refused_and_stays_as_it_is() {
     let all = [SERVE, "log show cell", "log replay cell", "log at cell 1"];
     let dir = kept();
     newer(&dir.path().join("cell/IDENTITY"));
-    let knows = "has format 2, this program knows 1: use one that knows 2";
+    let knows = "has format 2, but this program reads 1: use one that reads 2";
     refused(dir.path(), &all, &format!("cell/IDENTITY {knows}"));
     // A run never uses a folder that has content, whatever its version.
-    let exists = "cell: holds the directory of a replica already; a run founds a cell of its own: name a \
-                  folder that is empty or not there";
+    let exists = "cell: this folder already contains a replica, and a run creates a new cell: \
+         name a folder that is empty or does not exist";
     refused(dir.path(), &["run --synthetic 10 --hours 1 --quiet --dir cell"], exists);
 
     let dir = kept();
@@ -114,8 +114,8 @@ fn snapshots_and_backups_of_a_newer_version_are_refused() {
 
     newer(&dir.path().join("saved"));
     let verbs = ["backup --verify saved", "restore saved --dir again"];
-    let expected = "saved: has format 2, which this version of omega does not read: use the one that wrote \
-                    it, or a newer one";
+    let expected = "saved: has format 2, which this version of omega cannot read: use the version \
+         that wrote the file, or a newer one";
     refused(dir.path(), &verbs, expected);
     assert!(!dir.path().join("again").exists());
 }
@@ -125,8 +125,8 @@ fn entries_of_a_newer_version_are_refused_before_anything_is_written() {
     let dir = kept();
     let at = newer_entry(&dir.path().join("cell"));
     let cannot = format!(
-        "entry {at} cannot be read: the bytes have version 2, this program reads version 1: use one that \
-         reads version 2"
+        "entry {at} cannot be read: the bytes have version 2, but this program reads version 1: \
+         use one that reads version 2"
     );
     refused(dir.path(), &[SERVE], &format!("cell: {cannot}"));
     refused(dir.path(), &["log show cell", "log replay cell"], &cannot);
@@ -182,8 +182,8 @@ impl PeerService for Newer {
 
 fn refusal(found: u8, known: u8) -> String {
     format!(
-        "a peer's message: the bytes have version {found}, this program reads version {known}: use one that \
-         reads version {found}"
+        "a peer's message: the bytes have version {found}, but this program reads version \
+         {known}: use one that reads version {found}"
     )
 }
 
@@ -206,7 +206,7 @@ fn replicas_of_two_versions_say_why_they_do_not_hear_each_other() {
     let _replica = start(dir.path(), &line, "errors");
     let errors = dir.path().join("errors");
     let is = |event: &Value, message: &str| event["message"] == message;
-    let refuses = "a peer refuses what this replica says";
+    let refuses = "a peer rejects the messages of this replica";
     let told = wait_for(&errors, |event| is(event, refuses));
     let words = refusal(wire::VERSION, wire::VERSION + 1);
     assert_eq!((&told["to"], &told["why"]), (&"r2".into(), &words.into()), "{told}");
@@ -228,7 +228,7 @@ fn replicas_of_two_versions_say_why_they_do_not_hear_each_other() {
         let error = insist(say_newer);
         assert_eq!((error.code, &error.message), (ErrorCode::Malformed, &words));
     }
-    let cannot = "what a peer says cannot be read";
+    let cannot = "the messages of a peer cannot be read";
     let told = wait_for(&errors, |event| is(event, cannot));
     assert_eq!((&told["from"], &told["why"]), (&"r2".into(), &words.into()), "{told}");
     let text = std::fs::read_to_string(&errors).unwrap();

@@ -12,18 +12,19 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum CreateDirectoryError {
     /// The directory exists. Open it, or choose another place: an existing replica is never overwritten.
-    #[error("{} is the directory of a replica already: open it, or choose another one", .0.display())]
+    #[error("{} is already the directory of a replica: open it, or choose another one", .0.display())]
     Exists(PathBuf),
     /// The folder has the log or snapshots of an unknown replica. Choose an empty folder. If it was a replica's
     /// directory, remove that replica from the cell, delete the folder, and add a new replica.
     #[error("{} is not empty: choose another folder, or delete this one if its replica was removed", .0.display())]
     NotEmpty(PathBuf),
     /// Another process has the directory open. Stop that process.
-    #[error("{} is in use by another process: stop that one first", .0.display())]
+    #[error("{} is in use by another process: stop that process first", .0.display())]
     Locked(PathBuf),
     /// The engine is not built in. Build the program with the feature `rocksdb`, or choose another engine.
     #[error(
-        "this program has no log engine {0}; build with --features rocksdb, or choose another engine"
+        "this program has no log engine {0}: build it with --features rocksdb, or choose another \
+         engine"
     )]
     EngineMissing(EngineKind),
     /// The resource kinds need too much space. Give them shorter names.
@@ -33,7 +34,7 @@ pub enum CreateDirectoryError {
     #[error(transparent)]
     Log(log::CreateError),
     /// The disk failed. Repair the disk or the folder, and try again, which completes the creation.
-    #[error("{}: {source}; mend the disk or the folder and try again", path.display())]
+    #[error("{}: {source}: repair the disk or the folder, and try again", path.display())]
     Io {
         /// Path of the file or folder.
         path: PathBuf,
@@ -53,14 +54,14 @@ pub enum OpenDirectoryError {
     /// The folder has a log or a snapshot, but no `IDENTITY`. If the creation of the directory was interrupted, create
     /// it again, which changes no log with content. Otherwise restore the file, or remove the replica from the cell and
     /// add a new one.
-    #[error("{} is missing beside a log: create the directory again if that was interrupted, else put \
-        the file back, or remove this replica and add a new one", .0.display())]
+    #[error("{} is missing, although the directory has a log: create the directory again if its \
+         creation was interrupted; otherwise restore the file, or remove this replica and add a new one", .0.display())]
     IdentityMissing(PathBuf),
     /// The file `IDENTITY` is damaged. Restore it from a copy, or remove the replica from the cell and add a new one.
-    #[error("{} is damaged: put it back from a copy, or remove this replica and add a new one", .0.display())]
+    #[error("{} is damaged: restore it from a copy, or remove this replica and add a new one", .0.display())]
     IdentityDamaged(PathBuf),
     /// The format of the directory is unknown. Use the version of this program that wrote it.
-    #[error("{} has format {found}, this program knows {FORMAT}: use one that knows {found}", path.display())]
+    #[error("{} has format {found}, but this program reads {FORMAT}: use one that reads {found}", path.display())]
     UnknownFormat {
         /// Path of the file.
         path: PathBuf,
@@ -76,7 +77,7 @@ pub enum OpenDirectoryError {
         found: u8,
     },
     /// The resource kinds cannot be decoded. Use the version of this program that wrote them.
-    #[error("{}: the resource kinds: {source}", path.display())]
+    #[error("{}: the resource kinds are invalid: {source}", path.display())]
     Kinds {
         /// Path of the file.
         path: PathBuf,
@@ -114,10 +115,10 @@ pub enum OpenDirectoryError {
         wanted: EngineKind,
     },
     /// Another process has the directory open. Stop that process, because two writers would destroy the log.
-    #[error("{} is in use by another process: stop that one first", .0.display())]
+    #[error("{} is in use by another process: stop that process first", .0.display())]
     Locked(PathBuf),
     /// The disk failed. Repair the disk, and try again.
-    #[error("{}: {source}; mend the disk and try again", path.display())]
+    #[error("{}: {source}: repair the disk, and try again", path.display())]
     Io {
         /// Path of the file or folder.
         path: PathBuf,
@@ -131,11 +132,12 @@ pub enum OpenDirectoryError {
 #[non_exhaustive]
 pub enum OpenLogError {
     /// The log is missing, so the replica has forgotten its vote. Remove the replica from the cell, and add a new one.
-    #[error("{} is empty, but this replica had a log: it has forgotten its vote; remove it from the \
-        cell and add a new one", .0.display())]
+    #[error("{} is empty, although this replica had a log, so its vote is lost: remove this \
+         replica from the cell and add a new one", .0.display())]
     Forgotten(PathBuf),
     /// The log is in RocksDB, which is not built in. Build the program with the feature `rocksdb`.
-    #[error("{}: this directory's log is RocksDB; build with --features rocksdb", .0.display())]
+    #[error("{}: the log of this directory is RocksDB: use a program built with --features \
+         rocksdb", .0.display())]
     RocksDbMissing(PathBuf),
     /// The log could not be opened, as the underlying error explains.
     #[error(transparent)]

@@ -25,12 +25,12 @@ pub enum HistoryError {
     #[error(transparent)]
     Snapshot(#[from] LoadError),
     /// The membership in the snapshot cannot be read, so another program wrote the file. Inspect another replica.
-    #[error("{}: the snapshot does not say who the replicas are: look at another replica", .0.display())]
+    #[error("{}: the snapshot has no list of replicas: use the directory of another replica", .0.display())]
     Agreed(PathBuf),
     /// A snapshot is missing. Inspect another replica.
     #[error(
-        "{}: the log begins after entry {base}, and no snapshot leads up to it: a snapshot is missing; \
-         look at another replica", path.display()
+        "{}: the log begins after entry {base}, and the snapshot of the entries before is \
+         missing: use the directory of another replica", path.display()
     )]
     Gap {
         /// Path of the directory.
@@ -40,8 +40,8 @@ pub enum HistoryError {
     },
     /// The log has lost its end. Inspect another replica, or replay all entries that the log still has.
     #[error(
-        "{}: entries up to {committed} were committed and the log ends at {last}: it lost its end; look \
-         at another replica, or replay what there is with --all", path.display()
+        "{}: entries up to {committed} were committed, but the log ends at entry {last}, so its \
+         end is lost: use the directory of another replica, or replay the remaining entries with --all", path.display()
     )]
     LostTail {
         /// Path of the directory.
@@ -52,7 +52,7 @@ pub enum HistoryError {
         last: LogIndex,
     },
     /// The commands before this version were compacted. Request a later version.
-    #[error("version {wanted} is not there any more: the oldest that is left is {oldest}")]
+    #[error("version {wanted} is no longer kept: the oldest version that is kept is {oldest}")]
     TooOld {
         /// Requested version.
         wanted: Version,
@@ -61,7 +61,10 @@ pub enum HistoryError {
     },
     /// The log does not reach this version. Request an earlier version, inspect a replica that is further ahead, or
     /// include entries that are not known to be committed.
-    #[error("version {wanted} is not reached: after entry {last} the cell is at {newest}")]
+    #[error(
+        "version {wanted} does not exist yet: after entry {last}, the last one, the cell is \
+         at version {newest}"
+    )]
     NotReached {
         /// Requested version.
         wanted: Version,
@@ -80,14 +83,18 @@ pub enum HistoryError {
     },
     /// The replay leads to another state than the leader had. Compare with the other replicas before trusting this log.
     #[error(
-        "at entry {at} the outcomes are not those that the leader had: compare with the other replicas"
+        "at entry {at}, the outcomes of this replica differ from those that the leader recorded: \
+         compare its log and state with those of the other replicas"
     )]
     Diverged {
         /// Index of the entry that contains the leader's state.
         at: LogIndex,
     },
     /// The audit failed, which is a defect of Omega. Please report it.
-    #[error("at version {version} the cell is wrong, please report it: {source}")]
+    #[error(
+        "at version {version}, the audit of the cell fails: this is a bug in Omega, please \
+         report it: {source}"
+    )]
     Audit {
         /// Audited version.
         version: Version,

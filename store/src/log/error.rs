@@ -11,13 +11,13 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum CreateError {
     /// There is a log already. Open it, or choose another place: a log is never overwritten.
-    #[error("{} holds a log already: open it, or choose another folder", .0.display())]
+    #[error("{} already contains a log: open it, or choose another folder", .0.display())]
     Exists(PathBuf),
     /// The disk is full. Make space on it, and try again.
-    #[error("{}: the disk is full; make room and try again", .0.display())]
+    #[error("{}: the disk is full: make room, and try again", .0.display())]
     Full(PathBuf),
     /// The disk failed. Repair the disk or the folder, and try again.
-    #[error("{}: {source}; mend the disk or the folder and try again", path.display())]
+    #[error("{}: {source}: repair the disk or the folder, and try again", path.display())]
     Io {
         /// Path of the file or folder.
         path: PathBuf,
@@ -32,13 +32,14 @@ pub enum CreateError {
 pub enum OpenError {
     /// There is no log. Name the right folder. If the folder had a log before, the replica has forgotten its vote:
     /// remove the replica from the cell, and add a new one.
-    #[error("{} holds no log: name the right folder, or remove this replica and add a new one", .0.display())]
+    #[error("{} contains no log: name the right folder, or remove this replica and add a new \
+         one", .0.display())]
     Missing(PathBuf),
     /// Another process has the log open. Stop that process, because two writers would destroy the log.
-    #[error("{} is in use by another process: stop that one first", .0.display())]
+    #[error("{} is in use by another process: stop that process first", .0.display())]
     Locked(PathBuf),
     /// The format of the log is unknown. Use the version of this program that wrote the log.
-    #[error("{} has format {found}, this program knows {FORMAT}: use one that knows {found}", path.display())]
+    #[error("{} has format {found}, but this program reads {FORMAT}: use one that reads {found}", path.display())]
     UnknownFormat {
         /// Path of the file.
         path: PathBuf,
@@ -61,11 +62,12 @@ pub enum OpenError {
     #[error("{} is damaged: remove this replica and add a new one", .0.display())]
     BadSegment(PathBuf),
     /// A needed segment is missing. Restore the file, or remove this replica from the cell and add a new one.
-    #[error("{} is missing: put it back, or remove this replica and add a new one", .0.display())]
+    #[error("{} is missing: restore it, or remove this replica and add a new one", .0.display())]
     SegmentMissing(PathBuf),
     /// Synced data is damaged or missing. The entries before it are intact, but the replica acknowledged more. Remove
     /// the replica from the cell, and add a new one.
-    #[error("{}: record {record} at byte {offset}, near entry {index}, is damaged ({damage}), although it was synced: remove this replica and add a new one", path.display())]
+    #[error("{}: record {record} at byte {offset}, near entry {index}, is damaged ({damage}) \
+         after it was synced: remove this replica and add a new one", path.display())]
     Corrupt {
         /// Path of the file.
         path: PathBuf,
@@ -87,7 +89,7 @@ pub enum OpenError {
         detail: Box<str>,
     },
     /// The disk failed. Repair the disk, and try again.
-    #[error("{}: {source}; mend the disk and try again", path.display())]
+    #[error("{}: {source}: repair the disk, and try again", path.display())]
     Io {
         /// Path of the file or folder.
         path: PathBuf,

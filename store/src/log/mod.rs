@@ -331,7 +331,8 @@ pub enum WriteError {
     /// do not try again, because a second sync that succeeds proves nothing. Repair the disk, and start the replica
     /// again.
     #[error(
-        "{}: the outcome of the write is unknown ({source}): mend the disk and start the replica again",
+        "{}: the outcome of the write is unknown ({source}): repair the disk, and start the \
+         replica again",
         path.display()
     )]
     Unknown {
@@ -341,7 +342,7 @@ pub enum WriteError {
         source: io::Error,
     },
     /// An earlier write or sync failed, so the engine rejects all writes. Start the replica again.
-    #[error("an earlier write or sync failed: mend the disk and start the replica again")]
+    #[error("an earlier write or sync failed: repair the disk, and start the replica again")]
     Refused,
 }
 
@@ -360,7 +361,7 @@ pub enum ReadError {
         index: LogIndex,
     },
     /// The disk failed. Repair the disk, and start the replica again.
-    #[error("{}: {source}; mend the disk and start the replica again", path.display())]
+    #[error("{}: {source}: repair the disk, and start the replica again", path.display())]
     Io {
         /// Path of the file.
         path: PathBuf,

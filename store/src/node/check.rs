@@ -26,7 +26,7 @@ const CONTEXT_BYTES_MAX: usize = 64;
 #[non_exhaustive]
 pub enum MessageError {
     /// The message is for another replica, or claims to be from this one.
-    #[error("the message is not from another replica to this one")]
+    #[error("the message is from this replica itself, or is addressed to another one")]
     Misdirected,
     /// The message is inconsistent, because it was forged, or damaged on its way.
     #[error("the message is invalid: {0}")]
@@ -37,8 +37,8 @@ pub enum MessageError {
     /// By the leader's record, this replica has acknowledged entries that it does not have, so its log has lost its
     /// end. The replica must no longer vote or acknowledge entries.
     #[error(
-        "this replica has acknowledged entries up to {acknowledged} and has only those up to {last}: \
-         its log lost its end; remove it from the cell and add a new replica with another id"
+        "this replica acknowledged entries up to {acknowledged} but has only those up to {last}, \
+         so the end of its log is lost: remove it from the cell, and add a new replica with another id"
     )]
     LostTail {
         /// Last index that the replica had acknowledged.
@@ -49,8 +49,8 @@ pub enum MessageError {
     /// The leader's message contradicts a committed entry, so one of the two replicas has lost an entry that it had
     /// acknowledged.
     #[error(
-        "entry {index} was committed in term {committed}, and the leader has it in term {offered}: \
-         a majority of replicas lost committed entries; restore the cell from a snapshot"
+        "entry {index} was committed in term {committed}, but the leader has it in term \
+         {offered}, so a majority of replicas lost committed entries: restore the cell from a snapshot"
     )]
     Contradiction {
         /// Index of the entry.

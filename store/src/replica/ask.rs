@@ -85,7 +85,7 @@ pub enum Again {
     #[error("the leader is busy, try again later")]
     Busy,
     /// The leader's disk is full. Make space on it.
-    #[error("the leader's disk is full; make room there")]
+    #[error("the leader's disk is full: make room on it")]
     Full,
     /// The entry of the request was replaced by one of another leader.
     #[error("another leader took over before the request was replicated")]
@@ -94,13 +94,13 @@ pub enum Again {
     #[error("the replica has stopped")]
     Stopped,
     /// This replica was removed from the cell, so its state is outdated. Send the request to another replica.
-    #[error("this replica was removed from the cell: ask another one, and end this one")]
+    #[error("this replica was removed from the cell: call another one, and end this one")]
     Removed,
     /// The leader's log has its maximum length until a snapshot is saved. The leader tries this again by itself. If the
     /// error lasts, the leader's messages contain the cause, most often a full disk: make space on it.
     #[error(
-        "the leader's log is as long as it may be before a snapshot is saved; if this lasts, make room on \
-         the leader's disk"
+        "the leader's log has reached its maximum length, and the next snapshot is not saved yet: \
+         try again later; if this persists, make room on the leader's disk"
     )]
     NoSnapshot,
 }

@@ -37,7 +37,7 @@ pub enum AskError {
     #[error("nothing was done: {0}")]
     Unavailable(Again),
     /// The outcome is unknown. Check the cell before sending the request again.
-    #[error("the outcome is unknown: check the cell before sending it again")]
+    #[error("the outcome is unknown: check the cell before sending the request again")]
     Unknown,
     /// The membership change is invalid.
     #[error(transparent)]

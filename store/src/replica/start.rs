@@ -60,7 +60,7 @@ pub enum StartError {
     #[error(transparent)]
     Save(#[from] SaveError),
     /// The membership in the snapshot cannot be read, so another program wrote the file.
-    #[error("{}: the snapshot does not say who the replicas are; remove this replica and add a new one", path.display())]
+    #[error("{}: the snapshot has no list of replicas: remove this replica and add a new one", path.display())]
     Agreed {
         /// Path of the file.
         path: PathBuf,
@@ -77,8 +77,8 @@ pub enum StartError {
     },
     /// A snapshot is missing, because the log begins after the newest one ends.
     #[error(
-        "{}: the log begins after entry {base}, and the newest snapshot ends at entry {snapshot}: a snapshot \
-         is missing; remove this replica and add a new one with another id", path.display()
+        "{}: the log begins after entry {base}, but the newest snapshot ends at entry {snapshot}, \
+         so a snapshot is missing: remove this replica and add a new one with another id", path.display()
     )]
     Gap {
         /// Path of the folder.
@@ -91,9 +91,8 @@ pub enum StartError {
     /// The last write was torn by a loss of power, or damaged later, and there is no other voter that could tell which.
     /// To continue without the write, set [`TornTail::Forgive`].
     #[error(
-        "{}: the log ends at entry {last}, and entries up to {promised} may have been acknowledged: their \
-         write was cut short by a loss of power, or damaged afterwards, and no other replica has a copy; start \
-         with --accept-torn-log to go on without them", path.display()
+        "{}: the log ends at entry {last}, but entries up to {promised} may have been \
+         acknowledged: a loss of power interrupted their write, or they were damaged later, and no other replica has a copy: start with --accept-torn-log to continue without them", path.display()
     )]
     TornTail {
         /// Path of the folder.
@@ -105,8 +104,8 @@ pub enum StartError {
     },
     /// Entries that are known to be committed are missing, so the log has lost its end.
     #[error(
-        "{}: entries up to {committed} were committed and the log ends at {last}: it lost its end; \
-         remove this replica and add a new one with another id", path.display()
+        "{}: entries up to {committed} were committed, but the log ends at entry {last}, so its \
+         end is lost: remove this replica and add a new one with another id", path.display()
     )]
     LostTail {
         /// Path of the folder.
@@ -237,7 +236,8 @@ fn begin_in_doubt(
     if let Some(Position { index, term }) = doubt {
         tracing::warn!(
             path = %path.display(), %last, promised = %index, term = term.0,
-            "the log may have lost its end: this replica elects nobody who has less than it may have acknowledged"
+            "the log may have lost its end: this replica votes only for candidates that have all \
+             entries that it may have acknowledged"
         );
     }
     Ok(doubt)

@@ -15,8 +15,8 @@ pub enum Stop {
     /// The replica's state differs from the leader's after the same entry, so one of the two is wrong. Find out which
     /// (`omega log replay` on each), remove that replica, and add a new one with another id.
     #[error(
-        "after entry {at} the state of this replica is not that of its leader: compare the replicas \
-         with `omega log replay`, remove the one that is wrong and add a new one with another id"
+        "after entry {at}, the state of this replica differs from the leader's: compare the \
+         replicas with `omega log replay`, remove the wrong one, and add a new one with another id"
     )]
     Diverged {
         /// Index of the entry after which the states were compared.

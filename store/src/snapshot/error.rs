@@ -13,19 +13,19 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum SaveError {
     /// The disk is full. Make space on it, and try again. The log is not compacted until a snapshot is durable.
-    #[error("{}: the disk is full: make room, the snapshot is then tried again", .0.display())]
+    #[error("{}: the disk is full: make room; the replica then tries the snapshot again", .0.display())]
     Full(PathBuf),
     /// The membership is too large. Give the replicas shorter addresses.
-    #[error("the membership has {0} bytes, at most {MEMBERSHIP_BYTES_MAX} are allowed")]
+    #[error("the membership has {0} bytes: at most {MEMBERSHIP_BYTES_MAX} are allowed")]
     Membership(usize),
     /// A machine or job is larger than any command may be. Remove it.
-    #[error("a part of the state has {bytes} bytes, which is more than any command can bring")]
+    #[error("a part of the state has {bytes} bytes, which is more than a command can contain")]
     TooLarge {
         /// Size of the machine or job in bytes.
         bytes: usize,
     },
     /// The state belongs to another cell than the folder, which is a defect of the program.
-    #[error("the snapshot is of cell {found}, the folder is for {wanted}")]
+    #[error("the snapshot is of cell {found}, but the folder is for cell {wanted}")]
     OtherCell {
         /// Cell of the state.
         found: CellId,
@@ -33,7 +33,7 @@ pub enum SaveError {
         wanted: CellId,
     },
     /// The disk failed. Repair it; the snapshot is tried again.
-    #[error("{}: {source}; mend the disk, the snapshot is then tried again", path.display())]
+    #[error("{}: {source}: repair the disk; the replica then tries the snapshot again", path.display())]
     Io {
         /// Path of the file or folder.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum SaveError {
 #[non_exhaustive]
 pub enum SnapshotDamage {
     /// The length of the file differs from that in its header, or is too short for a header.
-    #[error("the file has {found} bytes, it should have {wanted}")]
+    #[error("the file has {found} bytes: must have {wanted}")]
     Length {
         /// Actual number of bytes.
         found: u64,
@@ -58,7 +58,7 @@ pub enum SnapshotDamage {
     #[error("the header is corrupt")]
     Header,
     /// A chunk's length does not match the file's length.
-    #[error("chunk {number} gives its length as {found}, it should be {wanted}")]
+    #[error("chunk {number} gives its length as {found}: must be {wanted}")]
     ChunkLength {
         /// Number of the chunk.
         number: u64,
@@ -74,7 +74,7 @@ pub enum SnapshotDamage {
     #[error("the file does not match its hash")]
     Hash,
     /// A block has an impossible length.
-    #[error("a block of the image gives its length as {0}, which it cannot have")]
+    #[error("a block of the image gives an impossible length, {0}")]
     Block(u32),
     /// A part of the image cannot be decoded.
     #[error("a part of the image cannot be read: {0}")]
@@ -86,7 +86,7 @@ pub enum SnapshotDamage {
     #[error(transparent)]
     Image(#[from] ImageError),
     /// The state hash differs from that in the header.
-    #[error("the state hashes to {found:016x}, the header says {wanted:016x}")]
+    #[error("the hash of the state is {found:016x}, but the header has {wanted:016x}")]
     State {
         /// Hash of the restored state.
         found: u64,
@@ -100,14 +100,14 @@ pub enum SnapshotDamage {
 #[non_exhaustive]
 pub enum LoadError {
     /// There is no snapshot at this position. Choose one from the list of snapshots.
-    #[error("there is no {}: ask for the newest", .0.display())]
+    #[error("there is no snapshot {}: request the newest one", .0.display())]
     Missing(PathBuf),
     /// The file is no snapshot. Move it away, or restore the right one.
-    #[error("{} is not a snapshot: take it away, or restore the right file", .0.display())]
+    #[error("{} is not a snapshot: remove it, or restore the right file", .0.display())]
     NotASnapshot(PathBuf),
     /// The format of the snapshot is unknown. Use a version of this program that supports it.
     #[error(
-        "{} has format {found}, this program reads {FORMAT}: use one that reads {found}",
+        "{} has format {found}, but this program reads {FORMAT}: use one that reads {found}",
         path.display()
     )]
     UnknownFormat {
@@ -117,7 +117,7 @@ pub enum LoadError {
         found: u32,
     },
     /// The snapshot belongs to another cell. Name the right folder, or remove the file.
-    #[error("{} is of cell {found}, not of {wanted}: take it away", path.display())]
+    #[error("{} is of cell {found}, not of {wanted}: remove it", path.display())]
     OtherCell {
         /// Path of the file.
         path: PathBuf,
@@ -137,8 +137,8 @@ pub enum LoadError {
     /// The file is damaged. Restore it from a copy, or move it away and let the replica get a snapshot from its peers.
     /// An older snapshot suffices only if the log still has the entries after it.
     #[error(
-        "{} is corrupt at byte {offset}: {damage}; restore it from a copy, or take it away and let \
-         the replica get one from its peers",
+        "{} is corrupt at byte {offset}: {damage}: restore it from a copy, or remove it so that \
+         the replica gets one from its peers",
         path.display()
     )]
     Corrupt {
@@ -150,10 +150,10 @@ pub enum LoadError {
         damage: Box<SnapshotDamage>,
     },
     /// Another process has the file open. Stop that process.
-    #[error("{} is in use by another process: stop that one first", .0.display())]
+    #[error("{} is in use by another process: stop that process first", .0.display())]
     Locked(PathBuf),
     /// The disk failed. Repair it, and try again.
-    #[error("{}: {source}; mend the disk and try again", path.display())]
+    #[error("{}: {source}: repair the disk, and try again", path.display())]
     Io {
         /// Path of the file or folder.
         path: PathBuf,
@@ -167,13 +167,13 @@ pub enum LoadError {
 #[non_exhaustive]
 pub enum ReceiveError {
     /// The disk is full. Make space on it, and send the piece again.
-    #[error("{}: the disk is full: make room, the piece is then sent again", .0.display())]
+    #[error("{}: the disk is full: make room; the piece is then sent again", .0.display())]
     Full(PathBuf),
     /// No snapshot has this length, so the offer is invalid.
-    #[error("a snapshot of {0} bytes was offered, which is impossible")]
+    #[error("the size of the offered snapshot, {0} bytes, is impossible")]
     Offer(u64),
     /// The piece is out of order. Send the expected one.
-    #[error("piece {given} arrived, piece {wanted} was expected")]
+    #[error("piece {given} arrived instead of piece {wanted}")]
     Order {
         /// Number of the received piece.
         given: u64,
@@ -197,13 +197,13 @@ pub enum ReceiveError {
     OtherSnapshot,
     /// All pieces arrived, but they are no valid snapshot, because the peer's file is damaged. They were deleted. Begin
     /// again with another peer.
-    #[error("the received snapshot is invalid, begin again with another peer: {0}")]
+    #[error("the received snapshot is invalid: {0}: begin again with another peer")]
     Bad(#[source] LoadError),
     /// This snapshot is being received already.
-    #[error("{} is being received already", .0.display())]
+    #[error("the snapshot {} is already being received", .0.display())]
     Busy(PathBuf),
     /// The disk failed. Repair it, and start again. Durable pieces are not requested again.
-    #[error("{}: {source}; repair the disk and begin again", path.display())]
+    #[error("{}: {source}: repair the disk, and begin again", path.display())]
     Io {
         /// Path of the file or folder.
         path: PathBuf,

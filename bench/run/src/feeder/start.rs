@@ -34,7 +34,8 @@ impl Feeder {
         if refused > 0 {
             let tasks = if refused == 1 { "task that ran" } else { "tasks that ran" };
             self.notes.push(format!(
-                "{refused} {tasks} at the start found no devices left on the machine: placed anew"
+                "{refused} {tasks} at the start found no free devices on their machine, and were \
+                 placed again"
             ));
         }
         Ok(())

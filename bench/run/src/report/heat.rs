@@ -63,7 +63,8 @@ pub(super) fn render(report: &RunReport) -> (String, Readings) {
         share => format!("Each cell is the mean of {share} neighbours."),
     };
     let body = format!(
-        "<style>{rules}</style>\n<p class=\"hint\">{hint} Its colour is the share that is claimed.\
+        "<style>{rules}</style>\n<p class=\"hint\">{hint} The colour shows its claimed share of \
+         the resource.\
          </p>\n<div class=\"tabs\">{tabs}{panels}</div>\n"
     );
     (section(title, &body), readings(report, &grid, kinds))
@@ -96,7 +97,7 @@ fn legend(heat: &[MachineHeat], kind: usize) -> String {
         let (name, meaning) = match index {
             0 => ("0".to_string(), "with nothing claimed".to_string()),
             SHADE_OVER => (">100".to_string(), "claimed beyond their capacity".to_string()),
-            SHADE_NONE => ("none".to_string(), "that have none of it".to_string()),
+            SHADE_NONE => ("none".to_string(), "without this resource".to_string()),
             tenth => (format!("{}", tenth * 10), format!("up to {} % claimed", tenth * 10)),
         };
         let number = machines[index];

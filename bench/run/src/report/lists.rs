@@ -197,8 +197,8 @@ pub(super) fn unplaced(report: &RunReport) -> String {
     let title = "Not placed";
     if report.unplaced.is_empty() {
         let text = match report.pending {
-            0 => "No task waits at the end.".to_string(),
-            tasks => format!("{} at the end, no reason known.", waiting(tasks)),
+            0 => "No task is pending at the end.".to_string(),
+            tasks => format!("{} at the end, for an unknown reason.", waiting(tasks)),
         };
         return section(title, &format!("<p class=\"none\">{text}</p>\n"));
     }

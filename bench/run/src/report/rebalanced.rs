@@ -251,7 +251,11 @@ fn facts(report: &RebalanceReport) -> String {
 }
 
 fn moves(report: &RebalanceReport, detail: Detail) -> String {
-    let Some(last) = report.moves.last() else { return "\nno move makes it better\n".to_owned() };
+    let Some(last) = report.moves.last() else {
+        return "\nno move improves the \
+         objective\n"
+            .to_owned();
+    };
     let mut text = format!(
         "\n{} in {}",
         plural(wide(report.moves.len()), "move"),
@@ -334,7 +338,8 @@ fn stays(report: &RebalanceReport, detail: Detail) -> String {
         let counts = report.hindered.iter();
         let counts = counts.map(|(why, number)| format!("{} {}", count(wide(*number)), clean(why)));
         let counts: Vec<String> = counts.collect();
-        let sentence = format!("other tasks that stay where it is dear: {}", counts.join("; "));
+        let sentence =
+            format!("other tasks that stay on machines with a high cost: {}", counts.join("; "));
         text.push_str(&format!("\n{}\n", wrap(&sentence, WIDTH).join("\n")));
     }
     text
@@ -410,7 +415,7 @@ mod tests {
                 job: "db".into(),
                 task: 0,
                 machine: "m0".into(),
-                why: "no machine takes it".into(),
+                why: "no machine can accept it".into(),
                 reasons: vec![("too little cpu left".into(), 1199)],
             }],
             hindered: vec![("not worth a move".into(), 7)],
@@ -442,8 +447,8 @@ mod tests {
             "  1        1  web\u{fffd}[31m     3  m0    m1  2,000  misplaced\n",
             "  and 2 more: --all-moves prints them\n",
             "1 misplaced task stays\n",
-            "  - db/0 on m0: no machine takes it; machines: 1,199 too little cpu left\n",
-            "other tasks that stay where it is dear: 7 not worth a move\n",
+            "  - db/0 on m0: no machine can accept it; machines: 1,199 too little cpu left\n",
+            "other tasks that stay on machines with a high cost: 7 not worth a move\n",
             "looked at 64 moves in 0.25 s; nothing is better\n",
             "applied: 21 transactions committed, 0 out of date, 1 refused; 1 too little cpu left; planned again 2 times\n",
             "4 steps not tried: the cell cannot be reached\n",
@@ -455,7 +460,7 @@ mod tests {
         assert!(!text.contains('\u{1b}'));
         assert_eq!(render(&example(), Detail::All).matches("  m0    m1  ").count(), 22);
         let nothing = RebalanceReport::default();
-        assert!(render(&nothing, Detail::Short).contains("no move makes it better"));
+        assert!(render(&nothing, Detail::Short).contains("no move improves the objective"));
     }
 
     #[test]

@@ -155,15 +155,15 @@ pub fn render_job(job: &WaitingJob) -> String {
     let mut text =
         format!("{name}: {} of {tasks} {wait} for a machine (scheduler {by})\n", job.waiting);
     if job.unattended {
-        let told = "nobody places it, unless its scheduler runs without a lease";
-        text.push_str(&format!("no process holds the name {by}: {told}\n"));
+        let told = "its scheduler is not running, unless it runs without a lease";
+        text.push_str(&format!("no process owns the name {by}: {told}\n"));
     }
     if let Some(reason) = &job.refused {
-        text.push_str(&format!("the cell refused it last: {reason}\n"));
+        text.push_str(&format!("the last rejection by the cell: {reason}\n"));
     }
     if let Some(gang) = &job.gang {
         text.push_str(&format!(
-            "a gang: at least {} run together; {} {} machines, and there is room for {} more\n",
+            "a gang of at least {} tasks: {} {} machines, and there is room for {} more\n",
             gang.needs,
             gang.have,
             if gang.holds { "hold" } else { "have" },
@@ -180,7 +180,7 @@ pub fn render_job(job: &WaitingJob) -> String {
 fn render_group(group: &WaitingGroup) -> String {
     let waiting = plural(wide(group.waiting), "task");
     let head = format!(
-        "group {}: {waiting}, each {}; {} of {} would take one now",
+        "group {}: {waiting}, each {}; {} of {} could run one now",
         clean(&group.group),
         clean(&group.request),
         group.feasible,
@@ -226,7 +226,7 @@ fn remedies(group: &WaitingGroup) -> String {
     let lines: Vec<String> = match group.remedies.as_slice() {
         _ if group.feasible > 0 => Vec::new(),
         [] if group.machines == 0 => vec!["a machine: the cell has none".to_owned()],
-        [] => vec!["no one change is enough: see what the nearest machines lack".to_owned()],
+        [] => vec!["no single change is enough: see what the nearest machines lack".to_owned()],
         remedies => remedies.iter().map(|remedy| clean(&remedy.text)).collect(),
     };
     list("what would help", lines)
@@ -290,10 +290,11 @@ mod tests {
     fn the_text_tells_all_and_nothing_to_the_terminal() {
         let expected = "a cell\n3 tasks without a machine at the end\n\n\
             web\u{fffd}[31m: 3 of 4 tasks wait for a machine (scheduler service-0)\n\
-            no process holds the name service-0: nobody places it, unless its scheduler runs without a lease\n\
-            the cell refused it last: gang incomplete\n\
-            a gang: at least 4 run together; 1 have machines, and there is room for 2 more\n\n\
-            group main: 3 tasks, each 4 cpu; 0 of 1,201 machines would take one now\n\n\
+            no process owns the name service-0: its scheduler is not running, unless it runs \
+            without a lease\n\
+            the last rejection by the cell: gang incomplete\n\
+            a gang of at least 4 tasks: 1 have machines, and there is room for 2 more\n\n\
+            group main: 3 tasks, each 4 cpu; 0 of 1,201 machines could run one now\n\n\
             \x20 filter         removes\n  resources_fit    1,201\n\n\
             \x20 why not              machines\n  too little cpu left     1,201\n\n\
             \x20 nearest misses\n\
@@ -308,7 +309,7 @@ mod tests {
     fn where_nothing_alone_helps_the_text_says_so() {
         let mut group = example().jobs[0].groups[0].clone();
         group.remedies.clear();
-        assert!(render_group(&group).contains("  - no one change is enough"));
+        assert!(render_group(&group).contains("  - no single change is enough"));
         group.feasible = 1;
         assert!(!render_group(&group).contains("what would help"));
         let empty = WaitingGroup::default();

@@ -30,9 +30,9 @@ pub const TAIL_S: f64 = 600.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
-    /// The smallest sufficient number of machines.
+    /// Smallest number of machines that meets the objectives.
     Machines,
-    /// The largest load that meets the objectives, in thousandths of the workload's.
+    /// Largest load that meets the objectives, as a multiple of the workload's.
     Load,
 }
 

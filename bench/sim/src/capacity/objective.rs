@@ -36,7 +36,7 @@ pub enum Objective {
         /// The minimum share.
         least: f64,
     },
-    /// At most this share of the processors, and of the memory, is allocated on average.
+    /// At most this share of the processors, and of the memory, is in use on average.
     Used {
         /// The maximum share.
         most: f64,

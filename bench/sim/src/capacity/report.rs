@@ -94,7 +94,7 @@ pub fn sentence(finding: &Finding, machines: usize) -> String {
         }
         (Question::Machines, None, _) => {
             let most = finding.probes.last().map_or_else(String::new, |probe| say(probe.number));
-            format!("no number of machines is enough, up to {most}; the workload has {machines}")
+            format!("up to {most} machines, no number is enough; the workload has {machines}")
         }
         (Question::Load, Some(holds), Some(fails)) => {
             format!(
@@ -105,18 +105,21 @@ pub fn sentence(finding: &Finding, machines: usize) -> String {
         }
         (Question::Load, Some(holds), None) => {
             format!(
-                "{machines} machines carry even {} times the load; more was not tried",
+                "{machines} machines carry {} times the load, the largest load tried",
                 say(holds)
             )
         }
         (Question::Load, None, _) => {
             let least = finding.probes.first().map_or_else(String::new, |probe| say(probe.number));
-            format!("{machines} machines do not carry even {least} times the load")
+            format!(
+                "{machines} machines do not carry {least} times the load, the smallest load \
+                 tried"
+            )
         }
     };
     match contradicts {
         Some(other) => {
-            format!("{answer} (but the objectives fail at {}, too: look at the probes)", say(other))
+            format!("{answer} (but the objectives also fail at {}: see the probes)", say(other))
         }
         None => answer,
     }
@@ -128,7 +131,7 @@ impl CapacityReport {
     #[must_use]
     pub fn page(&self, objectives: &[Objective]) -> Page {
         let lead = format!(
-            "{} on {} machines, simulated by omega-sim {}, seed {}. What must hold: {}.",
+            "{} on {} machines, simulated by omega-sim {}, seed {}. Objectives: {}.",
             self.workload,
             self.machines,
             self.version,
@@ -141,8 +144,8 @@ impl CapacityReport {
 
     fn section(&self, finding: &Finding, objectives: &[Objective]) -> Section {
         let (id, title, x) = match finding.question {
-            Question::Machines => ("machines", "How many machines", "machines"),
-            Question::Load => ("load", "How much more load", "times the load"),
+            Question::Machines => ("machines", "Number of machines", "machines"),
+            Question::Load => ("load", "Load", "times the load"),
         };
         let at = |probe: &Probe| match finding.question {
             Question::Machines => probe.number as f64,

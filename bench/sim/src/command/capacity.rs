@@ -130,7 +130,7 @@ fn of_kind<T: Bound>(text: &str) -> Result<OfKind<T>, String> {
         Some(("batch", bound)) => (Some(JobKind::Batch), bound),
         Some(("service", bound)) => (Some(JobKind::Service), bound),
         Some((kind, _)) => {
-            return Err(format!("{kind:?} is no kind of jobs: batch and service are"));
+            return Err(format!("{kind:?} is not a kind of job: it must be batch or service"));
         }
     };
     Ok(OfKind { kind, bound: T::read(bound)? })
@@ -244,7 +244,8 @@ fn notes(workload: &Workload) -> Vec<String> {
     let changes = workload.machine_events.len();
     if changes > 0 {
         notes.push(format!(
-            "{changes} changes of machines are left out: how many there are is what is searched for"
+            "{changes} changes of machines are left out, because the number of machines is \
+             searched for"
         ));
     }
     notes

@@ -15,8 +15,9 @@ use std::process::ExitCode;
 
 /// Options of `omega-sim fgd`.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  omega-sim fgd --data data --policy fgd --policy best-fit")]
 pub struct FgdArgs {
-    /// Folder of the trace, with the published table if it is to be compared
+    /// Folder of the trace, with the published table for a comparison
     #[arg(long, value_name = "DIR", required_unless_present = "tasks")]
     data: Option<PathBuf>,
     /// Name of a list of tasks in the data folder, or `all`
@@ -34,8 +35,8 @@ pub struct FgdArgs {
     /// Number of random orders of arrival
     #[arg(long, value_name = "N", default_value = "10")]
     seeds: NonZeroU32,
-    /// Place each task on any of the K best machines, as concurrent schedulers do to avoid
-    /// conflicts
+    /// Place each task on a random one of the K best machines, as concurrent schedulers do to
+    /// avoid conflicts
     #[arg(long, value_name = "K", default_value = "1")]
     among: NonZeroUsize,
     /// End with exit code 1 if a mean differs from the published mean by more than the tolerance, or if no mean was
@@ -72,9 +73,10 @@ impl ValueEnum for PolicyChoice {
     fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
         match self {
             PolicyChoice::One(policy) => policy.to_possible_value(),
-            PolicyChoice::All => {
-                Some(clap::builder::PossibleValue::new("all").help("Each of them"))
-            }
+            PolicyChoice::All => Some(clap::builder::PossibleValue::new("all").help(
+                "All policies, one after the \
+                     other",
+            )),
         }
     }
 }

@@ -86,11 +86,15 @@ pub struct TwoProfiles {
 pub enum WhatIfError {
     /// No change was given. Give one.
     #[error(
-        "no change is given: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag"
+        "no change is given: give at least one of --profile, --add-machines, --machines, --drain, \
+         --remove, --load and the --new- flags"
     )]
     Nothing,
     /// Options that apply only to a directory were given for a backup. Leave them out.
-    #[error("--at and --all are for the directory of a replica: a backup has one version")]
+    #[error(
+        "--at and --all are only for the directory of a replica: a backup has a single \
+         version"
+    )]
     OneVersion,
     /// The cell cannot be read.
     #[error(transparent)]

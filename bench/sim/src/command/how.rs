@@ -35,10 +35,10 @@ pub struct HowArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_service: f64,
-    /// Conflict check of claims.
+    /// When a claim conflicts.
     #[arg(long, value_enum, default_value = "fit")]
     pub(super) check: CheckArg,
-    /// Whether the other claims of a transaction with a conflict are committed.
+    /// Claims that are committed if another claim of the transaction conflicts.
     #[arg(long, value_enum, default_value = "incremental")]
     pub(super) granularity: GranularityArg,
     /// Share of the machines on which service schedulers place no tasks.
@@ -75,7 +75,7 @@ impl EndArgs {
     }
 }
 
-/// Conflict check of claims.
+/// When a claim conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum CheckArg {
@@ -85,7 +85,7 @@ pub(super) enum CheckArg {
     Sequence,
 }
 
-/// Whether the other claims of a transaction with a conflict are committed.
+/// Claims that are committed if another claim of the transaction conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum GranularityArg {
@@ -124,8 +124,8 @@ const SECONDS_MAX: f64 = 10.0 * 366.0 * 86_400.0;
 fn number(text: &str, most: f64) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if (0.0..=most).contains(&number) => Ok(number.abs()),
-        Ok(_) => Err(format!("it must be from 0 to {most}")),
-        Err(_) => Err("it is not a number".into()),
+        Ok(_) => Err(format!("must be from 0 to {most}")),
+        Err(_) => Err("must be a number".into()),
     }
 }
 
@@ -147,7 +147,7 @@ const END_HOURS_MAX: f64 = 8760.0;
 
 pub(super) fn hours(text: &str) -> Result<f64, String> {
     let hours = text.parse::<f64>().ok().filter(|hours| is_end(*hours));
-    hours.ok_or_else(|| format!("it must be more than 0 hours, and at most {END_HOURS_MAX}"))
+    hours.ok_or_else(|| format!("must be more than 0 hours, and at most {END_HOURS_MAX}"))
 }
 
 impl HowArgs {

@@ -25,9 +25,9 @@ use std::process::ExitCode;
 /// Simulate a cell.
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
-    /// Find how many machines a workload needs, and how much more load a cell carries.
+    /// Find the number of machines that a workload needs, or the load that a cell can carry.
     Capacity(Box<capacity::CapacityArgs>),
-    /// Repeat the runs of the published simulator, and compare.
+    /// Repeat the runs of the published simulator, and compare the results.
     Compat(compat::CompatArgs),
     /// Repeat the figures of the Omega paper, and make a report with plots.
     Paper(paper::PaperArgs),
@@ -35,7 +35,7 @@ pub enum SimCommand {
     Run(Box<run::RunArgs>),
     /// Replay a log in the Standard Workload Format with policies of batch queues.
     Swf(swf::SwfArgs),
-    /// Run every combination of the values that a file lists.
+    /// Run the simulator with every combination of the values in a file.
     Sweep(sweep::SweepArgs),
     /// Compare two futures of a served cell: unchanged, and with a change.
     WhatIf(Box<WhatIfArgs>),
@@ -62,7 +62,7 @@ pub enum SimError {
     #[error(transparent)]
     WhatIf(Box<WhatIfError>),
     /// The output cannot be written, for example because its reader has closed it.
-    #[error("cannot print: {0}")]
+    #[error("cannot write to standard output: {0}")]
     Print(#[from] std::io::Error),
     /// A file of results could not be written.
     #[error("{}: cannot be written: {why}", file.display())]

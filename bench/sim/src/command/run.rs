@@ -28,7 +28,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Several cells",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(CELLS_MAX)))]
     cells: u32,
-    /// Choice of the cell for each job
+    /// Rule that chooses the cell of each job
     #[arg(long, value_enum, default_value = "emptiest", help_heading = "Several cells")]
     front: Front,
     /// Output format.

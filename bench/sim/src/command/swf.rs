@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 /// Options of `omega-sim swf`.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  omega-sim swf log.swf.gz --policy easy --estimates user")]
 pub struct SwfArgs {
     /// The log, uncompressed or compressed with gzip or Zstandard
     file: PathBuf,
@@ -36,7 +37,7 @@ pub struct SwfArgs {
     /// Processors of each machine with --policy omega; must divide the number of processors of the log's machine
     #[arg(long, value_name = "N", default_value = "1")]
     cores: NonZeroU64,
-    /// Processors of the machine [default: those of the header (MaxProcs, else MaxNodes)]
+    /// Number of processors [default: MaxProcs of the log's header, else MaxNodes]
     #[arg(long, value_name = "N")]
     processors: Option<NonZeroU64>,
     /// Output format
@@ -94,7 +95,7 @@ impl ValueEnum for TiesChoice {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         match self {
             TiesChoice::One(ties) => ties.to_possible_value(),
-            TiesChoice::All => Some(PossibleValue::new("all").help("A row for each of them")),
+            TiesChoice::All => Some(PossibleValue::new("all").help("One run with each order")),
         }
     }
 }
@@ -186,7 +187,8 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
     if args.policy == PolicyChoice::Omega && trace.processors % args.cores != 0 {
         let (cores, all) = (args.cores, trace.processors);
         return Err(SimError::Lacks(format!(
-            "machines of {cores} cores do not make up {all} processors"
+            "the log's machine has {all} processors, which cannot be divided into machines of \
+             {cores} cores: --cores must divide that number"
         )));
     }
     let mut sheet = Sheet::new(&COLUMNS);
@@ -224,7 +226,7 @@ fn tell(trace: &Trace) {
     let left_out = trace.left_out;
     eprintln!("{} jobs on {} processors", trace.jobs.len(), trace.processors);
     for (count, why) in [
-        (left_out.too_large, "ask for more processors than there are"),
+        (left_out.too_large, "request more processors than there are"),
         (left_out.run_unknown, "never ran, or for an unknown time"),
         (left_out.size_unknown, "have no known number of processors"),
     ] {

@@ -37,7 +37,10 @@ impl Architecture {
         let found = NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, architecture)| *architecture).ok_or_else(|| {
             let names: Vec<&str> = NAMES.iter().map(|(known, _)| *known).collect();
-            format!("there is no architecture {name:?}; there are: {}", names.join(", "))
+            format!(
+                "there is no architecture {name:?}; the architectures are: {}",
+                names.join(", ")
+            )
         })
     }
 

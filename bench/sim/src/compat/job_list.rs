@@ -37,7 +37,7 @@ impl JobList {
         while let Some(row) = table.next_row()? {
             let tasks = row.integer(count, u64::from(TASKS_PER_JOB_MAX))? as u32;
             if tasks == 0 {
-                return Err(row.error(count, "is 0: a job has at least one task"));
+                return Err(row.error(count, "is 0: a job must have at least one task"));
             }
             let (submit_s, run_s) = (number(row, submit)?, number(row, duration)?);
             let request = Request { cpu: number(row, cpu)?, memory: number(row, memory)? };

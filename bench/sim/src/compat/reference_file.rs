@@ -174,24 +174,34 @@ impl PointColumns {
             .map_err(|message| row.error(self.architecture, message))?;
         let batch_schedulers = counted(row, self.batch_schedulers, SCHEDULERS_MAX)?;
         if architecture == Architecture::Monolithic && batch_schedulers != 1 {
-            let message = format!("is {batch_schedulers}: a monolithic scheduler is one");
+            let message = format!(
+                "is {batch_schedulers}: the monolithic architecture has one \
+                 scheduler, so it must be 1"
+            );
             return Err(row.error(self.batch_schedulers, message));
         }
         let machines = counted(row, self.machines, MACHINES_MAX)?;
         if u64::from(machines) * u64::from(batch_schedulers) > ORDERS_MAX {
             let message = format!(
-                "{batch_schedulers} schedulers on {machines} machines are too many: at most {ORDERS_MAX} of both multiplied"
+                "{batch_schedulers} schedulers on {machines} machines are too many: the product \
+                 of the two numbers must be at most {ORDERS_MAX}"
             );
             return Err(row.error(self.batch_schedulers, message));
         }
         let end_s = number(row, self.end)?;
         if end_s > RUN_MAX_S {
-            let message = format!("{end_s} is too large: at most {RUN_MAX_S}");
+            let message = format!("{end_s} is too large: must be at most {RUN_MAX_S}");
             return Err(row.error(self.end, message));
         }
         let pickiness = number(row, self.pickiness)?;
         if pickiness > 1.0 {
-            return Err(row.error(self.pickiness, format!("{pickiness} is no share: more than 1")));
+            return Err(row.error(
+                self.pickiness,
+                format!(
+                    "is {pickiness}: a share must be from 0 \
+                 to 1"
+                ),
+            ));
         }
         let seed = row.required(self.seed)?;
         let seed = seed.parse().map_err(|_| {
@@ -219,7 +229,10 @@ impl PointColumns {
 fn list_name(row: Row<'_>, column: Column) -> Result<String, LoadError> {
     let name = row.required(column)?;
     if name.contains(['/', '\\']) {
-        let message = format!("{name:?} is not the name of a file: it has a slash");
+        let message = format!(
+            "{name:?} has a slash: it must be the name of a file, without a \
+             folder"
+        );
         return Err(row.error(column, message));
     }
     Ok(name.to_owned())
@@ -228,7 +241,7 @@ fn list_name(row: Row<'_>, column: Column) -> Result<String, LoadError> {
 /// Reads a whole number above 0.
 fn counted(row: Row<'_>, column: Column, max: u64) -> Result<u32, LoadError> {
     match row.integer(column, max)? {
-        0 => Err(row.error(column, "is 0: at least 1 is needed")),
+        0 => Err(row.error(column, "is 0: must be at least 1")),
         number => Ok(number as u32),
     }
 }
@@ -240,7 +253,7 @@ fn read_group(row: Row<'_>, column: Column) -> Result<Group, LoadError> {
         Some("Batch") => Kind::Batch,
         Some("Service") => Kind::Service,
         _ => {
-            let message = format!("there is no group {name:?}; it ends in Batch or Service");
+            let message = format!("{name:?} is not a group: its name must end in Batch or Service");
             return Err(row.error(column, message));
         }
     };

@@ -73,7 +73,10 @@ pub fn lists(dir: &Path) -> Result<Vec<String>, LoadError> {
         lists.extend(list.map(str::to_owned));
     }
     if lists.is_empty() {
-        let message = format!("there is no list of tasks, {LIST_PREFIX}NAME{LIST_SUFFIX}");
+        let message = format!(
+            "the folder has no list of tasks, a file \
+             {LIST_PREFIX}NAME{LIST_SUFFIX}"
+        );
         return Err(LoadError::new(dir, message));
     }
     lists.sort();

@@ -73,7 +73,7 @@ fn of_mode(all: &[Found], mode: usize) -> &[Found] {
 fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
     let x = || Axis::log("decision time of a service job, seconds");
     let mut conflicts = Plot::new(
-        format!("How often a service job's transaction meets a conflict: {cell} cell"),
+        format!("Conflicts of the transactions of service jobs: {cell} cell"),
         x(),
         Axis::linear("conflicts for each clean transaction"),
     );

@@ -67,7 +67,7 @@ pub(super) fn of_jobs(lab: &CellPair) -> Section {
 /// Figures 5 and 6 of one cell.
 fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
     let mut waits = Plot::new(
-        format!("Waits of jobs: {cell} cell"),
+        format!("Wait of jobs: {cell} cell"),
         Axis::log(DECISION),
         Axis { least: Some(WAIT_LEAST_S), ..Axis::log("mean wait, seconds") },
     )

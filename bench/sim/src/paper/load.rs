@@ -24,7 +24,7 @@ pub(super) fn saturation(lab: &CellPair) -> Section {
             line("service", &xs, found.iter().map(|found| found.service.busy))
                 .styled(Style::Dashed),
         );
-    let waits = Plot::new("Waits of jobs", Axis::linear(LOAD), Axis::log("mean wait, seconds"))
+    let waits = Plot::new("Wait of jobs", Axis::linear(LOAD), Axis::log("mean wait, seconds"))
         .line(line("batch", &xs, found.iter().map(|found| found.batch.wait_s.max(0.01))))
         .line(
             line("service", &xs, found.iter().map(|found| found.service.wait_s.max(0.01)))
@@ -47,7 +47,8 @@ pub(super) fn saturation(lab: &CellPair) -> Section {
                 saturated.is_some_and(|at| (at - expected).abs() <= 1.0),
                 format!("expected at {} times, all the time busy from {} times", figure(expected), saturated.map_or("none".to_owned(), figure)),
             ),
-            check("Service jobs do not notice", service < 0.1, format!("their mean wait is {} s at most", figure(service))),
+            check("The wait of service jobs does not change", service < 0.1, format!("their mean \
+                 wait is {} s at most", figure(service))),
         ],
         plots: vec![("fig8-busyness".to_owned(), busy), ("fig8-wait".to_owned(), waits)],
         tables: vec![table("One batch scheduler", "load", &xs, &[
@@ -128,10 +129,13 @@ fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
     let mut busy = Plot::new(
         format!("Busyness of each scheduler: {cell} cell"),
         x(),
-        Axis::share("mean busyness"),
+        Axis::share(
+            "mean \
+             busyness",
+        ),
     );
     let mut conflicts = Plot::new(
-        format!("How often they meet: {cell} cell"),
+        format!("Conflicts of the schedulers: {cell} cell"),
         x(),
         Axis::linear("conflicts for each clean transaction"),
     );

@@ -154,7 +154,7 @@ fn ran(books: &Records, all: &[Job], jobs: &[Option<MapReduce>], run: SizedRun) 
 /// Figure 15 of a cell: cumulative distribution of the jobs' speed-ups.
 fn speedups(cell: &str, ran: &[Ran]) -> Plot {
     let mut plot = Plot::new(
-        format!("How much faster MapReduce jobs run: {cell} cell"),
+        format!("Speed-up of MapReduce jobs: {cell} cell"),
         Axis { most: Some(MOST_DRAWN), ..Axis::log("speed-up") },
         Axis::share("share of the jobs"),
     );
@@ -182,7 +182,7 @@ const MOST_DRAWN: f64 = 30.0;
 /// Figure 16 of a cell: its allocation over the day, as means of ten minutes.
 fn utilisation(cell: &str, ran: &[Ran]) -> Plot {
     let mut plot = Plot::new(
-        format!("How full the cell is: {cell} cell"),
+        format!("Use of the cell: {cell} cell"),
         Axis::linear("hours since the start"),
         Axis::share("processors taken"),
     );

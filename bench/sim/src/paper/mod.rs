@@ -105,16 +105,16 @@ pub const ALL: [Experiment; 8] = [
 
 /// Figures of the paper that are not repeated, with the reason.
 const ELSEWHERE: [(&[&str], &str); 3] = [
-    (&["fig1"], "it is a drawing of the architectures: docs/sim.md tells what each is"),
+    (&["fig1"], "the figure is a drawing of the architectures, which docs/sim.md explains"),
     (
         &["fig2", "fig3", "fig4"],
-        "it shows the jobs of three of Google's cells, whose traces are not public: `omega-sim trace info` tells the same of \
-         traces that are",
+        "the figure shows the jobs of three of Google's cells, whose traces are not public; \
+         `omega-sim trace info` prints the same data of public traces",
     ),
     (
         &["fig11", "fig12"],
-        "it shows conflicts and the time for each task on a trace whose tasks are not public for so long: \
-         `omega-sim sweep` makes such runs on traces that have them",
+        "the figure needs a trace whose tasks are not public; `omega-sim sweep` makes such runs \
+         on other traces",
     ),
 ];
 
@@ -122,10 +122,10 @@ const ELSEWHERE: [(&[&str], &str); 3] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoExperiment {
     /// The paper has the figure, but it is not repeated here, for this reason.
-    #[error("this figure is not repeated: {0}")]
+    #[error("omega-sim does not repeat this figure: {0}")]
     Elsewhere(&'static str),
     /// The paper has no such figure.
-    #[error("there is no such figure; there are: all, {}", figures().join(", "))]
+    #[error("there is no such figure; the figures are: all, {}", figures().join(", "))]
     Unknown,
 }
 

@@ -150,12 +150,12 @@ fn plots(one: &[Ran], three: &[Ran]) -> Vec<(String, Plot)> {
             .fold(plot, |plot, (name, ran)| plot.line(line(name, &DECISIONS_S, ran.iter().map(of))))
     };
     let busyness = Plot::new(
-        "Busyness of batch schedulers, on a week of Google's jobs",
+        "Busyness of batch schedulers on a week of Google's jobs",
         Axis::log(decision),
         Axis { least: Some(0.0), ..Axis::share("busyness") },
     );
     let waits = Plot::new(
-        "Waits of batch jobs, on a week of Google's jobs",
+        "Wait of batch jobs on a week of Google's jobs",
         Axis::log(decision),
         Axis { least: Some(WAIT_LEAST_S), ..Axis::log("mean wait, seconds") },
     );

@@ -23,12 +23,12 @@ pub(super) fn run(lab: &CellPair) -> Section {
         line(name, &DECISIONS_S, found.iter().map(value))
     };
     let wait = |found: &Found| found.batch.wait_s.max(0.01);
-    let waits = Plot::new("Waits of batch jobs", x(), Axis::log("mean wait, seconds"))
+    let waits = Plot::new("Wait of batch jobs", x(), Axis::log("mean wait, seconds"))
         .line(over("offers", offers, &wait))
         .line(over("shared state", shared, &wait))
         .guide(super::OBJECTIVE_S, "30 s");
     let given_up = |found: &Found| found.batch.abandoned + found.service.abandoned;
-    let abandoned = Plot::new("How many jobs are given up", x(), Axis::linear("jobs"))
+    let abandoned = Plot::new("Abandoned jobs", x(), Axis::linear("jobs"))
         .line(over("offers", offers, &given_up))
         .line(over("shared state", shared, &given_up));
     let column = |found: &[Found], value: &dyn Fn(&Found) -> f64| {

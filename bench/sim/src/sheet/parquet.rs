@@ -44,7 +44,11 @@ impl Sheet {
     /// If a cell does not match the kind of its column, or the number of kinds is wrong.
     pub fn parquet(&self, kinds: &[Kind], remarks: &[(&str, &str)]) -> Result<Vec<u8>> {
         if kinds.len() != self.columns.len() {
-            return Err(ParquetError::General("there is not a kind for each column".to_owned()));
+            return Err(ParquetError::General(
+                "the number of column types differs from the number \
+                 of columns"
+                    .to_owned(),
+            ));
         }
         let fields = self.columns.iter().zip(kinds).map(|(name, kind)| kind.field(name));
         let schema =
@@ -74,7 +78,11 @@ impl Sheet {
         to: SerializedColumnWriter<'_>,
     ) -> Result<()> {
         let other = |cell: &Cell| {
-            ParquetError::General(format!("{}: {cell:?} is not of {kind:?}", self.columns[number]))
+            ParquetError::General(format!(
+                "column {}: the value {cell:?} is not of type \
+                 {kind:?}",
+                self.columns[number]
+            ))
         };
         match kind {
             Kind::Text => write::<ByteArrayType>(to, cells, |cell| match cell {

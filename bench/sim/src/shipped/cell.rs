@@ -24,7 +24,7 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 pub enum ShippedError {
     /// The cell rejects a machine. Correct the machine in the input.
-    #[error("the machine {name:?}: {why}")]
+    #[error("machine {name:?} is invalid: {why}")]
     Machine {
         /// Name of the machine.
         name: String,
@@ -32,7 +32,7 @@ pub enum ShippedError {
         why: Rejection,
     },
     /// The cell rejects a job. Correct the job in the input.
-    #[error("the job {name:?}: {why}")]
+    #[error("job {name:?} is invalid: {why}")]
     Job {
         /// Name of the job.
         name: String,
@@ -40,10 +40,10 @@ pub enum ShippedError {
         why: Rejection,
     },
     /// The cell rejects the policy of the input. Correct the policy.
-    #[error("the policy of the input: {0}")]
+    #[error("the policy of the input is invalid: {0}")]
     Policy(Rejection),
     /// The cell rejects a quota of the input. Correct the quota.
-    #[error("the quota of {tenant:?}: {why}")]
+    #[error("the quota of tenant {tenant:?} is invalid: {why}")]
     Quota {
         /// Name of the tenant.
         tenant: String,
@@ -51,10 +51,12 @@ pub enum ShippedError {
         why: Rejection,
     },
     /// A profile names something that the cell does not have. Correct the profile.
-    #[error("the profiles: {0}")]
+    #[error("the profiles are invalid: {0}")]
     Profile(ConfigError),
     /// The input has no machines. Name machines on which it runs.
-    #[error("the input has no machines: give them by --on, such as --on 2000,cpu=64,memory=256Gi")]
+    #[error(
+        "the input has no machines: give them with --on, such as --on 2000,cpu=64,memory=256Gi"
+    )]
     NoMachines,
     /// A part of the input cannot be read. Correct that part.
     #[error(transparent)]

@@ -139,7 +139,7 @@ impl CellPlacer {
             return if gang {
                 "too few machines for its gang"
             } else {
-                "not tried since there was room"
+                "not tried again since a machine got room"
             }
             .to_owned();
         }
@@ -148,7 +148,7 @@ impl CellPlacer {
         let filtered =
             found.filtered.first().map(|(name, n)| (*n, format!("removed by the filter {name}")));
         let most = refused.into_iter().chain(filtered).max_by_key(|(machines, _)| *machines);
-        most.map_or_else(|| "there is no machine".to_owned(), |(_, reason)| reason)
+        most.map_or_else(|| "the cell has no machines".to_owned(), |(_, reason)| reason)
     }
 
     /// Claims machines for tasks of a group, searching the most recently synced part first. Returns the number of

@@ -368,8 +368,8 @@ fn what_cannot_run_is_left_out_and_counted() {
     assert_eq!(
         trace.notes,
         [
-            "1 jobs have no requested time: their estimate is how long they ran",
-            "1 lines are out of order: jobs are taken by their time of submission",
+            "1 jobs have no requested time: their actual run time is used as estimate",
+            "1 lines are out of order: jobs are replayed by their time of submission",
         ]
     );
     assert_eq!(read(&log, None).unwrap().processors, 9, "as large as its largest job");

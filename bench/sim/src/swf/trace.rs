@@ -90,12 +90,13 @@ impl Trace {
         trace.jobs.sort_by_key(|job| job.submit_ms);
         if unrequested > 0 {
             trace.notes.push(format!(
-                "{unrequested} jobs have no requested time: their estimate is how long they ran"
+                "{unrequested} jobs have no requested time: their actual run time is used as \
+                 estimate"
             ));
         }
         if earlier > 0 {
             trace.notes.push(format!(
-                "{earlier} lines are out of order: jobs are taken by their time of submission"
+                "{earlier} lines are out of order: jobs are replayed by their time of submission"
             ));
         }
         Ok(trace)
@@ -107,14 +108,14 @@ impl Trace {
             (Some(given), ..) => given,
             (None, Some(processors), _) => processors,
             (None, None, Some(nodes)) => {
-                let note = format!("the header has no MaxProcs: MaxNodes, {nodes}, is taken");
+                let note = format!("the header has no MaxProcs: MaxNodes ({nodes}) is used");
                 self.notes.push(note);
                 nodes
             }
             (None, None, None) => {
                 self.notes.push(format!(
-                    "the header has neither MaxProcs nor MaxNodes: the size of the largest job, \
-                     {largest}, is taken; --processors says otherwise"
+                    "the header has neither MaxProcs nor MaxNodes: the size of the largest job \
+                     ({largest}) is used, unless --processors is given"
                 ));
                 largest
             }

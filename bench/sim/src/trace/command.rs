@@ -22,6 +22,7 @@ pub enum TraceCommand {
 
 /// The trace, and the output format.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  omega-sim trace info --trace openb --data data")]
 pub struct InfoArgs {
     #[command(flatten)]
     input: InputArgs,
@@ -38,6 +39,9 @@ pub struct InfoArgs {
 
 /// The example trace, and the generated one.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  omega-sim trace synth --trace openb --data data --out-machines x4 --out large"
+)]
 pub struct SynthArgs {
     #[command(flatten)]
     input: InputArgs,
@@ -84,7 +88,7 @@ pub enum TraceError {
     #[error(transparent)]
     Synth(#[from] SynthError),
     /// A plot cannot be written. Name another folder, or make room on the disk.
-    #[error("{}: cannot write: {why}", dir.display())]
+    #[error("{}: cannot be written: {why}", dir.display())]
     Write {
         /// The folder.
         dir: PathBuf,
@@ -92,7 +96,7 @@ pub enum TraceError {
         why: io::Error,
     },
     /// The output cannot be written. Make room on the disk.
-    #[error("standard output: cannot write: {0}")]
+    #[error("cannot write to standard output: {0}")]
     Print(io::Error),
 }
 
@@ -121,7 +125,7 @@ fn hours(text: &str) -> Result<u64, String> {
         Ok(hours) if (0.001..=87_600.0).contains(&hours) => {
             Ok((hours * 3_600_000.0).round() as u64)
         }
-        _ => Err("hours, from 0.001 to 87600".to_owned()),
+        _ => Err("must be a number of hours from 0.001 to 87600".to_owned()),
     }
 }
 

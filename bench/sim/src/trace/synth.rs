@@ -90,7 +90,7 @@ pub enum SynthError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The file cannot be written. Name another folder, or make room on the disk.
-    #[error("{}: cannot write: {why}", file.display())]
+    #[error("{}: cannot be written: {why}", file.display())]
     Write {
         /// The file.
         file: PathBuf,
@@ -98,16 +98,16 @@ pub enum SynthError {
         why: io::Error,
     },
     /// The file exists and is not overwritten. Name another folder.
-    #[error("{}: is there already; name another folder", .0.display())]
+    #[error("{}: already exists: name another folder with --out", .0.display())]
     Exists(PathBuf),
     /// The trace has no machines. Name machines for it.
-    #[error("{0}: has no machines: give them by --on, such as --on 2000,cpu=64,memory=256Gi")]
+    #[error("{0}: has no machines: give them with --on, such as --on 2000,cpu=64,memory=256Gi")]
     NoMachines(String),
     /// The trace has no jobs. Use another trace.
-    #[error("{0}: has no jobs to sample")]
+    #[error("{0}: has no jobs, so no similar trace can be generated from it")]
     NoJobs(String),
     /// The size is too large. Request fewer machines.
-    #[error("{0} machines are too many: at most {MACHINES_MAX}")]
+    #[error("{0} machines are too many: a cell has at most {MACHINES_MAX}")]
     TooLarge(u64),
 }
 
@@ -140,12 +140,14 @@ pub fn make(
     let made = write::Made { machines: size, scale, span_ms, first_ms };
     let mut notes = fit.notes();
     if second.head().machines.iter().any(|machine| machine.overcommit.iter().next().is_some()) {
-        let what = "machines have what could be claimed of them: the tables have no overcommit";
+        let what = "the capacity of machines includes overcommit, which the tables cannot express";
         notes.push(what.to_owned());
     }
     if span_ms > original.span_ms && fit.has_endless_arrivals() {
         notes.push(
-            "tasks that run for ever add up over a span that is longer than the trace's".to_owned(),
+            "tasks without an end accumulate if the generated trace is longer than the \
+             original"
+                .to_owned(),
         );
     }
     let written = write::write(

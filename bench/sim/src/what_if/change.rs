@@ -28,7 +28,7 @@ pub enum ChangeError {
     #[error("the cell has no machine {0:?}")]
     NoMachine(String),
     /// The change would remove all machines. Keep at least one.
-    #[error("no machine would be left")]
+    #[error("the change would remove every machine: leave at least one")]
     NoneLeft,
 }
 

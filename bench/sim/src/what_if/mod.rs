@@ -167,7 +167,8 @@ impl Left {
         let mut notes = Vec::new();
         if self.running > 0 {
             notes.push(format!(
-                "{} tasks run, nobody knows since when: what is left of each is spread evenly over its run time",
+                "{} running tasks have an unknown start time: their remaining times are spread \
+                 evenly over their run times",
                 self.running
             ));
         }
@@ -177,7 +178,7 @@ impl Left {
                 None => "for ever".to_owned(),
             };
             notes.push(format!(
-                "{} tasks of batch jobs do not say how long they run: {time} is assumed",
+                "{} tasks of batch jobs have no runtime estimate: {time} is assumed",
                 self.guessed
             ));
         }

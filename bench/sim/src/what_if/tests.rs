@@ -163,8 +163,9 @@ fn tasks_end_when_their_job_says_or_as_assumed() {
     assert_eq!(
         ten.notes,
         [
-            "2 tasks run, nobody knows since when: what is left of each is spread evenly over its run time",
-            "3 tasks of batch jobs do not say how long they run: 10 s is assumed",
+            "2 running tasks have an unknown start time: their remaining times are spread evenly \
+             over their run times",
+            "3 tasks of batch jobs have no runtime estimate: 10 s is assumed",
         ]
     );
     let known = Job { runtime_estimate_ms: Some(5000), ..Job::batch("known", tasks(1)) };
@@ -228,7 +229,7 @@ fn a_change_that_cannot_be_made_is_told() {
     let remove = |name: &str| Change { remove: vec![name.into()], ..Change::default() };
     let fault = |change: Change| change.made(&now).unwrap_err().to_string();
     assert_eq!(fault(remove("m7")), "the cell has no machine \"m7\"");
-    assert_eq!(fault(remove("m0")), "no machine would be left");
+    assert_eq!(fault(remove("m0")), "the change would remove every machine: leave at least one");
     let drain = Change { drain: vec!["x".into()], ..Change::default() };
     assert_eq!(fault(drain), "the cell has no machine \"x\"");
 }

@@ -254,19 +254,19 @@ fn a_job_that_the_cell_refuses_is_an_error() {
     let error =
         simulate(&workload, &settings(ArchitectureKind::SharedState)).err().expect("an error");
     let why = error.to_string();
-    assert!(why.starts_with("the input has no machines: give them by --on"), "{why}");
+    assert!(why.starts_with("the input has no machines: give them with --on"), "{why}");
 }
 
 #[test]
 fn bad_arguments_of_a_run_are_told() {
     let cases = [
         (&["run", "--arch", "borg"][..], "invalid value 'borg' for '--arch <ARCH>'"),
-        (&["run", "--t-job-batch", "-1"], "it must be from 0 to 316224000"),
-        (&["run", "--t-job-batch=nan"], "it must be from 0 to 316224000"),
-        (&["run", "--pickiness", "2"], "it must be from 0 to 1"),
+        (&["run", "--t-job-batch", "-1"], "must be from 0 to 316224000"),
+        (&["run", "--t-job-batch=nan"], "must be from 0 to 316224000"),
+        (&["run", "--pickiness", "2"], "must be from 0 to 1"),
         (&["run", "--batch", "0"], "0 is not in 1..=1024"),
         (&["run", "--hours", "0"], "0 is not in 1..=8760"),
-        (&["run", "--end", "0"], "it must be more than 0 hours, and at most 8760"),
+        (&["run", "--end", "0"], "must be more than 0 hours, and at most 8760"),
         (&["run", "--trace", "omega-sim"], "--data <DIR>"),
         (
             &["run", "--trace", "omega-sim", "--data", "/nowhere"],
@@ -274,7 +274,7 @@ fn bad_arguments_of_a_run_are_told() {
         ),
         (
             &["run", "--trace", "omega-sim", "--data", ".", "--cell", "X"],
-            "there is no cell \"X\"; there are: M, L, L4",
+            "there is no cell \"X\"; the cells are: M, L, L4",
         ),
     ];
     for (args, expected) in cases {

@@ -103,16 +103,16 @@ fn both_ends_have_answers_of_their_own() {
     let large = "large,1,5,1Gi,0,\n";
     assert_eq!(
         last(large, &placed("machines")),
-        ("no number of machines is enough, up to 20; the workload has 2".into(), Some(1))
+        ("up to 20 machines, no number is enough; the workload has 2".into(), Some(1))
     );
     assert_eq!(
         last(large, &placed("load")),
-        ("2 machines do not carry even 0.010 times the load".into(), Some(1))
+        ("2 machines do not carry 0.010 times the load, the smallest load tried".into(), Some(1))
     );
     let little = "small,1,0.1,1Mi,0,\n";
     assert_eq!(
         last(little, &["--placed", "100%", "--find", "load", "--load-most", "7.5"]),
-        ("2 machines carry even 7.500 times the load; more was not tried".into(), Some(0))
+        ("2 machines carry 7.500 times the load, the largest load tried".into(), Some(0))
     );
 }
 
@@ -143,13 +143,13 @@ fn bad_arguments_are_told() {
     let tables = tables(dir.path(), 2, &tenant_config(1));
     let cases: [(&[&str], &str); 8] = [
         (&[], "the following required arguments were not provided"),
-        (&["--placed", "many"], "it is no share: 99% and 0.99 are"),
-        (&["--placed", "101%"], "it is no share: 99% and 0.99 are"),
-        (&["--wait-p90", "30"], "it is no time: 500ms, 30s, 2m and 1h are"),
-        (&["--wait-p90", "cron=3s"], "\"cron\" is no kind of jobs: batch and service are"),
-        (&["--placed", "1", "--load-most", "0"], "it must be from 0.01 to 1000"),
+        (&["--placed", "many"], "must be a share such as 99% or 0.99"),
+        (&["--placed", "101%"], "must be a share such as 99% or 0.99"),
+        (&["--wait-p90", "30"], "must be a time such as 500ms, 30s, 2m or 1h"),
+        (&["--wait-p90", "cron=3s"], "\"cron\" is not a kind of job: it must be batch or service"),
+        (&["--placed", "1", "--load-most", "0"], "must be from 0.01 to 1000"),
         (&["--placed", "1", "--machines-most", "0"], "0 is not in 1..=1048576"),
-        (&["--placed", "1", "--end", "0"], "it must be more than 0 hours, and at most 8760"),
+        (&["--placed", "1", "--end", "0"], "must be more than 0 hours, and at most 8760"),
     ];
     for (more, expected) in cases {
         let (printed, complained, code) = capacity(&tables, more);

@@ -59,28 +59,35 @@ fn a_small_file_of_any_names_and_columns_is_run() {
 fn a_bad_reference_file_is_told_in_one_line() {
     let cases = [
         (4, "many", "ref.csv:2: machines: \"many\" is not a number"),
-        (4, "0", "ref.csv:2: machines: is 0: at least 1 is needed"),
-        (4, "1e9", "ref.csv:2: machines: \"1e9\" is too large: at most 1048576"),
+        (4, "0", "ref.csv:2: machines: is 0: must be at least 1"),
+        (4, "1e9", "ref.csv:2: machines: \"1e9\" is too large: must be at most 1048576"),
         (5, "-1", "ref.csv:2: runtime_s: \"-1\" is negative"),
         (5, "inf", "ref.csv:2: runtime_s: \"inf\" is not a finite number"),
-        (5, "1e12", "ref.csv:2: runtime_s: 1000000000000 is too large: at most 316224000"),
+        (5, "1e12", "ref.csv:2: runtime_s: 1000000000000 is too large: must be at most 316224000"),
         (
             6,
             "borg",
-            "ref.csv:2: arch: there is no architecture \"borg\"; there are: mono, mesos, omega-fine-inc, \
+            "ref.csv:2: arch: there is no architecture \"borg\"; the architectures are: mono, mesos, \
+             omega-fine-inc, \
              omega-fine-aon, omega-coarse-inc, omega-coarse-aon",
         ),
-        (7, "0", "ref.csv:2: n_batch_scheds: is 0: at least 1 is needed"),
+        (7, "0", "ref.csv:2: n_batch_scheds: is 0: must be at least 1"),
         (8, "", "ref.csv:2: tjob_service: is empty"),
-        (12, "1.5", "ref.csv:2: pickiness: 1.5 is no share: more than 1"),
+        (12, "1.5", "ref.csv:2: pickiness: is 1.5: a share must be from 0 to 1"),
         (13, "x", "ref.csv:2: seed: \"x\" is not a whole number of 64 bits"),
         (
             14,
             "Web",
-            "ref.csv:2: scheduler_group: there is no group \"Web\"; it ends in Batch or Service",
+            "ref.csv:2: scheduler_group: \"Web\" is not a group: its name must end in Batch or \
+             Service",
         ),
         (15, "busy", "ref.csv:2: busy: \"busy\" is not a number"),
-        (1, "../b", "ref.csv:2: batch: \"../b\" is not the name of a file: it has a slash"),
+        (
+            1,
+            "../b",
+            "ref.csv:2: batch: \"../b\" has a slash: it must be the name of a file, \
+             without a folder",
+        ),
     ];
     for (column, value, expected) in cases {
         let mut fields: Vec<&str> = ROW.split(',').collect();
@@ -88,20 +95,21 @@ fn a_bad_reference_file_is_told_in_one_line() {
         check(&format!("{HEADER}\n{}\n", fields.join(",")), LISTS, expected);
     }
     let crowd = ROW.replace(",4,60.0,omega-fine-inc,1,", ",1000000,60.0,omega-fine-inc,1000,");
-    let too_many = "ref.csv:2: n_batch_scheds: 1000 schedulers on 1000000 machines are too many: at most \
-        268435456 of both multiplied";
+    let too_many = "ref.csv:2: n_batch_scheds: 1000 schedulers on 1000000 machines are too many: \
+         the product of the two numbers must be at most 268435456";
     check(&format!("{HEADER}\n{crowd}\n"), LISTS, too_many);
     let mono = ROW.replace("omega-fine-inc,1", "mono,3");
-    let one = "ref.csv:2: n_batch_scheds: is 3: a monolithic scheduler is one";
+    let one = "ref.csv:2: n_batch_scheds: is 3: the monolithic architecture has one scheduler, so \
+         it must be 1";
     check(&format!("{HEADER}\n{mono}\n"), LISTS, one);
     check(
         &format!("{HEADER}\n{ROW},7\n"),
         LISTS,
-        "ref.csv:2: the row has 29 fields, the header 28",
+        "ref.csv:2: the row has 29 fields, but the header has 28",
     );
     let nothing = "ref.csv: the file has a header and no rows: there is nothing to compare";
     check(&format!("{HEADER}\n"), LISTS, nothing);
-    check("", LISTS, "ref.csv: the file is empty: a header is expected");
+    check("", LISTS, "ref.csv: the file is empty: its first line must be a header");
     let missing = HEADER.replace(",wait_mean", "");
     check(&format!("{missing}\n"), LISTS, "ref.csv:1: wait_mean: the column is missing");
 }
@@ -109,16 +117,16 @@ fn a_bad_reference_file_is_told_in_one_line() {
 #[test]
 fn a_bad_job_list_is_told_in_one_line() {
     let cases = [
-        ("1.0,0,5.0,1.0,1.0", "b.csv.gz:2: num_tasks: is 0: a job has at least one task"),
+        ("1.0,0,5.0,1.0,1.0", "b.csv.gz:2: num_tasks: is 0: a job must have at least one task"),
         (
             "1.0,2000000,5.0,1.0,1.0",
-            "b.csv.gz:2: num_tasks: \"2000000\" is too large: at most 1048576",
+            "b.csv.gz:2: num_tasks: \"2000000\" is too large: must be at most 1048576",
         ),
         ("soon,1,5.0,1.0,1.0", "b.csv.gz:2: submit_s: \"soon\" is not a number"),
         ("-1,1,5.0,1.0,1.0", "b.csv.gz:2: submit_s: \"-1\" is negative"),
         ("1.0,1,NaN,1.0,1.0", "b.csv.gz:2: duration_s: \"NaN\" is not a finite number"),
         ("1.0,1,5.0,,1.0", "b.csv.gz:2: cpus_per_task: is empty"),
-        ("1.0,1,5.0,1.0", "b.csv.gz:2: the row has 4 fields, the header 5"),
+        ("1.0,1,5.0,1.0", "b.csv.gz:2: the row has 4 fields, but the header has 5"),
     ];
     let reference = format!("{HEADER}\n{ROW}\n");
     for (row, expected) in cases {

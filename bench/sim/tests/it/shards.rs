@@ -108,10 +108,10 @@ fn a_merge_refuses_gaps_doubles_and_other_sweeps() {
     };
     refused(&[&a], "4 of 8 points are missing: 1, 3, 5, 7; run their shards again");
     sweep.shard("b", "1/2");
-    refused(&[&a, &b, &a], "point 0 is in a and in a");
+    refused(&[&a, &b, &a], "point 0 is in both a and a");
     refused(&[&a, &b, &none], "none: is not the folder of a sweep");
     std::fs::write(sweep.dir.path().join("b/sweep.toml"), "[sweep]\n").expect("written");
-    refused(&[&a, &b], "b/sweep.toml: it belongs to another sweep");
+    refused(&[&a, &b], "b/sweep.toml: this folder has results of another sweep");
     let (said, succeeded) = sweep.run("c", &["--shard", "2/2"]);
     assert!(!succeeded && said.contains("the last one of 2 is 1/2"), "{said}");
 }

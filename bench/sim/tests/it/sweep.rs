@@ -109,8 +109,8 @@ fn a_folder_takes_no_other_sweep() {
     let small = FILE.replace("[1, 2]", "1").replace("[0.1, 10]", "0.1");
     assert_eq!(sweep(dir.path(), &small).2, Some(0));
     let other = small.replace("hours = 1", "hours = 2");
-    let message = "omega-sim: out/sweep.toml: it belongs to another sweep, or the file was changed since: choose \
-        another folder\n";
+    let message = "omega-sim: out/sweep.toml: this folder has results of another sweep, or the \
+         sweep's file has changed since: choose another folder\n";
     assert_eq!(sweep(dir.path(), &other), (String::new(), message.into(), Some(2)));
 }
 
@@ -118,28 +118,33 @@ fn a_folder_takes_no_other_sweep() {
 fn a_bad_file_is_told_in_one_line() {
     let cases = [
         ("[sweep]\nspeed = 3\n", "file.toml:2: unknown field `speed`"),
-        ("[sweep]\nseed = []\n", "file.toml: [sweep]: a list is empty: there is no point"),
+        (
+            "[sweep]\nseed = []\n",
+            "file.toml: [sweep]: a list is empty, so the sweep has no \
+             points: give each list at least one value",
+        ),
         ("[sweep]\nbatch = 0\n", "file.toml: batch: must be 1 or more"),
         ("[sweep]\nt_job_batch = [1, -1]\n", "file.toml: t_job_batch: must be a number of seconds"),
         ("[sweep]\npickiness = nan\n", "file.toml: pickiness: must be a share from 0 to 1"),
         ("[sweep]\n[input]\ntrace = \"openb\"\n", "file.toml: [input]: a trace needs data"),
         (
             "[sweep]\n[input]\njobs = \"j.csv\"\n",
-            "file.toml: [input]: machines and jobs go together",
+            "file.toml: [input]: `machines` and `jobs` must be given together",
         ),
         ("[sweep]\n[input]\nhours = 0\n", "file.toml: [input]: hours must be from 1 to 8760"),
         ("end = 0\n[sweep]\n", "file.toml: end: must be more than 0 hours, and at most 8760"),
         (
             "[sweep]\n[input]\ncluster = \"c.json\"\nhours = 2\n",
-            "file.toml: [input]: synthetic and hours are of a synthetic workload: end says when a run ends",
+            "file.toml: [input]: `synthetic` and `hours` are only for a synthetic workload: use \
+             `end` to set the end of a run",
         ),
         (
             "[sweep]\n[input]\ntrace = \"azure\"\ndata = \"d\"\non = \"5\"\n",
-            "file.toml:5: \"\" is no size: cpu=64 or memory=256Gi is",
+            "file.toml:5: \"\" must be KIND=AMOUNT, such as cpu=64 or memory=256Gi",
         ),
         (
             "[sweep]\n[input]\ntrace = \"openb\"\ndata = \"d\"\non = \"5,cpu=1\"\n",
-            "file.toml: [input]: --on is for --trace azure and --trace swf",
+            "file.toml: [input]: --on is only for --trace azure and --trace swf",
         ),
         ("[input]\n", "missing field `sweep`"),
         ("sweep\n", "file.toml:1: "),
@@ -157,7 +162,11 @@ fn a_bad_file_is_told_in_one_line() {
     }
     let many = format!("[sweep]\nseed = {:?}\nprobes = {:?}\n", [1; 400], [1; 400]);
     let dir = tempfile::tempdir().expect("a folder");
-    assert!(sweep(dir.path(), &many).1.contains("160000 points are too many: at most 100000"));
+    assert!(
+        sweep(dir.path(), &many)
+            .1
+            .contains("the lists give 160000 points: a sweep may have at most 100000")
+    );
 }
 
 #[test]

@@ -185,8 +185,8 @@ fn what_is_too_much_for_a_page_is_left_out_aloud() {
         batch = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n";
     let dir = tempfile::tempdir().expect("a folder");
     let page = read(&sweep(dir.path(), short), "report.html");
-    assert_eq!(page.matches("Drawn are 8 of 9 lines, from all over").count(), 1, "{page}");
+    assert_eq!(page.matches("The plots have 8 of 9 lines, evenly chosen").count(), 1, "{page}");
     let dir = tempfile::tempdir().expect("a folder");
     let page = read(&sweep(dir.path(), &format!("{short}service = [1, 2]\n")), "report.html");
-    assert!(page.contains("Shown are 6 of 9 parts, from all over"), "{page}");
+    assert!(page.contains("Shown are 6 of 9 parts, evenly chosen"), "{page}");
 }

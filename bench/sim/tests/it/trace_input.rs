@@ -16,17 +16,18 @@ fn bad_input_ends_with_one_line() {
         (
             "info --machines m.csv --jobs j.csv",
             &[("j.csv", "name,count,cpu,memory\nweb,0,1,1Gi\n")],
-            "j.csv:2: count: is 0: a job has at least one task",
+            "j.csv:2: count: is 0: a job must have at least one task",
         ),
         (
             "synth --machines m.csv --jobs j.csv --out out",
             &[("out/jobs.csv", "mine\n")],
-            "out/jobs.csv: is there already; name another folder",
+            "out/jobs.csv: already exists: name another folder with --out",
         ),
         (
             "synth --machines m.csv --jobs j.csv --out out --out-load 0",
             &[],
-            "invalid value '0' for '--out-load <xF>': must be a factor from x0.001 to x1000; see omega-sim --help",
+            "invalid value '0' for '--out-load <xF>': must be a factor from x0.001 to x1000; see \
+             omega-sim --help",
         ),
         (
             "synth --trace azure --data . --out out",
@@ -34,7 +35,8 @@ fn bad_input_ends_with_one_line() {
                 "dev.csv.gz",
                 "vm,arrival_s,batch,cores,mem_gb,dur_bin_lo_s,dur_bin_hi_s,censored\n",
             )],
-            "azure vm v1: has no machines: give them by --on, such as --on 2000,cpu=64,memory=256Gi",
+            "azure vm v1: has no machines: give them with --on, such as --on \
+             2000,cpu=64,memory=256Gi",
         ),
     ];
     for (arguments, files, expected) in cases {

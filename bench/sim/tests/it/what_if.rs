@@ -101,23 +101,30 @@ fn what_cannot_be_asked_is_told_in_one_line() {
     let cases: [(&[&str], &str); 8] = [
         (
             &["--from", "cell"],
-            "no change is given: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag",
+            "no change is given: give at least one of --profile, --add-machines, --machines, \
+             --drain, --remove, --load and the --new- flags",
         ),
         (&["--from", "cell", "--drain", "m-7"], "the cell has no machine \"m-7\""),
-        (&["--from", "cell", "--remove", "m-0", "--remove", "m-1"], "no machine would be left"),
+        (
+            &["--from", "cell", "--remove", "m-0", "--remove", "m-1"],
+            "the change would remove \
+             every machine: leave at least one",
+        ),
         (
             &["--from", "foreign", "--at", "3", "--load", "2"],
-            "--at and --all are for the directory of a replica: a backup has one version",
+            "--at and --all are only for the directory of a replica: a backup has a single version",
         ),
-        (&["--from", "foreign", "--load", "2"], "foreign: is no backup of a cell"),
+        (&["--from", "foreign", "--load", "2"], "foreign: is not a backup of a cell"),
         (&["--from", "nowhere", "--load", "2"], "nowhere: cannot be read: entity not found"),
         (
             &["--from", "cell", "--profile", "p.toml"],
-            "p.toml:2:8: profile[0].name: the run has no scheduler \"cron\"; it has: service, batch",
+            "p.toml:2:8: profile[0].name: the run has no scheduler \"cron\"; its schedulers are: \
+             service, batch",
         ),
         (
             &["--from", "cell", "--load", "0"],
-            "invalid value '0' for '--load <TIMES>': it must be from 0.01 to 1000; see omega-sim --help",
+            "invalid value '0' for '--load <TIMES>': must be from 0.01 to 1000; see omega-sim \
+             --help",
         ),
     ];
     for (arguments, expected) in cases {

@@ -21,7 +21,7 @@ pub(crate) fn bytes(text: &str, rounding: Rounding) -> Result<u64, String> {
     let amount: Amount = text.parse().map_err(|error: AmountError| error.to_string())?;
     match amount.rounded(Unit::Bytes, rounding).map_err(|error| error.to_string())? {
         amount if amount <= AMOUNT_MAX => Ok(amount),
-        _ => Err(format!("{text:?} is too large")),
+        _ => Err(format!("{text:?} is too large: at most 2^50 bytes are allowed")),
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn list<T>(
     let items: Vec<&str> = text.split(';').map(str::trim).collect();
     if items.len() > RULES_PER_GROUP_MAX {
         return Err(format!(
-            "has {} items, at most {RULES_PER_GROUP_MAX} are allowed",
+            "has {} items: at most {RULES_PER_GROUP_MAX} are allowed",
             items.len()
         ));
     }
@@ -62,7 +62,7 @@ pub(super) fn labels(text: &str) -> Result<Vec<(Text, Text)>, String> {
     const { assert!(RULES_PER_GROUP_MAX <= LABELS_MAX) };
     let labels = list(text, |item| match item.split_once('=') {
         Some((key, value)) => Ok((name(key.trim())?, Text::from(value.trim()))),
-        None => Err(format!("{item:?} is no label: KEY=VALUE is")),
+        None => Err(format!("{item:?} is not a label: it must be KEY=VALUE")),
     })?;
     for (i, (key, _)) in labels.iter().enumerate() {
         if labels[..i].iter().any(|(earlier, _)| earlier == key) {
@@ -74,7 +74,12 @@ pub(super) fn labels(text: &str) -> Result<Vec<(Text, Text)>, String> {
 
 /// Parses `KEY=VALUE:EFFECT` or `KEY:EFFECT`.
 pub(super) fn taint(text: &str) -> Result<Taint, String> {
-    let error = || format!("{text:?} is no taint: KEY=VALUE:NoSchedule is");
+    let error = || {
+        format!(
+            "{text:?} is not a taint: it must be KEY:EFFECT or KEY=VALUE:EFFECT, \
+         with the effect NoSchedule, PreferNoSchedule or NoExecute"
+        )
+    };
     let (mark, word) = text.rsplit_once(':').ok_or_else(error)?;
     let (key, value) = mark.split_once('=').unwrap_or((mark, ""));
     Ok(Taint { key: name(key)?, value: value.into(), effect: effect(word).ok_or_else(error)? })
@@ -90,7 +95,12 @@ pub(super) fn toleration(text: &str) -> Result<Toleration, String> {
         None => (text, None),
         Some((mark, word)) => match effect(word) {
             Some(effect) => (mark, Some(effect)),
-            None => return Err(format!("{text:?} is no toleration: KEY=VALUE:NoSchedule is")),
+            None => {
+                return Err(format!(
+                    "{text:?} is not a toleration: its effect must be \
+                 NoSchedule, PreferNoSchedule or NoExecute, as in KEY=VALUE:NoSchedule"
+                ));
+            }
         },
     };
     let (key, value, operator) = match mark.split_once('=') {
@@ -119,7 +129,12 @@ pub(super) fn requirement(text: &str) -> Result<Requirement, String> {
         (">", Operator::Gt),
         ("<", Operator::Lt),
     ];
-    let no_requirement = || format!("{text:?} is no requirement: KEY=VALUE or KEY in A|B is");
+    let no_requirement = || {
+        format!(
+            "{text:?} is not a requirement: it must be such as KEY=VALUE, \
+         KEY in A|B, KEY>NUMBER or KEY exists"
+        )
+    };
     for (word, operator) in [(" exists", Operator::Exists), (" absent", Operator::DoesNotExist)] {
         if let Some(key) = text.strip_suffix(word) {
             return Ok(Requirement { key: name(key.trim())?, operator, values: Vec::new() });
@@ -134,7 +149,7 @@ pub(super) fn requirement(text: &str) -> Result<Requirement, String> {
     };
     let compares = matches!(operator, Operator::Gt | Operator::Lt);
     if compares && values.iter().any(|value| value.parse::<i64>().is_err()) {
-        return Err(format!("{text:?} compares with what is no integer"));
+        return Err(format!("{text:?} must compare with an integer"));
     }
     Ok(Requirement { key: name(key.trim())?, operator, values })
 }
@@ -149,7 +164,12 @@ pub(super) fn level(text: &str) -> Result<TopologyLevel, String> {
 
 /// Parses `LEVEL:SKEW` or `LEVEL:SKEW:soft`, for a spread of the job's tasks.
 pub(super) fn spread(text: &str) -> Result<Spread, String> {
-    let error = || format!("{text:?} is no spread: LEVEL:SKEW with a skew of at least 1 is");
+    let error = || {
+        format!(
+            "{text:?} is not a spread: it must be LEVEL:SKEW, with a skew of at \
+         least 1"
+        )
+    };
     let (rest, when) = match text.strip_suffix(":soft") {
         Some(rest) => (rest, WhenUnsatisfiable::ScheduleAnyway),
         None => (text, WhenUnsatisfiable::DoNotSchedule),
@@ -161,7 +181,7 @@ pub(super) fn spread(text: &str) -> Result<Spread, String> {
 
 /// Parses `8080`, `8080/tcp`, `8080/udp` or `8080/sctp`.
 pub(super) fn port(text: &str) -> Result<Port, String> {
-    let error = || format!("{text:?} is no port: 8080 or 9090/udp is");
+    let error = || format!("{text:?} is not a port: it must be such as 8080 or 9090/udp");
     let (number, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
     let protocol = match protocol {
         "tcp" => Protocol::Tcp,

@@ -87,16 +87,20 @@ pub(super) fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, 
     let kind = optional(row, columns.kind, |text| match text {
         "service" => Ok(JobKind::Service),
         "batch" => Ok(JobKind::Batch),
-        _ => Err(format!("{text:?} is no kind: service and batch are")),
+        _ => Err(format!("{text:?} is not a kind of job: it must be service or batch")),
     })?
     .unwrap_or(if run_ms.is_some() { JobKind::Batch } else { JobKind::Service });
     let precedence = optional(row, columns.precedence, |text| {
-        text.parse().map_err(|_| format!("{text:?} is no integer of 32 bits"))
+        text.parse().map_err(|_| format!("{text:?} must be an integer of 32 bits"))
     })?;
     let gang_min = optional(row, columns.gang, |text| match (text, text.parse()) {
         ("all", _) => Ok(group.count),
         (_, Ok(tasks)) if (1..=group.count).contains(&tasks) => Ok(tasks),
-        _ => Err(format!("{text:?} is no gang: all, or 1 to {} is", group.count)),
+        _ => Err(format!(
+            "{text:?} must be the minimum number of tasks of the gang: all, or 1 to \
+             {}",
+            group.count
+        )),
     })?;
     let tenant = optional(row, columns.tenant, forms::name)?;
     Ok(Arrival {
@@ -126,7 +130,7 @@ pub(super) fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, 
 fn read_group(row: &Row<'_>, columns: &Columns) -> Result<TaskGroup, LoadError> {
     let count = row.integer(columns.count, u64::from(TASKS_PER_JOB_MAX))? as u32;
     if count == 0 {
-        return Err(row.error(columns.count, "is 0: a job has at least one task"));
+        return Err(row.error(columns.count, "is 0: a job must have at least one task"));
     }
     let (mut request, devices) = columns.amounts.read(row, Rounding::Up)?;
     let devices = read_devices(row, columns, devices)?;
@@ -146,9 +150,11 @@ fn read_devices(
     count: u8,
 ) -> Result<Option<DeviceRequest>, LoadError> {
     let share = optional(row, columns.share, |text| match text.parse() {
-        _ if count == 0 => Err("needs a gpu of which it is a share".to_owned()),
+        _ if count == 0 => Err("is given without a gpu of which a share could be taken: give the \
+             column gpu too, or leave this one empty"
+            .to_owned()),
         Ok(share @ 1..=1000) => Ok(share),
-        _ => Err(format!("{text:?} is no share: 1 to {DEVICE_MILLI} thousandths of a device are")),
+        _ => Err(format!("{text:?} must be 1 to {DEVICE_MILLI} thousandths of a device")),
     })?;
     let milli_each = share.unwrap_or(DEVICE_MILLI as u16);
     Ok((count > 0).then_some(DeviceRequest { count, milli_each }))
@@ -169,7 +175,7 @@ fn read_rules(row: &Row<'_>, columns: &Columns) -> Result<PlacementRules, LoadEr
     let ports = optional(row, columns.ports, |text| {
         let ports = forms::list(text, forms::port)?;
         let twice = (1..ports.len()).any(|i| ports[..i].contains(&ports[i]));
-        if twice { Err(format!("{text:?} has a port twice")) } else { Ok(ports) }
+        if twice { Err(format!("{text:?} has the same port twice")) } else { Ok(ports) }
     })?;
     rules.ports = ports.unwrap_or_default();
     Ok(rules)

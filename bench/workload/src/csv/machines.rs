@@ -28,7 +28,13 @@ pub(super) fn read(table: &mut Table, kinds: &Kinds) -> Result<Vec<Machine>, Loa
         for (key, column) in [("zone", zone), ("rack", rack)] {
             let Some(value) = optional(&row, column, forms::name)? else { continue };
             if let (Some(labels), true) = (labels, pairs.iter().any(|(other, _)| &**other == key)) {
-                return Err(row.error(labels, format!("{key:?} is given in its own column too")));
+                return Err(row.error(
+                    labels,
+                    format!(
+                        "the label {key:?} is also given in a column \
+                     of its own: leave it out here"
+                    ),
+                ));
             }
             pairs.push((key.into(), value));
         }
@@ -49,7 +55,11 @@ pub(super) fn read(table: &mut Table, kinds: &Kinds) -> Result<Vec<Machine>, Loa
                 return Err(row.error(name, format!("more than {MACHINES_MAX} machines")));
             }
             if let Some(line) = lines.insert(machine.name.clone(), row.line()) {
-                let message = format!("{:?} is the name of a machine in line {line}", machine.name);
+                let message = format!(
+                    "{:?} is already the name of the machine in line {line}: \
+                     give each machine its own name",
+                    machine.name
+                );
                 return Err(row.error(name, message));
             }
             machines.push(machine.clone());

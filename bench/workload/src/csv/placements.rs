@@ -36,7 +36,10 @@ impl Placements {
         while let Some(row) = table.next_row()? {
             let name = row.required(machine)?;
             let position = positions.get(name).copied().ok_or_else(|| {
-                let message = format!("{name:?} is not in the table of machines; correct either");
+                let message = format!(
+                    "{name:?} is not in the table of machines: correct this row \
+                     or that table"
+                );
                 row.error(machine, message)
             })?;
             let task = match task {
@@ -59,8 +62,8 @@ impl Placements {
         if arrival.at_ms > 0 {
             let seconds = arrival.at_ms as f64 / 1000.0;
             let message = format!(
-                "{name:?} arrives {seconds} s after the start, and only jobs of the start have placements; set its \
-                 arrival_s to 0 or remove the row"
+                "job {name:?} arrives {seconds} s after the start, but only jobs that arrive at \
+                 the start can have placements: set its arrival_s to 0, or remove this row"
             );
             return Err(self.error(rows[0].line, "job", message));
         }
@@ -70,11 +73,14 @@ impl Placements {
             let Some(task) = row.task else { continue };
             if task >= count {
                 let message =
-                    format!("{task}: {name:?} has {count} tasks; give a number below {count}");
+                    format!("{task} must be below {count}, the number of tasks of job {name:?}");
                 return Err(self.error(row.line, "task", message));
             }
             if !numbers.insert(task) {
-                let message = format!("task {task} of {name:?} has two placements; remove one");
+                let message = format!(
+                    "task {task} of job {name:?} has two placements: remove one \
+                     of them"
+                );
                 return Err(self.error(row.line, "task", message));
             }
         }
@@ -82,7 +88,7 @@ impl Placements {
         for row in &rows {
             let Some(task) = row.task.or_else(|| free.next()) else {
                 let message =
-                    format!("{name:?} has {count} tasks, and more placements; remove this row");
+                    format!("job {name:?} has {count} tasks, but more placements: remove this row");
                 return Err(self.error(row.line, "job", message));
             };
             arrival.placed.push((task, row.machine));
@@ -97,7 +103,10 @@ impl Placements {
         match first {
             None => Ok(()),
             Some((line, name)) => {
-                let message = format!("{name:?} is not in the table of jobs; correct either");
+                let message = format!(
+                    "{name:?} is not in the table of jobs: correct this row or \
+                     that table"
+                );
                 Err(self.error(line, "job", message))
             }
         }

@@ -100,41 +100,54 @@ fn every_column_of_jobs_arrives() {
 #[test]
 fn faults_of_machines_are_told_in_one_line() {
     let cases = [
-        ("", ": the file is empty: a header is expected"),
+        ("", ": the file is empty: its first line must be a header"),
         ("name,cpu\na,1\n", ":1: memory: the column is missing"),
         (
             "name,cpu,memory,cpus\n",
-            ":1: cpus: there is no such column; there are: name, cpu, memory, disk, gpu, count, \
+            ":1: cpus: there is no such column; the columns are: name, cpu, memory, disk, gpu, \
+             count, \
              zone, rack, labels, taints, resource:NAME",
         ),
         ("name,cpu,memory,\n", ":1: a column has no name"),
         ("name,cpu,memory,resource:gpu\n", ":1: resource:gpu: gpu has a column of its own"),
         ("name,cpu,memory\n", ": the table has no machines"),
-        ("name,cpu,memory\na,1,1\na,1,1\n", ":3: name: \"a\" is the name of a machine in line 2"),
+        (
+            "name,cpu,memory\na,1,1\na,1,1\n",
+            ":3: name: \"a\" is already the name of the machine \
+             in line 2",
+        ),
         (
             "name,cpu,memory,count\na-1,1,1,\na,1,1,2\n",
-            ":3: name: \"a-1\" is the name of a machine in line 2",
+            ":3: name: \"a-1\" is already the name of the machine in line 2",
         ),
         ("name,cpu,memory\na,x,1\n", ":2: cpu: \"x\" is not a number"),
         ("name,cpu,memory\na,1,\n", ":2: memory: is empty"),
         (
             "name,cpu,memory\na,1,5Q\n",
-            ":2: memory: \"5Q\" has an unknown unit; write 4, 500m, 16GiB or 2TB",
+            ":2: memory: \"5Q\" has an unknown unit: write an amount such as 4, 500m, 16GiB or 2TB",
         ),
         ("name,cpu,memory\na,1,-5Gi\n", ":2: memory: \"-5Gi\" is negative"),
-        ("name,cpu,memory\na,1,2000Ti\n", ":2: memory: \"2000Ti\" is too large"),
-        ("name,cpu,memory,gpu\na,1,1,64\n", ":2: gpu: \"64\" is too large: at most 32"),
-        ("name,cpu,memory,labels\na,1,1,x\n", ":2: labels: \"x\" is no label: KEY=VALUE is"),
+        (
+            "name,cpu,memory\na,1,2000Ti\n",
+            ":2: memory: \"2000Ti\" is too large: at most 2^50 bytes are allowed",
+        ),
+        ("name,cpu,memory,gpu\na,1,1,64\n", ":2: gpu: \"64\" is too large: must be at most 32"),
+        (
+            "name,cpu,memory,labels\na,1,1,x\n",
+            ":2: labels: \"x\" is not a label: it must be \
+             KEY=VALUE",
+        ),
         ("name,cpu,memory,labels\na,1,1,x=1;x=2\n", ":2: labels: the label \"x\" is given twice"),
         (
             "name,cpu,memory,zone,labels\na,1,1,z,zone=y\n",
-            ":2: labels: \"zone\" is given in its own column too",
+            ":2: labels: \"zone\" is also given in a column of its own: leave it out here",
         ),
         (
             "name,cpu,memory,taints\na,1,1,k=v:Never\n",
-            ":2: taints: \"k=v:Never\" is no taint: KEY=VALUE:NoSchedule is",
+            ":2: taints: \"k=v:Never\" is not a taint: it must be KEY:EFFECT or KEY=VALUE:EFFECT, \
+             with the effect NoSchedule, PreferNoSchedule or NoExecute",
         ),
-        ("name,cpu,memory\n,1,1\n", ":2: name: is empty: give 1 to 512 bytes"),
+        ("name,cpu,memory\n,1,1\n", ":2: name: is empty: must have 1 to 512 bytes"),
     ];
     for (machines, expected) in cases {
         let (dir, result) = read(machines, JOBS);
@@ -145,24 +158,49 @@ fn faults_of_machines_are_told_in_one_line() {
 #[test]
 fn faults_of_jobs_are_told_in_one_line() {
     let cases = [
-        ("count", "0", "is 0: a job has at least one task"),
-        ("count", "2000000", "\"2000000\" is too large: at most 1048576"),
-        ("gpu_share", "500", "needs a gpu of which it is a share"),
+        ("count", "0", "is 0: a job must have at least one task"),
+        ("count", "2000000", "\"2000000\" is too large: must be at most 1048576"),
+        (
+            "gpu_share",
+            "500",
+            "is given without a gpu of which a share could be taken: give the \
+             column gpu too, or leave this one empty",
+        ),
         ("run_s", "soon", "\"soon\" is not a number"),
         ("arrival_s", "-1", "\"-1\" is negative"),
         ("arrival_s", "1e18", "\"1e18\" is too large"),
-        ("kind", "cron", "\"cron\" is no kind: service and batch are"),
-        ("precedence", "high", "\"high\" is no integer of 32 bits"),
-        ("gang", "2", "\"2\" is no gang: all, or 1 to 1 is"),
-        ("require", "ssd", "\"ssd\" is no requirement: KEY=VALUE or KEY in A|B is"),
+        ("kind", "cron", "\"cron\" is not a kind of job: it must be service or batch"),
+        ("precedence", "high", "\"high\" must be an integer of 32 bits"),
+        ("gang", "2", "\"2\" must be the minimum number of tasks of the gang: all, or 1 to 1"),
+        (
+            "require",
+            "ssd",
+            "\"ssd\" is not a requirement: it must be such as KEY=VALUE, KEY in \
+             A|B, KEY>NUMBER or KEY exists",
+        ),
         ("require", "a=1;;b=2", "\"a=1;;b=2\" has an empty item"),
-        ("require", "n>many", "\"n>many\" compares with what is no integer"),
-        ("tolerate", "k:Never", "\"k:Never\" is no toleration: KEY=VALUE:NoSchedule is"),
-        ("spread", "rack", "\"rack\" is no spread: LEVEL:SKEW with a skew of at least 1 is"),
-        ("spread", "rack:0", "\"rack:0\" is no spread: LEVEL:SKEW with a skew of at least 1 is"),
-        ("ports", "0", "\"0\" is no port: 8080 or 9090/udp is"),
-        ("ports", "80/http", "\"80/http\" is no port: 8080 or 9090/udp is"),
-        ("ports", "80;80/tcp", "\"80;80/tcp\" has a port twice"),
+        ("require", "n>many", "\"n>many\" must compare with an integer"),
+        (
+            "tolerate",
+            "k:Never",
+            "\"k:Never\" is not a toleration: its effect must be NoSchedule, \
+             PreferNoSchedule or NoExecute, as in KEY=VALUE:NoSchedule",
+        ),
+        (
+            "spread",
+            "rack",
+            "\"rack\" is not a spread: it must be LEVEL:SKEW, with a skew of at \
+             least 1",
+        ),
+        (
+            "spread",
+            "rack:0",
+            "\"rack:0\" is not a spread: it must be LEVEL:SKEW, with a skew of \
+             at least 1",
+        ),
+        ("ports", "0", "\"0\" is not a port: it must be such as 8080 or 9090/udp"),
+        ("ports", "80/http", "\"80/http\" is not a port: it must be such as 8080 or 9090/udp"),
+        ("ports", "80;80/tcp", "\"80;80/tcp\" has the same port twice"),
         ("resource:fpga", "0.5", "\"0.5\" is not a whole number"),
     ];
     for (column, field, expected) in cases {
@@ -174,11 +212,10 @@ fn faults_of_jobs_are_told_in_one_line() {
         assert_eq!(message(dir.path(), result), format!("jobs.csv:2: {column}: {expected}"));
     }
     let (dir, result) = read(MACHINES, &format!("{JOBS}j,1,1,1\n"));
-    let expected = "jobs.csv:3: name: \"j\" is the name of a job in line 2";
+    let expected = "jobs.csv:3: name: \"j\" is already the name of the job in line 2";
     assert_eq!(message(dir.path(), result), expected);
     let (dir, result) = read(MACHINES, "name,count,cpu,memory,gpu,gpu_share\nj,1,1,1,1,1001\n");
-    let expected =
-        "jobs.csv:2: gpu_share: \"1001\" is no share: 1 to 1000 thousandths of a device are";
+    let expected = "jobs.csv:2: gpu_share: \"1001\" must be 1 to 1000 thousandths of a device";
     assert_eq!(message(dir.path(), result), expected);
 }
 
@@ -187,7 +224,8 @@ fn there_are_at_most_sixteen_kinds() {
     let names: Vec<String> = (0..13).map(|i| format!("resource:r{i}")).collect();
     let header = format!("name,cpu,memory,{}\n", names.join(","));
     let (dir, result) = read(&header, JOBS);
-    let expected = "machines.csv:1: resource:r12: 17 resource kinds, at most 16 are allowed";
+    let expected = "machines.csv:1: resource:r12: 17 resource kinds are too many: at most 16 are \
+         allowed";
     assert_eq!(message(dir.path(), result), expected);
 }
 
@@ -222,26 +260,38 @@ fn placements_name_jobs_and_machines() {
 fn faults_of_placements_are_told_in_one_line() {
     for (text, expected) in [
         ("job\nj\n", ":1: machine: the column is missing"),
-        ("job,machine,n\nj,n,1\n", ":1: n: there is no such column; there are: job, machine, task"),
+        (
+            "job,machine,n\nj,n,1\n",
+            ":1: n: there is no such column; the columns are: job, \
+             machine, task",
+        ),
         (
             "job,machine\nj,m\n",
-            ":2: machine: \"m\" is not in the table of machines; correct either",
+            ":2: machine: \"m\" is not in the table of machines: correct this row or that table",
         ),
-        ("job,machine\nk,n\nx,n\n", ":3: job: \"x\" is not in the table of jobs; correct either"),
+        (
+            "job,machine\nk,n\nx,n\n",
+            ":3: job: \"x\" is not in the table of jobs: correct this row \
+             or that table",
+        ),
         ("job,machine\n,n\n", ":2: job: is empty"),
-        ("job,machine,task\nj,n,3\n", ":2: task: 3: \"j\" has 3 tasks; give a number below 3"),
+        (
+            "job,machine,task\nj,n,3\n",
+            ":2: task: 3 must be below 3, the number of tasks of job \
+             \"j\"",
+        ),
         (
             "job,machine,task\nj,n,1\nj,n,1\n",
-            ":3: task: task 1 of \"j\" has two placements; remove one",
+            ":3: task: task 1 of job \"j\" has two placements: remove one of them",
         ),
         (
             "job,machine\nk,n\nk,n\n",
-            ":3: job: \"k\" has 1 tasks, and more placements; remove this row",
+            ":3: job: \"k\" has 1 tasks, but more placements: remove this row",
         ),
         (
             "job,machine\nlate,n\n",
-            ":2: job: \"late\" arrives 5 s after the start, and only jobs of the start have placements; set its \
-             arrival_s to 0 or remove the row",
+            ":2: job: \"late\" arrives 5 s after the start, but only jobs that arrive at the \
+             start can have placements: set its arrival_s to 0, or remove this row",
         ),
     ] {
         assert_eq!(read_placed(text).unwrap_err(), format!("placements.csv{expected}"), "{text}");

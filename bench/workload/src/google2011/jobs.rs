@@ -69,8 +69,8 @@ impl Stream for JobStream {
     }
 
     fn notes(&self) -> Vec<String> {
-        let what = "the list has no requests and no numbers of tasks: each job is one task that asks \
-                    for nothing";
+        let what = "the list has no requests and no numbers of tasks: each job is one task \
+             without a request";
         vec![what.to_owned()]
     }
 }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn faults_of_the_list_are_told_in_one_line() {
         let cases = [
-            ("0,0,,,4,0,0", "2: class: \"4\" is too large: at most 3"),
+            ("0,0,,,4,0,0", "2: class: \"4\" is too large: must be at most 3"),
             ("0,0,,,,0,0", "2: class: is empty"),
             ("x,0,,,3,0,0", "2: submit_us: \"x\" is not a number"),
             ("0,0,-5,,3,0,0", "2: run_us: \"-5\" is negative"),

@@ -73,7 +73,7 @@ impl Machines {
                 }
             };
             if start.rows.insert(id, start.machines.len() as u32).is_some() {
-                return Err(row.error(self.columns.id, format!("{id} is there already")));
+                return Err(row.error(self.columns.id, format!("machine {id} is added twice")));
             }
             if start.machines.len() == MACHINES_MAX {
                 return Err(
@@ -90,8 +90,8 @@ impl Machines {
         while !self.later.is_full() {
             let Some(row) = self.table.next_row()? else { break };
             let Said::Later(event) = self.shared.read(&row, &self.columns)? else {
-                let message =
-                    "is 0, but the machines of the start stand before all that happens later";
+                let message = "is 0 after a later time: the rows of machines that exist at the start must \
+                     come first";
                 return Err(row.error(self.columns.time, message));
             };
             let pushed = self.later.push(event.at_ms, event);

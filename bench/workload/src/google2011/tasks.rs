@@ -134,7 +134,8 @@ impl Tasks {
         let mut last_ms = 0;
         while let Some(task) = self.read()? {
             if task.at_ms < last_ms {
-                let message = "is before the line above: rows are sorted by it";
+                let message = "is earlier than in the line above: rows must be sorted by this \
+                     column";
                 return Err(self.table.error_at(Some("submit_us"), message));
             }
             last_ms = task.at_ms;
@@ -172,8 +173,8 @@ impl Tasks {
         }
         if lost > 0 {
             notes.push(format!(
-                "{lost} tasks ran at the start on machines that the trace does not list: they \
-                 start as pending"
+                "{lost} tasks ran at the start on machines that are not in the trace: they begin \
+                 as pending"
             ));
         }
         notes

@@ -22,7 +22,7 @@ pub(super) fn mark(
 ) -> Remarks {
     let Some(annotation) = metadata.annotations.get(ANNOTATION) else { return Remarks::new() };
     let Ok(AvoidPods { avoid }) = serde_json::from_str(annotation) else {
-        return Remarks::from(["has an annotation preferAvoidPods that cannot be read"]);
+        return Remarks::from(["the annotation preferAvoidPods cannot be read"]);
     };
     let named = avoid.iter().map(|avoid| avoid.signature.controller.uid.as_str());
     let jobs = named.filter_map(|uid| controllers.get(uid)).flatten();
@@ -32,7 +32,10 @@ pub(super) fn mark(
     for job in jobs {
         let separator = if said.is_empty() { "" } else { ", " };
         if said.len() + separator.len() + job.len() > TEXT_BYTES_MAX {
-            remarks.insert("names more controllers to keep away than a label holds");
+            remarks.insert(
+                "the annotation preferAvoidPods names more controllers than fit into a \
+                 label",
+            );
             break;
         }
         said = [said.as_str(), separator, &job].concat();

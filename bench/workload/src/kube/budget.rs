@@ -23,7 +23,7 @@ pub(super) fn budgets(
         let min = share(place, "spec.minAvailable", spec.min_available.as_ref())?;
         let max = share(place, "spec.maxUnavailable", spec.max_unavailable.as_ref())?;
         if min.is_some() && max.is_some() {
-            let message = "has both minAvailable and maxUnavailable, expected one of them";
+            let message = "has both minAvailable and maxUnavailable: give only one of them";
             return Err(place.fault("spec", message));
         }
         let keep = min.map(Keep::MinAvailable).or(max.map(Keep::MaxUnavailable));
@@ -42,7 +42,8 @@ pub(super) fn budgets(
     }
     if idle > 0 {
         notes.sentence(format!(
-            "disruption budgets without a selector or a bound protect nothing: {idle}"
+            "disruption budgets that protect no pod, because they have no selector or no bound: \
+             {idle}"
         ));
     }
     Ok(budgets)
@@ -54,7 +55,7 @@ fn share(
     value: Option<&NumberOrShare>,
 ) -> Result<Option<Share>, Fault> {
     let wrong = |text: &str| {
-        place.fault(field, format!("is {text:?}, expected a number or a percentage such as 30%"))
+        place.fault(field, format!("is {text:?}: must be a number or a percentage such as 30%"))
     };
     match value {
         None => Ok(None),
@@ -67,7 +68,7 @@ fn share(
             let percent = percent.ok_or_else(|| wrong(text))?;
             match percent {
                 0..=100 => Ok(Some(Share::Percent(percent))),
-                _ => Err(place.fault(field, format!("is {text:?}, more than all (100%)"))),
+                _ => Err(place.fault(field, format!("is {text:?}: must be at most 100%"))),
             }
         }
     }

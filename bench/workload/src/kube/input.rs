@@ -38,7 +38,7 @@ impl Input {
     /// # Errors
     /// If there already is an object of this kind and name.
     fn store(&mut self, kind: &'static str, name: String, place: &Place) -> Result<(), Fault> {
-        let message = format!("the {kind} {name:?} is there twice");
+        let message = format!("the {kind} {name:?} appears twice: remove one of the two");
         match self.stored.insert((kind, name)) {
             true => Ok(()),
             false => Err(place.fault("metadata.name", message)),

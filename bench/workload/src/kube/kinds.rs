@@ -27,7 +27,7 @@ const NOMINAL: [(&str, &str, Unit); 2] =
     [("cpu", "cpu (nominal)", Unit::Milli), ("memory", "memory (nominal)", Unit::Bytes)];
 
 /// The remark on an amount beyond [`AMOUNT_MAX`].
-const TOO_MUCH: &str = "an amount above 2^50 is taken as 2^50";
+const TOO_MUCH: &str = "an amount above 2^50 is counted as 2^50";
 
 /// Omega's name of a Kubernetes resource.
 pub fn kind_name(resource: &str) -> &str {
@@ -61,7 +61,7 @@ impl KindTable {
         let most = KINDS_MAX - COMMON.len() - NOMINAL.len();
         if wanted.len() > most {
             return Err(Fault::file(format!(
-                "the pods ask for {} extended resources, at most {most} are allowed",
+                "the pods request {} extended resources: at most {most} are allowed",
                 wanted.len()
             )));
         }

@@ -124,26 +124,30 @@ impl Converter {
     pub fn obstacle(&self, spec: &PodSpec) -> Option<String> {
         if let Some(volume) = spec.volumes.iter().find(|volume| pod::is_on_disk(volume)) {
             return Some(format!(
-                "spec.volumes: {:?} names a disk, which is not supported; give a claim to a volume of a CSI driver",
+                "spec.volumes: {:?} names a disk, which is not supported: use a claim to a volume \
+                 of a CSI driver",
                 volume.name
             ));
         }
         if !spec.claims.is_empty() {
             return Some(
-                "spec.resourceClaims: device claims (DRA) are not supported; remove them, or name another scheduler \
-                 in spec.schedulerName"
+                "spec.resourceClaims: device claims (DRA) are not supported: remove them, or name \
+                 another scheduler in spec.schedulerName"
                     .into(),
             );
         }
         if spec.workload.is_some() {
-            return Some("spec.workloadRef: not supported; use spec.schedulingGroup".into());
+            return Some("spec.workloadRef: is not supported: use spec.schedulingGroup".into());
         }
         let known = |name: &str| self.kinds.knows(name);
         let request = pod_request(spec);
         let missing =
             request.iter().find(|(name, amount)| **amount != Quantity::default() && !known(name));
         missing.map(|(name, _)| {
-            format!("the resource {name:?} was in no node or pod at the start; restart omega-kube")
+            format!(
+                "the resource {name:?} is new: no node or pod had it when omega-kube started: \
+                 restart omega-kube"
+            )
         })
     }
 }

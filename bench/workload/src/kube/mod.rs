@@ -73,7 +73,7 @@ struct LivePod<'a> {
 pub fn workload(input: Input) -> Result<Workload, Fault> {
     let mut notes = Notes::default();
     for (kind, count) in &input.others {
-        notes.sentence(format!("items of kind {kind} are not understood: {count}"));
+        notes.sentence(format!("ignored items of kind {kind}, which omega does not read: {count}"));
     }
     let positions = positions(&input.nodes)?;
     let pods = live_pods(&input.pods, &positions, &mut notes)?;
@@ -121,14 +121,20 @@ pub fn workload(input: Input) -> Result<Workload, Fault> {
 /// The nodes' positions by name.
 fn positions(nodes: &[(Place, Node)]) -> Result<BTreeMap<&str, u32>, Fault> {
     if nodes.is_empty() {
-        let message = "has no Node; expected what `kubectl get nodes,pods -A -o json` prints";
+        let message = "has no Node: it must be the output of `kubectl get nodes,pods -A -o json`";
         return Err(Fault::file(message));
     }
     let mut positions = BTreeMap::new();
     for ((place, node), position) in nodes.iter().zip(0..) {
         let name = node.metadata.name.as_str();
         if positions.insert(name, position).is_some() {
-            return Err(place.fault("metadata.name", format!("the node {name:?} is there twice")));
+            return Err(place.fault(
+                "metadata.name",
+                format!(
+                    "the node {name:?} appears twice: \
+                 remove one of the two"
+                ),
+            ));
         }
     }
     Ok(positions)
@@ -146,7 +152,8 @@ fn live_pods<'a>(
     for (place, pod) in pods {
         let name = (pod::namespace(pod), pod.metadata.name.as_str());
         if !names.insert(name) {
-            let message = format!("the pod \"{}/{}\" is there twice", name.0, name.1);
+            let message =
+                format!("the pod \"{}/{}\" appears twice: remove one of the two", name.0, name.1);
             return Err(place.fault("metadata.name", message));
         }
         check_spreads(place, pod)?;
@@ -162,7 +169,10 @@ fn live_pods<'a>(
         live.push(LivePod { pod, machine, request, nominal });
     }
     if pods.is_empty() {
-        notes.sentence("the file has no pods (kubectl get nodes,pods -A)");
+        notes.sentence(
+            "the file has no pods: it should be the output of `kubectl get nodes,pods \
+             -A -o json`",
+        );
     }
     live.sort_by_key(|live| {
         // Kubernetes writes all times in one format, whose alphabetical order is that of the times.
@@ -178,7 +188,7 @@ fn check_spreads(place: &Place, pod: &Pod) -> Result<(), Fault> {
     match pod.spec.spreads.iter().position(|spread| spread.skew_max == 0) {
         Some(i) => Err(place.fault(
             &format!("spec.topologySpreadConstraints[{i}].maxSkew"),
-            "is 0 or missing, expected a whole number from 1",
+            "is 0 or missing: must be a whole number from 1",
         )),
         None => Ok(()),
     }
@@ -195,7 +205,8 @@ fn kinds(
         KindTable::choose(capacities, pods.iter().map(|pod| &pod.request))?;
     if !left_out.is_empty() {
         notes.sentence(format!(
-            "{} that no pod asks for left out, for want of room: {}",
+            "{} left out, because a cell counts a limited number of kinds and no pod requests \
+             these: {}",
             plural(left_out.len() as u64, "resource kind"),
             left_out.join(", ")
         ));

@@ -25,7 +25,7 @@ pub(super) fn machine(node: &Node, kinds: &KindTable) -> (Machine, Remarks) {
     let (capacity, remark) = kinds.capacity(resources);
     let mut remarks: Remarks = remark.into_iter().collect();
     if resources.values().all(|amount| *amount == Quantity::default()) {
-        remarks.insert("has no allocatable resources, so nothing fits");
+        remarks.insert("no pod fits, because there are no allocatable resources");
     }
     let mut machine = Machine::new(node.metadata.name.as_str(), capacity);
     machine.labels = node.metadata.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();

@@ -18,25 +18,25 @@ pub(super) enum Fate {
 
 /// Label of a task whose pod is being deleted. Its resources and anti-affinity are still considered, but not its
 /// spread. The key has a space, so no Kubernetes label equals it.
-pub(super) const TERMINATING: &str = "is being deleted";
+pub(super) const TERMINATING: &str = "being deleted";
 
 /// The classification of a pod in a cell with these machines.
 pub(super) fn fate(pod: &Pod, machines: &BTreeMap<&str, u32>) -> Fate {
     let spec = &pod.spec;
     if matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {
-        return Fate::LeftOut("has finished, left out");
+        return Fate::LeftOut("left out, because finished");
     }
     if !spec.node_name.is_empty() {
         return match machines.get(spec.node_name.as_str()) {
             Some(machine) => Fate::Runs(*machine),
-            None => Fate::LeftOut("runs on a node that is not in the file, left out"),
+            None => Fate::LeftOut("left out, because the node is not in the file"),
         };
     }
     if pod.metadata.deleted.is_some() {
-        return Fate::LeftOut("is being deleted before it ran, left out");
+        return Fate::LeftOut("left out, because deleted before running");
     }
     if !spec.gates.is_empty() {
-        return Fate::LeftOut("is held back by scheduling gates, left out");
+        return Fate::LeftOut("left out, because of scheduling gates");
     }
     Fate::Waits
 }
@@ -72,33 +72,35 @@ pub(super) fn remarks(pod: &Pod, claims: Claims) -> Remarks {
     let all = [
         (
             claiming && claims == Claims::Unknown,
-            "a persistent volume claim is not understood without the claims (kubectl get nodes,pods,pvc,pv,sc,csinodes -A)",
+            "persistent volume claims are ignored, because the file has none: get it with \
+             `kubectl get nodes,pods,pvc,pv,sc,csinodes -A -o json`",
         ),
         (
             claiming && claims == Claims::Known,
-            "uses volume claims: a profile of base kube or with a filter of volumes places it by them, any other anywhere",
+            "volume claims are considered only by a profile with base kube, or with a filter of \
+             volumes",
         ),
         (
             spec.volumes.iter().any(|volume| volume.csi.is_some()),
-            "an inline csi volume is not counted against the limits of a node",
+            "inline CSI volumes are not counted against the limits of a node",
         ),
-        (spec.volumes.iter().any(is_on_disk), "a volume on a cloud's disk is not understood"),
-        (!spec.claims.is_empty(), "a resource claim is not understood"),
+        (spec.volumes.iter().any(is_on_disk), "a volume on a cloud disk is ignored"),
+        (!spec.claims.is_empty(), "resource claims (DRA) are ignored"),
         (
             spec.scheduling_group.is_some() || spec.workload.is_some(),
-            "a group of pods that start together is not understood",
+            "a group of pods that start together is ignored",
         ),
         (
             !spec.runtime_class.is_empty(),
-            "of a runtime class only what stands in the pod itself is understood",
+            "the runtime class is ignored, apart from the fields in the pod itself",
         ),
         (
             pod.spec.node_name.is_empty() && !pod.status.nominated_node.is_empty(),
-            "is nominated to a node, which is not understood",
+            "the nomination to a node is ignored",
         ),
-        (other_scheduler, "names a scheduler of its own, which is not understood"),
-        (pod.metadata.deleted.is_some(), "is being deleted, but counts until it is gone"),
-        (owned_by("DaemonSet"), "of a DaemonSet: no pod is added for a machine that joins later"),
+        (other_scheduler, "spec.schedulerName is ignored"),
+        (pod.metadata.deleted.is_some(), "being deleted, but counted until gone"),
+        (owned_by("DaemonSet"), "no pod of a DaemonSet is added for a machine that joins later"),
     ];
     all.into_iter().filter(|(has, _)| *has).map(|(_, remark)| remark).collect()
 }

@@ -22,10 +22,10 @@ pub struct Quantity(i128);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The text is empty. Write a number.
-    #[error("it is empty")]
+    #[error("must not be empty")]
     Empty,
     /// The suffix is unknown. Use one of Kubernetes' suffixes after the digits.
-    #[error("expected a number such as 2, 0.5, 100m, 1e3 or 512Mi")]
+    #[error("must be a number such as 2, 0.5, 100m, 1e3 or 512Mi")]
     Format,
 }
 
@@ -217,7 +217,7 @@ impl Visitor<'_> for QuantityVisitor {
                 Err(E::custom(format_args!("{text:?} is negative")))
             }
             Ok(quantity) => Ok(quantity),
-            Err(error) => Err(E::custom(format_args!("{text:?} is no quantity: {error}"))),
+            Err(error) => Err(E::custom(format_args!("{text:?} is not a quantity: {error}"))),
         }
     }
 

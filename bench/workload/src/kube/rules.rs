@@ -79,7 +79,7 @@ fn tolerations(spec: &PodSpec, remarks: &mut Remarks) -> Vec<Toleration> {
             TolerationOp::Equal => TolerationOperator::Equal,
             TolerationOp::Exists => TolerationOperator::Exists,
             TolerationOp::Gt | TolerationOp::Lt => {
-                remarks.insert("a toleration with operator Gt or Lt is not understood");
+                remarks.insert("a toleration with the operator Gt or Lt is ignored");
                 continue;
             }
         };
@@ -164,7 +164,10 @@ fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<Ta
     let mut near = Vec::new();
     for term in &pod.spec.affinity.pod.required {
         if term.selector.is_none() {
-            remarks.insert("a pod affinity without a label selector matches no pod, so it stays");
+            remarks.insert(
+                "a pod affinity without a label selector matches no pod, so the pod \
+                 stays pending",
+            );
         }
         near.push(selected(term, pod, around, remarks));
     }

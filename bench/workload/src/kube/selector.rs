@@ -165,8 +165,8 @@ impl Namespaces {
         if let Some(selector) = selector {
             if !self.described && !by_name(&selector) {
                 remarks.insert(
-                    "a namespaceSelector is not understood without the Namespaces in the file \
-                     (kubectl get nodes,pods,namespaces)",
+                    "a namespaceSelector is ignored, because the file has no Namespaces: get it \
+                     with `kubectl get nodes,pods,namespaces -A -o json`",
                 );
             }
             let selected = self.labels.iter().filter(|(_, labels)| selector.matches(labels));

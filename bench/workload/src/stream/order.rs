@@ -83,7 +83,8 @@ impl<T> Order<T> {
     pub(crate) fn push(&mut self, at_ms: u64, value: T) -> Result<(), String> {
         if at_ms < self.given_ms {
             return Err(format!(
-                "is out of order by more than {WINDOW_ROWS} rows: sort the file by this column"
+                "is out of order by more than {WINDOW_ROWS} rows: sort the rows of the file by \
+                 this column"
             ));
         }
         self.count += 1;

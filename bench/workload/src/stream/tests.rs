@@ -70,7 +70,8 @@ fn a_row_beyond_the_window_is_told_and_the_whole_reader_takes_it() {
             Err(error) => break error,
         }
     };
-    let expected = "j.csv:8195: arrival_s: is out of order by more than 8192 rows: sort the file by this column";
+    let expected = "j.csv:8195: arrival_s: is out of order by more than 8192 rows: sort the rows \
+         of the file by this column";
     assert_eq!(message::<()>(dir.path(), Err(error)), expected);
     assert_eq!(whole(&mut open(&dir, Window::All)).unwrap().arrivals[0].at_ms, 0);
 }
@@ -112,6 +113,6 @@ fn a_name_that_comes_twice_is_told_without_the_jobs() {
         names.admit(&job(name, line), &head.jobs_at).unwrap();
     }
     let error = names.admit(&job("b", 5), &head.jobs_at);
-    let expected = "j.csv:5: name: \"b\" is the name of a job in line 3";
+    let expected = "j.csv:5: name: \"b\" is already the name of the job in line 3";
     assert_eq!(message::<()>(dir.path(), error), expected);
 }

@@ -40,7 +40,11 @@ pub fn find(data: &Path, name: Option<&str>) -> Result<PathBuf, LoadError> {
         return Ok(data.to_path_buf());
     }
     let name = name.ok_or_else(|| {
-        LoadError::new(data, "is a folder: name a log in it by --cell, or the file itself")
+        LoadError::new(
+            data,
+            "is a folder: name a log in this folder with --cell, or give the \
+             path of the log with --data",
+        )
     })?;
     let files = [stored(&data.join(format!("{name}.swf"))), data.join(name)];
     let found = files.into_iter().find(|file| file.is_file());
@@ -91,7 +95,7 @@ impl Stream for SwfStream {
         let mut notes = self.log.notes();
         if self.left_out > 0 {
             notes.push(format!(
-                "{} jobs are left out: the log does not tell their processors or their run time",
+                "{} jobs are left out, because the log has no processors or no run time for them",
                 self.left_out
             ));
         }
@@ -111,7 +115,10 @@ impl SwfStream {
             };
             let processors = processors(&job);
             if processors > u64::from(TASKS_PER_JOB_MAX) {
-                let message = format!("{processors} is too large: at most {TASKS_PER_JOB_MAX}");
+                let message = format!(
+                    "{processors} is too large: must be at most \
+                     {TASKS_PER_JOB_MAX}"
+                );
                 return Err(fault("requested processors", message));
             }
             if processors == 0 || job.run_ms.is_none() {
@@ -136,12 +143,17 @@ fn of_header(header: Header) -> Result<Vec<Machine>, String> {
     let processors = header.processors.or(header.nodes);
     let Some(processors) = processors else {
         return Err(
-            "the header has no MaxProcs and no MaxNodes: say the machines by --on".to_owned()
+            "the header has neither MaxProcs nor MaxNodes: give the machines with --on, such as \
+             --on 200,cpu=64,memory=256Gi"
+                .to_owned(),
         );
     };
     let nodes = header.nodes.unwrap_or(processors).min(processors);
     if nodes > MACHINES_MAX as u64 {
-        return Err(format!("{nodes} nodes are too many: at most {MACHINES_MAX}"));
+        return Err(format!(
+            "the header has {nodes} nodes: a cell has at most {MACHINES_MAX} \
+             machines"
+        ));
     }
     let machine = |i: u64| {
         let cores = (i + 1) * processors / nodes - i * processors / nodes;
@@ -216,7 +228,7 @@ mod tests {
             (RunTime::Same(5000), Some(10_000))
         );
         assert_eq!((second.at_ms, second.job.task_count()), (21_000, 4));
-        let note = "2 jobs are left out: the log does not tell their processors or their run time";
+        let note = "2 jobs are left out, because the log has no processors or no run time for them";
         assert_eq!(workload.notes, [note]);
     }
 
@@ -226,11 +238,12 @@ mod tests {
         let cases = [
             (
                 good.clone(),
-                "a.swf: the header has no MaxProcs and no MaxNodes: say the machines by --on",
+                "a.swf: the header has neither MaxProcs nor MaxNodes: give the machines with \
+                 --on, such as --on 200,cpu=64,memory=256Gi",
             ),
             (
                 format!("{HEADER}{}", line([1, 5, 60, 4, 1 << 21, -1])),
-                "a.swf:3: requested processors: 2097152 is too large: at most 1048576",
+                "a.swf:3: requested processors: 2097152 is too large: must be at most 1048576",
             ),
             (
                 format!("{HEADER}{}", good.replace("60", "soon")),
@@ -238,12 +251,12 @@ mod tests {
             ),
             (
                 format!("{HEADER}{}", good.replace("1 5", "1 -1")),
-                "a.swf:3: submit time: is unknown: when did it come?",
+                "a.swf:3: submit time: is unknown (-1): every job must have a time of submission",
             ),
-            (format!("{HEADER}1 2 3\n"), "a.swf:3: the line has 3 fields, a job has 18"),
+            (format!("{HEADER}1 2 3\n"), "a.swf:3: the line has 3 fields: a job must have 18"),
             (
                 "; MaxNodes: 2000000\n".to_owned(),
-                "a.swf: 2000000 nodes are too many: at most 1048576",
+                "a.swf: 2000000 nodes: a cell has at most 1048576",
             ),
         ];
         for (log, expected) in cases {
@@ -255,7 +268,10 @@ mod tests {
         assert!(error.ends_with(": there is no log \"b\""), "{error}");
         let error = message(dir.path().parent().unwrap(), find(dir.path(), None));
         assert!(
-            error.ends_with(": is a folder: name a log in it by --cell, or the file itself"),
+            error.ends_with(
+                ": is a folder: name a log in this folder with --cell, or give the \
+                 path of the log with --data"
+            ),
             "{error}"
         );
     }

@@ -64,7 +64,7 @@ fn what_changes_nothing_is_let_pass_and_told() {
         [
             "line 2: MaxProcs is not a count: \"many\"",
             "line 3: MaxNodes is not a count: \"0\"",
-            "1 lines have negative numbers other than -1: taken as unknown",
+            "1 lines have negative numbers other than -1, which count as unknown",
         ]
     );
     assert!(read(b"; caf\xe9\n").1.unwrap().0.is_empty());
@@ -81,11 +81,16 @@ fn fields_that_a_site_appended_are_ignored_and_told() {
 #[test]
 fn a_line_that_is_no_job_is_named() {
     let job = |from: &str, to: &str| JOB.replacen(from, to, 1).into_bytes();
-    let large = "\"99999999999999999\" is too large: at most 1000000000000000";
+    let large = "\"99999999999999999\" is too large: must be at most 1000000000000000";
     let cases: Vec<(Vec<u8>, String)> = vec![
-        (b"1 2 3\n".to_vec(), "1: the line has 3 fields, a job has 18".into()),
+        (b"1 2 3\n".to_vec(), "1: the line has 3 fields: a job must have 18".into()),
         (job("10", "ten"), "1: submit time: \"ten\" is not a number".into()),
-        (job("10", "-1"), "1: submit time: is unknown: when did it come?".into()),
+        (
+            job("10", "-1"),
+            "1: submit time: is unknown (-1): every job must have a time of \
+             submission"
+                .into(),
+        ),
         (job("60", "1:00"), "1: run time: \"1:00\" is not a number".into()),
         (job("60", "NaN"), "1: run time: \"NaN\" is not a finite number".into()),
         (job("60", "--1"), "1: run time: \"--1\" is not a number".into()),
@@ -99,7 +104,12 @@ fn a_line_that_is_no_job_is_named() {
             "4: the line is not UTF-8 text".into(),
         ),
         (vec![b'1'; LINE_BYTES_MAX + 1], "1: the line is longer than 65536 bytes".into()),
-        (b"<html>not found</html>\n".to_vec(), "1: the line has 2 fields, a job has 18".into()),
+        (
+            b"<html>not found</html>\n".to_vec(),
+            "1: the line has 2 fields: a job must have \
+             18"
+            .into(),
+        ),
     ];
     for (log, expected) in cases {
         let (dir, result) = read(&log);
@@ -112,7 +122,7 @@ fn a_file_that_is_cut_off_is_no_shorter_log() {
     let whole = gzip(&JOB.repeat(1000));
     let (dir, result) = read(&whole[..whole.len() - 9]);
     let message = message(dir.path(), result);
-    assert!(message.ends_with("the gzip data ends too early: the file is cut off"), "{message}");
+    assert!(message.ends_with("the gzip data ends too early: the file is incomplete"), "{message}");
     let (dir, _) = read(b"");
     let error = Log::open(&dir.path().join("none.swf")).err().unwrap().to_string();
     assert!(error.contains("none.swf: cannot be read: "), "{error}");

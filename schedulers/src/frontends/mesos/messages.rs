@@ -204,10 +204,14 @@ pub enum NotLaunched {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// Another framework has this name. Choose another one, or deregister that framework.
-    #[error("a framework called {0:?} is registered; choose another name, or deregister it")]
+    #[error(
+        "a framework called {0:?} is already registered: choose another name, or deregister \
+         that framework"
+    )]
     NameTaken(Text),
     /// The maximum number of frameworks is registered. Start another frontend, maybe on the same cell.
-    #[error("{max} frameworks are registered, the maximum; start another frontend on the same cell", max = super::FRAMEWORKS_MAX)]
+    #[error("{max} frameworks are registered, which is the maximum: start another frontend on the \
+         same cell", max = super::FRAMEWORKS_MAX)]
     TooMany,
 }
 
@@ -215,16 +219,16 @@ pub enum RegisterError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
     /// The framework is not registered. Register it first.
-    #[error("no framework {0} is registered; register first")]
+    #[error("no framework {0} is registered: register it first")]
     UnknownFramework(FrameworkId),
     /// The offer was withdrawn or answered before, as an event reported. Leave it out.
-    #[error("offer {0} is no longer open: it was withdrawn or answered before; leave it out")]
+    #[error("offer {0} is no longer open, because it was withdrawn or answered: leave it out")]
     NotOut(OfferId),
     /// The offer was made to another framework.
-    #[error("offer {0} is another framework's; name only your own")]
+    #[error("offer {0} belongs to another framework: name only offers to this framework")]
     Foreign(OfferId),
     /// The offer is named twice.
-    #[error("offer {0} is named twice; name it once")]
+    #[error("offer {0} is named twice: name it once")]
     Twice(OfferId),
 }
 
@@ -238,14 +242,15 @@ pub enum AcceptError {
     #[error("there is no task {0} among the jobs of this framework's tenant and this frontend")]
     UnknownTask(TaskId),
     /// The task has a machine, is about to have one, or has ended. Leave it out.
-    #[error("task {0} does not wait for a machine; leave it out")]
+    #[error("task {0} is not pending: leave it out")]
     NotWaiting(TaskId),
     /// The task is named twice.
-    #[error("task {0} is named twice; name it once")]
+    #[error("task {0} is named twice: name it once")]
     TaskTwice(TaskId),
     /// None of the named offers is of the machine where a task is to run. Add one.
     #[error(
-        "none of the named offers is of machine {machine}, where task {task} is to run; add one"
+        "task {task} is to run on machine {machine}, but none of the named offers is of this \
+         machine: name such an offer too"
     )]
     NotOffered {
         /// Id of the task.
@@ -254,7 +259,8 @@ pub enum AcceptError {
         machine: MachineId,
     },
     /// The tasks need more than is offered: launch fewer there, or name more offers of the machine.
-    #[error("the tasks need {needed} of kind {} on machine {machine}, and {offered} is offered; launch fewer there", kind.0)]
+    #[error("the tasks need {needed} of kind {} on machine {machine}, but only {offered} is \
+         offered: launch fewer tasks there", kind.0)]
     TooMuch {
         /// Id of the machine.
         machine: MachineId,
@@ -267,7 +273,8 @@ pub enum AcceptError {
     },
     /// None of the named offers has the machine's devices. Name the offer that has them.
     #[error(
-        "task {task} needs devices, and none of the named offers has those of machine {machine}; add one"
+        "task {task} needs devices, but none of the named offers has devices of machine \
+         {machine}: name such an offer too"
     )]
     NoDevices {
         /// Id of the task.
@@ -276,7 +283,7 @@ pub enum AcceptError {
         machine: MachineId,
     },
     /// A hard rule forbids the machine to the task. Launch the task elsewhere.
-    #[error("task {task} may not run there: {reason:?}; launch it elsewhere")]
+    #[error("task {task} may not run on that machine ({reason:?}): launch it on another one")]
     Judged {
         /// Id of the task.
         task: TaskId,
@@ -284,7 +291,7 @@ pub enum AcceptError {
         reason: Reason,
     },
     /// The tasks do not fit into the open transaction. Step first, or launch fewer.
-    #[error("{tasks} further tasks do not fit into one transaction; step first, or launch fewer")]
+    #[error("{tasks} more tasks do not fit into one transaction: call step first, or launch fewer")]
     TooMany {
         /// Number of tasks to launch.
         tasks: usize,

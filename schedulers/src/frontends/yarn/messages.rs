@@ -167,14 +167,16 @@ pub struct Answer {
 pub enum JoinError {
     /// The frontend has no job of this name: submit it with the frontend's name as its scheduler, then call `step`.
     #[error(
-        "this frontend has no job {0:?}; submit it with the frontend's name as its scheduler, and step"
+        "this frontend has no job {0:?}: submit the job with the frontend's name as its \
+         scheduler, then call step"
     )]
     UnknownJob(Text),
     /// The job has already joined: continue with heartbeats.
-    #[error("job {0} has joined already; continue with heartbeats")]
+    #[error("job {0} has already joined: continue with heartbeats")]
     Joined(JobId),
     /// The maximum number of applications has joined. Start another frontend, maybe on the same cell.
-    #[error("{max} applications have joined, the maximum; start another frontend on the same cell", max = super::APPLICATIONS_MAX)]
+    #[error("{max} applications have joined, which is the maximum: start another frontend on the \
+         same cell", max = super::APPLICATIONS_MAX)]
     TooMany,
 }
 
@@ -182,13 +184,14 @@ pub enum JoinError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
     /// The job has not joined, or has ended. Join it first.
-    #[error("job {0} has not joined, or has ended; join it first")]
+    #[error("job {0} has not joined, or has ended: join it first")]
     UnknownApplication(JobId),
     /// The job has no group of this name.
     #[error("the job has no group {0:?}")]
     NoGroup(Text),
     /// Containers are requested at places without a total. Add a request for `Anywhere`, which may forbid relaxing.
-    #[error("containers of group {group:?} are requested at places without a total: add a request for `Anywhere`", group = .group)]
+    #[error("containers of group {group:?} are requested at places, but without a total number: \
+         add a request for `Anywhere`", group = .group)]
     NoTotal {
         /// The priority.
         priority: Priority,
@@ -196,13 +199,16 @@ pub enum HeartbeatError {
         group: Text,
     },
     /// Two requests have one priority, group and place: merge them.
-    #[error("one heartbeat has two requests for {0:?}: merge them")]
+    #[error("the heartbeat has two requests for {0:?}: merge them")]
     Twice(Box<Ask>),
     /// The task is not, or no longer, a container of this application. Leave it out.
-    #[error("task {0} is no container of this application, or has been given back; leave it out")]
+    #[error(
+        "task {0} is not a container of this application, or was released before: leave it \
+         out"
+    )]
     NotAContainer(TaskId),
     /// The heartbeat names more places than allowed. Request fewer.
-    #[error("{lines} places are requested or blacklisted, at most {max} are allowed", max = super::LINES_MAX)]
+    #[error("{lines} places are requested or blacklisted: at most {max} are allowed", max = super::LINES_MAX)]
     TooMany {
         /// Number of places with the heartbeat's requests.
         lines: usize,

@@ -160,7 +160,7 @@ impl Driver {
             machines = self.machines.len(),
             for_s = (now - since).as_secs(),
             %why,
-            "no replica gives orders: name all replicas of the cell, the leader among them (--cell)"
+            "none of the given replicas leads the cell: name all replicas with --cell"
         );
     }
 

@@ -188,15 +188,27 @@ impl Core {
         if name.is_empty() || name.contains('#') {
             return refuse(
                 ErrorCode::BadName,
-                format!("a container has a name without #, not {name:?}"),
+                format!("{name:?} must not contain #, because it is the name of a container"),
             );
         }
         if self.records.contains_key(name) {
-            return refuse(ErrorCode::NameTaken, format!("the container {name:?} has not ended"));
+            return refuse(
+                ErrorCode::NameTaken,
+                format!(
+                    "the container {name:?} still exists: \
+                 release it first, or choose another name"
+                ),
+            );
         }
         let max = self.settings.containers_max;
         if self.records.len() >= max {
-            return refuse(ErrorCode::TooMany, format!("there are {max} containers, the maximum"));
+            return refuse(
+                ErrorCode::TooMany,
+                format!(
+                    "the application has {max} containers, the \
+                 maximum: release some first"
+                ),
+            );
         }
         let attempt = self.attempts.get(name).map_or(1, |last| last + 1);
         let job = spec.job(job_name(&self.settings.name, name, attempt), &self.settings);

@@ -127,7 +127,10 @@ impl Application {
     ) -> Result<Registered, ApiError> {
         let name = settings.name.clone();
         if name.is_empty() || name.contains(['#', '.']) {
-            let say = format!("an application's name has no dot and no #, unlike {name:?}");
+            let say = format!(
+                "{name:?} must contain neither . nor #, because it is the name of \
+                 an application"
+            );
             return Err(ApiError::new(ErrorCode::BadName, say));
         }
         let internal = |why| ApiError::new(ErrorCode::Internal, format!("no thread: {why}"));
@@ -212,7 +215,8 @@ impl Container {
     ///
     /// All callbacks are called one after the other on one thread, without locks, and may use the application freely. A
     /// callback that panics is reported as [`Change::CallbackPanicked`], and not called again.
-    #[must_use = "it is the same container, for the next callback: drop it if there is none"]
+    #[must_use = "the handle is of a container for the next callback: drop the handle if there is \
+         none"]
     pub fn on_running(self, call: impl FnMut(&Container, &str) + Send + 'static) -> Container {
         self.application.state.push(Item::OnRunning(self.slot.clone(), Box::new(call)));
         self

@@ -253,7 +253,7 @@ impl State {
             }
             let is_final = matches!(inner.failure, Some((_, IsFinal::Yes)));
             if is_final || self.filled.wait_until(&mut inner, until).timed_out() {
-                let say = "no replica answers, or what a former process left does not end";
+                let say = "no replica answers, or containers of an earlier process do not end";
                 let nobody = || ApiError::new(ErrorCode::NoLeader, say);
                 return Err(inner.failure.take().map_or_else(nobody, |(error, _)| error));
             }

@@ -42,7 +42,7 @@ pub enum Malformed {
         given: i64,
     },
     /// The number is too large. Use a smaller one.
-    #[error("{field}: {given} is above the maximum of {max}")]
+    #[error("{field}: {given} is too large: must be at most {max}")]
     TooLarge {
         /// Name of the field.
         field: &'static str,
@@ -52,7 +52,7 @@ pub enum Malformed {
         max: u64,
     },
     /// The columns have different lengths. Make them equally long.
-    #[error("{field} has {given} values where {expected} are needed")]
+    #[error("{field} has {given} values: must have {expected}")]
     Columns {
         /// Name of the column.
         field: &'static str,

@@ -40,13 +40,20 @@ impl Adapter {
         let State::Bound(node) = &entry.state else { return };
         let node = node.clone();
         let rejected = entry.job.is_none() && self.nodes.contains_key(&node);
-        let rejected = || rejected.then(|| "the cell rejects it; see the log".to_owned());
+        let rejected = || {
+            rejected.then(|| {
+                "the cell rejects this pod; the log of omega-kube has \
+             the reason"
+                    .to_owned()
+            })
+        };
         let Some(why) = entry.pod.metadata.unreadable.clone().or_else(rejected) else {
             self.forget_sight(name);
             return;
         };
         if self.blind.pods.entry(node.clone()).or_default().insert(name.clone()) {
-            tracing::error!(pod = %name, %node, %why, "the pod's size is not known: its node takes no pods");
+            tracing::error!(pod = %name, %node, %why, "the requests of a bound pod are not known: \
+                 its node accepts no pods");
             let remark = Remark::Unreadable { node: node.clone(), why };
             self.effects.push(Effect::Tell(name.clone(), remark));
         }
@@ -69,7 +76,8 @@ impl Adapter {
     pub(super) fn note_node_sight(&mut self, node: &str, unreadable: Option<&String>) {
         match unreadable {
             Some(why) => {
-                tracing::error!(%node, %why, "the node is not understood, and takes no pods");
+                tracing::error!(%node, %why, "the node has fields that omega-kube does not \
+                     understand: it accepts no pods");
                 self.blind.nodes.insert(node.to_owned());
             }
             None => {

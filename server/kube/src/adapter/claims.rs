@@ -114,7 +114,8 @@ impl Adapter {
                 Step::Bound => {}
                 Step::Waits => open = true,
                 Step::Failed(why) => {
-                    tracing::info!(pod = %name, %claim, why, "the pod's claims are not bound; it is decided anew");
+                    tracing::info!(pod = %name, %claim, why, "a volume claim of the pod is not \
+                         bound: the pod is decided again");
                     self.give_up_claims(name);
                     return;
                 }
@@ -133,7 +134,8 @@ impl Adapter {
                 self.effects.push(Effect::Act(Action::Bind(binding, 0)));
             }
             obstacle => {
-                tracing::info!(pod = %name, ?obstacle, "its volumes are elsewhere; it is decided anew");
+                tracing::info!(pod = %name, ?obstacle, "the volumes of the pod are on another \
+                     node: the pod is decided again");
                 self.give_up_claims(name);
             }
         }
@@ -141,7 +143,7 @@ impl Adapter {
 
     fn claim_step(&mut self, name: &PodName, claim: &Text, binding: &Binding) -> Step {
         let Some(object) = self.storage.claims.get(claim) else {
-            return Step::Failed("the claim is gone");
+            return Step::Failed("the claim was deleted");
         };
         if is_bound(object) {
             return Step::Bound;
@@ -161,7 +163,7 @@ impl Adapter {
             waiting.seen.insert(claim.clone());
         }
         if !here && waiting.seen.contains(claim) {
-            return Step::Failed("its provisioner took the annotation away");
+            return Step::Failed("the provisioner removed the annotation of the chosen node");
         }
         // Another of our pods has already written its choice for this claim, and this pod uses that choice.
         if !waiting.written.contains(claim) && !shared {
@@ -221,7 +223,8 @@ impl Adapter {
                 None
             }
             Done::Gone | Done::Refused => {
-                tracing::warn!(pod = %name, ?done, "the choice of a volume is refused");
+                tracing::warn!(pod = %name, ?done, "the API server rejected the choice of a \
+                     volume");
                 self.give_up(&name, now_ms);
                 None
             }
@@ -238,7 +241,8 @@ impl Adapter {
             };
             let since = *waiting.since_ms.get_or_insert(now_ms);
             if now_ms >= since + CLAIMS_TIMEOUT_MS {
-                tracing::warn!(pod = %name, "its claims were not bound in time; it is decided anew");
+                tracing::warn!(pod = %name, "the volume claims of the pod were not bound in time: \
+                     the pod is decided again");
                 self.give_up(&name, now_ms);
             } else {
                 self.advance(&name);

@@ -202,21 +202,23 @@ impl Adapter {
         let Some(known) = self.gangs.groups.get(group) else {
             let name = group.rsplit('/').next().unwrap_or_default();
             return match self.gangs.api {
-                GroupApi::Unknown => {
-                    quiet("its group is not known before the list of groups is there".into())
-                }
+                GroupApi::Unknown => quiet(
+                    "the pod's group is not known yet: omega-kube has not read the list of \
+                         groups"
+                        .into(),
+                ),
                 GroupApi::Absent => told(format!(
-                    "spec.schedulingGroup: {name:?} is not supported, because this server does not serve PodGroup of \
-                     scheduling.k8s.io/v1alpha2; remove the group"
+                    "spec.schedulingGroup: {name:?} is not supported, because this API server \
+                     does not serve PodGroup of scheduling.k8s.io/v1alpha2: remove the group"
                 )),
-                GroupApi::Listed => quiet(format!("its group {name:?} does not exist")),
+                GroupApi::Listed => quiet(format!("the pod's group {name:?} does not exist")),
             };
         };
         if let Some(why) = &known.metadata.unreadable {
-            return told(format!("its PodGroup is not understood: {why}"));
+            return told(format!("the pod's PodGroup is not understood: {why}"));
         }
         if known.spec.constraints.as_ref().is_some_and(|rules| !rules.topology.is_empty()) {
-            let rule = "schedulingConstraints of its PodGroup are not supported; remove them";
+            let rule = "schedulingConstraints of its PodGroup are not supported: remove them";
             return told(format!("spec.schedulingGroup: {rule}"));
         }
         let Some(gang) = &known.spec.policy.gang else { return Plan::Single };
@@ -226,11 +228,15 @@ impl Adapter {
         }
         if ready.len() < missing {
             let there = ready.len() + placed;
-            return quiet(format!("its group has {there} of at least {} pods", gang.min));
+            return quiet(format!(
+                "the pod's group has {there} pods: it needs at least {}",
+                gang.min
+            ));
         }
         let scheduler = |name: &PodName| self.pods.get(name).map(|entry| scheduler_of(&entry.pod));
         if ready.iter().any(|name| scheduler(name) != scheduler(&ready[0])) {
-            let rule = "the pods of a group must have one scheduler; give all the same name";
+            let rule = "all pods of a group must have the same scheduler: give all of them the \
+                 same name";
             return told(format!("spec.schedulerName: {rule}"));
         }
         Plan::Gang(u32::try_from(missing).unwrap_or(u32::MAX))
@@ -240,7 +246,8 @@ impl Adapter {
     fn submit_gang(&mut self, group: &Text, ready: Vec<PodName>, missing: u32) {
         let Some((job, pods)) = self.gang(&ready, missing) else {
             let rule = format!(
-                "its group has pods of more than {GROUPS_PER_JOB_MAX} kinds, which is not supported"
+                "the pod's group has more than {GROUPS_PER_JOB_MAX} different kinds of pods, \
+                 which is not supported"
             );
             self.dissolve(group);
             for name in &ready {
@@ -267,7 +274,7 @@ impl Adapter {
             }
             other => {
                 tracing::warn!(%group, ?other, "the cell rejects the gang");
-                let why = "the cell rejects its group; see the log";
+                let why = "the cell rejects the pod's group; the log of omega-kube has the reason";
                 ready.iter().for_each(|name| self.set(name, State::Held(why.into())));
             }
         }
@@ -376,11 +383,10 @@ impl Adapter {
     pub fn gang_unplaced(&mut self, job: JobId) -> Option<String> {
         let group = self.gangs.jobs.get(&job)?.clone();
         let missing = self.gangs.pending.get(&group)?.spec.gang_min?;
-        let mut why =
-            format!("pod group is unschedulable, no room for {missing} of its pods at once");
-        if self.settings.preempts {
-            why += "; no pods are preempted for the minimum of a group";
-        }
+        let why = format!(
+            "the pod group is unschedulable: there is no room for {missing} of its \
+             pods at once"
+        );
         self.show_group(&group, Some(why.clone()));
         Some(why)
     }

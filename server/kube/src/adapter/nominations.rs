@@ -204,8 +204,8 @@ impl Adapter {
             let binding = self.assume(name, node).and_then(|it| self.bind_with_claims(it));
             self.effects.extend(binding.map(|binding| Effect::Act(Action::Bind(binding, 0))));
         } else {
-            tracing::info!(pod = %name, %node, "the pod does not fit its nomination any more; it is decided anew");
-            self.storage.list.unreserve(task);
+            tracing::info!(pod = %name, %node, "another pod took the room of a nomination: the \
+                 nominated pod is decided again");
             self.give_nomination_up(name);
         }
     }

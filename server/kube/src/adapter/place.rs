@@ -43,13 +43,19 @@ impl Adapter {
     pub(super) fn held(&self, pod: &Pod) -> Option<Hold> {
         let scheduler = scheduler_of(pod);
         if !self.settings.scheduler_names.contains(scheduler) {
-            return Some(Hold::Quiet(format!("spec.schedulerName is {scheduler:?}")));
+            return Some(Hold::Quiet(format!(
+                "spec.schedulerName is {scheduler:?}, which \
+                 omega-kube does not serve"
+            )));
         }
         if pod.metadata.deleted.is_some() {
-            return Some(Hold::Quiet("it is being deleted".into()));
+            return Some(Hold::Quiet("the pod is being deleted".into()));
         }
         if let Some(why) = &pod.metadata.unreadable {
-            return Some(Hold::Told(format!("it is not understood: {why}")));
+            return Some(Hold::Told(format!(
+                "the pod has a field that omega-kube does not \
+                 understand: {why}"
+            )));
         }
         if !pod.spec.gates.is_empty() {
             return Some(Hold::Quiet("spec.schedulingGates is not empty".into()));
@@ -93,7 +99,13 @@ impl Adapter {
         }
         self.replace(name, Some((job, None)));
         let submitted = self.pods.get(name).is_some_and(|entry| entry.job.is_some());
-        let rejected = || State::Held("the cell rejects it; see the log".into());
+        let rejected = || {
+            State::Held(
+                "the cell rejects this pod; the log of omega-kube has the \
+             reason"
+                    .into(),
+            )
+        };
         self.set(name, if submitted { State::Pending } else { rejected() });
     }
 

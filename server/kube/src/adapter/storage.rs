@@ -141,7 +141,8 @@ impl Storage {
     fn put(&mut self, object: Stored) {
         let (kind, key) = (object.kind(), object.key());
         if let Some(why) = &object.metadata().unreadable {
-            tracing::error!(?kind, %key, %why, "a storage object is not understood, and left out");
+            tracing::error!(?kind, %key, %why, "a storage object has fields that omega-kube does \
+                 not understand: it is ignored");
             self.remove(kind, &key);
             return;
         }
@@ -282,7 +283,9 @@ impl Adapter {
     pub(super) fn storage_obstacle(&self, pod: &Pod) -> Option<String> {
         let waits = !self.storage.is_listed() && !Converter::claims(pod).is_empty();
         waits.then(|| {
-            "its volumes are not known before the lists of storage objects are there".into()
+            "the pod's volumes are not known yet: omega-kube has not read the lists of storage \
+             objects"
+                .into()
         })
     }
 

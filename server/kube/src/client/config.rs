@@ -29,12 +29,12 @@ pub enum ConfigError {
     },
     /// There is neither a kubeconfig nor a service account. Give one of them.
     #[error(
-        "no cluster: give --kubeconfig FILE or set KUBECONFIG; in a pod, KUBERNETES_SERVICE_HOST and the service \
-         account's token are used"
+        "no cluster is given: give --kubeconfig FILE or set KUBECONFIG; in a pod, \
+         KUBERNETES_SERVICE_HOST and the service account's token are used"
     )]
     NoCluster,
     /// TLS cannot be set up. The message has the reason.
-    #[error("TLS: {0}; give PEM certificates and a matching key")]
+    #[error("TLS: {0}: give PEM certificates and a matching key")]
     Tls(String),
     /// A credential plugin failed. Run the program by hand to see why.
     #[error("credential plugin {command:?}: {message}")]
@@ -216,11 +216,17 @@ impl Config {
         let text = read(path)?;
         let text = String::from_utf8_lossy(&text);
         let file = serde_saphyr::from_str::<File>(&text);
-        let file = file.map_err(|why| fault(path, format!("is no kubeconfig: {why}")))?;
+        let file = file.map_err(|why| fault(path, format!("is not a kubeconfig file: {why}")))?;
         let current = context.unwrap_or(&file.current);
         let known = file.contexts.iter().find(|named| named.name == current);
         let context = known.ok_or_else(|| {
-            fault(path, format!("current-context {current:?} is not in contexts; give --context"))
+            fault(
+                path,
+                format!(
+                    "current-context {current:?} is not in contexts: choose one with \
+                 --context"
+                ),
+            )
         })?;
         let (cluster, user) = (&context.context.cluster, &context.context.user);
         let known = file.clusters.into_iter().find(|named| named.name == *cluster);
@@ -258,15 +264,18 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn config(&self, cluster: Cluster, user: User) -> Result<Config, ConfigError> {
         if let Some(proxy) = cluster.proxy_url {
-            let message = format!("proxy-url {proxy:?} is not supported; remove it");
+            let message = format!("proxy-url {proxy:?} is not supported: remove it");
             return Err(fault(self.path, message));
         }
         if user.auth_provider.is_some() {
-            let message = "auth-provider is not supported; use exec, as kubectl does since 1.26";
+            let message = "auth-provider is not supported: use exec, as kubectl does since 1.26";
             return Err(fault(self.path, message.into()));
         }
         if let Some(name) = user.impersonate {
-            let message = format!("as {name:?} is not supported; use that user's own credentials");
+            let message = format!(
+                "impersonation (`as` {name:?}) is not supported: use that \
+                 user's own credentials"
+            );
             return Err(fault(self.path, message));
         }
         let authorities = self.pem(

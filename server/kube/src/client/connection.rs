@@ -30,7 +30,10 @@ impl Endpoint {
     pub(super) fn new(config: &Config) -> Result<Endpoint, ConfigError> {
         let text = &config.server;
         let fault = || {
-            ConfigError::Tls(format!("server {text:?} is no address such as https://10.0.0.1:6443"))
+            ConfigError::Tls(format!(
+                "server {text:?} must be an address such as \
+                 https://10.0.0.1:6443"
+            ))
         };
         let uri: http::Uri = text.parse().map_err(|_| fault())?;
         let port = match uri.scheme_str() {

@@ -83,8 +83,8 @@ impl Exec {
 /// Parses the output of a plugin.
 fn parse(printed: &[u8]) -> Result<Credential, String> {
     let printed: Printed = serde_json::from_slice(printed)
-        .map_err(|why| format!("prints no ExecCredential: {why}"))?;
-    let status = printed.status.ok_or("prints an ExecCredential without status")?;
+        .map_err(|why| format!("its output is not an ExecCredential: {why}"))?;
+    let status = printed.status.ok_or("its output is an ExecCredential without status")?;
     let identity = match (status.client_certificate_data, status.client_key_data) {
         (Some(certificate), Some(key)) => {
             Some(Identity { certificate: certificate.into_bytes(), key: key.into_bytes() })
@@ -92,7 +92,7 @@ fn parse(printed: &[u8]) -> Result<Credential, String> {
         _ => None,
     };
     if status.token.is_none() && identity.is_none() {
-        return Err("prints neither status.token nor a certificate with its key".into());
+        return Err("its output has neither status.token nor a certificate with its key".into());
     }
     let until = status.expiration_timestamp.as_deref().and_then(time::parse);
     Ok(Credential { token: status.token, identity, until })

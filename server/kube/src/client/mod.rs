@@ -50,7 +50,7 @@ pub enum CallError {
     #[error("cannot connect to {0}: {1}")]
     Connect(String, std::io::Error),
     /// The connection broke. The call may have had its effect.
-    #[error("the connection broke: {0}")]
+    #[error("the connection was lost: {0}")]
     Broken(String),
     /// There was no answer within the time limit. The call may have had its effect.
     #[error("no answer within {0:?}")]

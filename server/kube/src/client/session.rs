@@ -49,7 +49,7 @@ impl Session {
         let tls = secure.then(|| tls::config(config, identity.as_ref())).transpose()?;
         let authorization = bearer.map(|text| HeaderValue::from_str(&text)).transpose();
         let mut authorization = authorization.map_err(|_| {
-            ConfigError::Tls("the token has characters that no header may have".into())
+            ConfigError::Tls("the token has characters that an HTTP header must not contain".into())
         })?;
         if let Some(value) = &mut authorization {
             value.set_sensitive(true);

@@ -49,10 +49,10 @@ async fn are_served(client: &Client) -> bool {
                 tracing::warn!(
                     status = response.status,
                     path = GROUPS,
-                    "the API groups are not told"
+                    "the API groups cannot be listed"
                 );
             }
-            Err(why) => tracing::warn!(%why, path = GROUPS, "the API groups are not told"),
+            Err(why) => tracing::warn!(%why, path = GROUPS, "the API groups cannot be listed"),
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
     }

@@ -86,30 +86,31 @@ impl Metrics {
         let all = &mut self.registry;
         let help = "Attempts to schedule pods, by result";
         all.register("scheduler_schedule_attempts", help, self.attempts.clone());
-        let help = "Pods that are not bound, by queue";
+        let help = "Pods that are not bound yet, by queue";
         all.register("scheduler_pending_pods", help, self.pending.clone());
-        let help = "Time from the first sight of a pod to its binding";
+        let help = "Time from the first observation of a pod to its binding";
         let name = "scheduler_pod_scheduling_sli_duration_seconds";
         all.register(name, help, self.sli_seconds.clone());
-        let help = "Time that the API server took for a binding";
+        let help = "Time in which the API server answered a binding";
         all.register("omega_kube_binding_duration_seconds", help, self.bindings_seconds.clone());
-        let help = "Answers of the API server to bindings";
+        let help = "Responses of the API server to bindings, by result";
         all.register("omega_kube_bindings", help, self.bindings.clone());
         let help = "Claims that the cell rejected because another worker was first";
         all.register("omega_kube_conflicts", help, self.conflicts.clone());
-        let help = "Pods that another scheduler bound";
+        let help = "Pods bound by other schedulers";
         all.register("omega_kube_foreign_bindings", help, self.foreign.clone());
         let help = "Pods that were nominated to a node after preemption";
         all.register("scheduler_preemption_attempts", help, self.preemptions.clone());
-        let help = "Pods that were deleted to make room";
+        let help = "Pods deleted by preemption";
         all.register("omega_kube_preempted_pods", help, self.victims.clone());
-        let help = "Foreign bindings after which the pods of a node request more than it has";
+        let help = "Bindings by other schedulers after which the pods of a node request more than \
+             its capacity";
         all.register("omega_kube_overcommits", help, self.overcommits.clone());
-        let help = "Nodes whose pods request more than they have";
+        let help = "Nodes whose pods request more than the node's capacity";
         all.register("omega_kube_overcommitted_nodes", help, self.overcommitted.clone());
-        let help = "Pods and nodes that are not understood";
+        let help = "Pods and nodes with fields that omega-kube does not understand";
         all.register("omega_kube_unreadable_objects", help, self.unreadable.clone());
-        let help = "Nodes that take no pods, because what they hold is not known";
+        let help = "Nodes that accept no pods, because the requests on them are not known";
         all.register("omega_kube_blind_nodes", help, self.blind.clone());
         let help = "Nodes in the cell";
         all.register("omega_kube_nodes", help, self.nodes.clone());
@@ -117,7 +118,7 @@ impl Metrics {
         all.register("omega_kube_notices", help, self.notices.clone());
         let help = "Decisions of a dry run, compared with those of the present scheduler";
         all.register("omega_kube_dry_run", help, self.dry_run.clone());
-        let help = "Whether this process leads";
+        let help = "1 if this process leads, 0 otherwise";
         all.register("leader_election_master_status", help, self.leads.clone());
     }
 

@@ -145,7 +145,8 @@ fn words(remark: &Remark) -> String {
     match remark {
         Remark::Unreadable { node, why } => {
             format!(
-                "This version of omega-kube does not understand the pod, so {node} takes no further pods: {why}"
+                "This version of omega-kube does not understand the pod, so {node} accepts no \
+                 further pods: {why}"
             )
         }
         Remark::Overcommitted { node, resources } => {
@@ -314,14 +315,15 @@ async fn send(parts: &Parts, call: &Call) {
         // The pod is gone.
         Ok(response) if matches!(response.status, 404 | 409 | 422) => "obsolete",
         Ok(response) => {
-            tracing::warn!(status = response.status, path = %call.path, "a notice was refused");
+            tracing::warn!(status = response.status, path = %call.path, "the API server rejected \
+                 an Event or a condition");
             if let Some(seconds) = response.retry_after {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
             }
             "refused"
         }
         Err(why) => {
-            tracing::warn!(%why, path = %call.path, "a notice was not sent");
+            tracing::warn!(%why, path = %call.path, "an Event or a condition could not be sent");
             "failed"
         }
     };

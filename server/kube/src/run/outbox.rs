@@ -198,7 +198,8 @@ impl Outbox {
             json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}});
         let deleted = done_of(self.client.call(&Call::json(Method::DELETE, path, &body)).await);
         if deleted == Done::Refused {
-            tracing::error!(%pod, "a victim may not be deleted; omega-kube needs the right to delete pods");
+            tracing::error!(%pod, "the API server forbids the deletion of a victim: give \
+                 omega-kube the right to delete pods");
         }
         deleted
     }
@@ -227,7 +228,7 @@ fn answer_of(answer: Result<Response, CallError>) -> Answer {
             _ => Answer::Failed,
         },
         Err(why) => {
-            tracing::debug!(%why, "a binding got no answer");
+            tracing::debug!(%why, "the API server did not answer a binding");
             Answer::Unknown
         }
     }

@@ -50,9 +50,19 @@ fn answer(shown: &Shown, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let (status, body) = match request.uri().path() {
         "/healthz" | "/livez" => (StatusCode::OK, "ok".to_owned()),
         "/readyz" if shown.stage.is_ready() => (StatusCode::OK, "ok".to_owned()),
-        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, "the first lists are not there yet".into()),
+        "/readyz" => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the first lists of the API server have \
+         not been read yet"
+                .into(),
+        ),
         "/metrics" => (StatusCode::OK, shown.metrics.text()),
-        _ => (StatusCode::NOT_FOUND, "there are /healthz, /livez, /readyz and /metrics".into()),
+        _ => (
+            StatusCode::NOT_FOUND,
+            "no such path: the paths are /healthz, /livez, /readyz and \
+             /metrics"
+                .into(),
+        ),
     };
     let content = if request.uri().path() == "/metrics" {
         "application/openmetrics-text; version=1.0.0; charset=utf-8"

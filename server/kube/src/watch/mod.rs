@@ -89,7 +89,7 @@ enum Failure {
     #[error(transparent)]
     Call(#[from] CallError),
     /// The answer cannot be parsed. Try again.
-    #[error("the answer is not understood: {0}")]
+    #[error("the response is not understood: {0}")]
     Json(String),
     /// More objects than are held.
     #[error("it has more than {0} objects, which omega-kube does not hold; delete some")]
@@ -160,7 +160,11 @@ where
             Ok(()) => failures = 0,
             Err(Failure::Closed) => return,
             Err(Failure::Expired) => {
-                tracing::info!(resource = resource.path, "the version has expired; listing again");
+                tracing::info!(
+                    resource = resource.path,
+                    "the version of a watch has expired: \
+                     listing again"
+                );
                 keeper.version.clear();
             }
             Err(Failure::NoWatchList) => keeper.watch_list = false,

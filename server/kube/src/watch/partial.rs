@@ -75,7 +75,8 @@ pub fn read<T: Object>(text: &str) -> Option<T> {
         Err(why) => why.to_string(),
     };
     let head: String = text.chars().take(200).collect();
-    tracing::error!(%why, object = ?head, "an object is not understood, and read in part");
+    tracing::error!(%why, object = %head, "an object has fields that omega-kube does not \
+         understand: only the others are read");
     let whole: Value = serde_json::from_str(text).ok()?;
     let kept = |more: &[&str]| {
         let mut part = Value::Object(serde_json::Map::new());

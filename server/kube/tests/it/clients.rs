@@ -130,7 +130,7 @@ fn explain_says_why_a_pod_is_pending() {
         let said = String::from_utf8_lossy(&big.stdout).into_owned();
         assert_eq!(said.trim(), "t/big: 0/3 nodes are available: 3 Insufficient cpu.");
         let small = client(explain("t/small")).await.expect("it runs");
-        assert!(String::from_utf8_lossy(&small.stdout).contains("would find a node"), "{small:?}");
+        assert!(String::from_utf8_lossy(&small.stdout).contains("fits on a node"), "{small:?}");
         let none = client(explain("t/none")).await.expect("it runs");
         assert!(String::from_utf8_lossy(&none.stderr).contains("\"none\" not found"), "{none:?}");
         assert!(server.calls().iter().all(|call| call.method == "GET"), "it writes nothing");

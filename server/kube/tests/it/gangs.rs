@@ -69,7 +69,7 @@ fn a_gang_waits_for_its_pods_and_is_bound_as_one() {
     pair.create_with("b", &member("g", 2000));
     pair.deliver();
     assert_eq!(settle(&mut pair), 0);
-    assert_eq!(held(&pair, "a"), "its group has 2 of at least 3 pods");
+    assert_eq!(held(&pair, "a"), "the pod's group has 2 pods: it needs at least 3");
     pair.create_with("c", &member("g", 3000));
     pair.deliver();
     assert_eq!(settle(&mut pair), 3);
@@ -165,7 +165,7 @@ fn groups_that_are_not_known_or_not_supported_hold_their_pods() {
     pair.create_with("alone", &member("loose", 500));
     pair.deliver();
     assert_eq!(settle(&mut pair), 1, "a group without a minimum");
-    assert_eq!(held(&pair, "lost"), "its group \"nowhere\" does not exist");
+    assert_eq!(held(&pair, "lost"), "the pod's group \"nowhere\" does not exist");
     assert!(held(&pair, "near").contains("schedulingConstraints"));
     pair.adapter.groups_absent();
     pair.create_with("late", &member("other", 500));

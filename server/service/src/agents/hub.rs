@@ -258,7 +258,11 @@ impl Lead {
             for orders in messages {
                 let Some(connected) = self.streams.get(&stream) else { break };
                 if connected.to.try_send(Ok(orders)).is_err() {
-                    tracing::warn!(stream = stream.0, "an agent does not listen: its stream ends");
+                    tracing::warn!(
+                        stream = stream.0,
+                        "an agent does not read its stream: the \
+                         stream is ended"
+                    );
                     self.close(stream, None);
                 }
             }
@@ -308,9 +312,14 @@ impl Lead {
             let (machines, silent) = self.monitor.counts();
             match is_mass_loss {
                 true => {
-                    tracing::warn!(machines, silent, "mass loss: tasks are left where they are")
+                    tracing::warn!(
+                        machines,
+                        silent,
+                        "many machines became unreachable at once: \
+                         their tasks stay where they are"
+                    )
                 }
-                false => tracing::info!(machines, silent, "the mass loss is over"),
+                false => tracing::info!(machines, silent, "enough machines are reachable again"),
             }
         }
         if !steps.is_empty() {
@@ -362,7 +371,7 @@ fn give(host: &Host, command: Command) {
     let host = host.clone();
     tokio::spawn(async move {
         if let Err(error) = host.apply(command, Instant::now() + COMMAND_MAX).await {
-            tracing::debug!(%error, "a command of the leader was not taken");
+            tracing::debug!(%error, "a command of the leader was rejected");
         }
     });
 }

@@ -41,7 +41,8 @@ pub(crate) async fn apply_plan(host: Host, steps: Vec<Step>) -> Vec<Step> {
         done.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
     if let Some((step, error)) = failed.first() {
         let machine = step.machine().to_string();
-        tracing::warn!(machine, %error, count = failed.len(), "machines could not be marked yet");
+        tracing::warn!(machine, %error, count = failed.len(), "unreachable machines could not be \
+             marked yet");
     }
     failed.into_iter().map(|(step, _)| step).collect()
 }

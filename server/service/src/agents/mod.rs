@@ -97,7 +97,7 @@ impl Agents {
         let event = Event::ReadLog { machine, read, answer };
         self.events.send(event).await.map_err(stopped)?;
         let silent = || {
-            let say = "no agent that is attached keeps a log of the task, or it does not answer";
+            let say = "no attached agent has a log of the task, or its agent does not answer";
             ApiError::new(ErrorCode::UnknownTask, say)
         };
         match tokio::time::timeout(READ_MAX, answered).await {

@@ -123,7 +123,13 @@ impl Leases {
             ask(host, Command::EndHolder { holder: other.holder }, until).await?;
             self.shared.silenced.fetch_add(1, Ordering::Relaxed);
             let (name, silent) = (&*wish.name, who(&held));
-            tracing::warn!(name, silent, by = &*wish.process, "a silent scheduler is replaced");
+            tracing::warn!(
+                name,
+                silent,
+                by = &*wish.process,
+                "the lease of a scheduler has \
+                 expired, and another process takes its name"
+            );
         }
         // The new lease begins here, so that it runs before another process requests the name.
         self.hear(host, wish.hold.holder, wish.process);
@@ -155,8 +161,8 @@ impl Leases {
         }
         if let Some(name) = lost(host, holder, names) {
             let say = format!(
-                "another process may commit as the scheduler {name:?}: this one was silent for longer \
-                 than its lease, or its leases were ended"
+                "this process no longer owns the name of the scheduler {name:?}: it sent no \
+                 renewal for longer than its lease, or its leases were revoked"
             );
             return Err(ApiError::new(ErrorCode::LeaseLost, say));
         }
@@ -265,7 +271,10 @@ pub(crate) fn mark(holder: HolderId) -> u32 {
 /// If no scheduler has the name.
 pub(crate) fn marked(cell: &Cell, name: &str, of: u32) -> Result<Option<HolderId>, ApiError> {
     if !cell.schedulers().any(|state| **state.name == *name) {
-        let say = format!("no scheduler is called {name:?}: `omega lease list` shows them");
+        let say = format!(
+            "there is no scheduler {name:?}: run `omega lease list` to see the \
+             existing ones"
+        );
         return Err(ApiError::new(ErrorCode::UnknownScheduler, say));
     }
     Ok(cell.hold_of(name).map(|hold| hold.holder).filter(|holder| mark(*holder) == of))
@@ -312,8 +321,8 @@ fn who(held: &Held) -> String {
 fn refused(name: &str, held: &Held) -> ApiError {
     let left = Duration::from_millis(held.left_ms);
     let say = format!(
-        "{} holds the scheduler's name {name:?}; it is free when that one ends, or has been silent for \
-         another {:.1} s",
+        "{} owns the scheduler's name {name:?}: the name is free when that process ends, or after \
+         {:.1} s without a renewal",
         who(held),
         left.as_secs_f64()
     );

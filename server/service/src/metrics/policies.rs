@@ -51,7 +51,7 @@ impl PolicyFigures {
     }
 
     pub(super) fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
-        let help = "Gangs that hold machines while they wait for the rest of their minimum";
+        let help = "Incomplete gangs that keep machines until their timeout";
         pen.gauge(Figure::new("gangs_holding", help), self.holding as f64)?;
         let GangCounts { begun, completed, timed_out } = self.gangs;
         let holds = [
@@ -59,7 +59,8 @@ impl PolicyFigures {
             ([("result", "completed")], completed as f64),
             ([("result", "timed_out")], timed_out as f64),
         ];
-        let help = "Gangs that began to hold machines, were completed, or timed out";
+        let help = "Events of incomplete gangs, by kind: began to keep machines, completed or \
+             timed out";
         pen.counters(Figure::new("gang_timeouts", help), holds)?;
         let causes = [
             ([("cause", "precedence")], self.evictions.by_precedence as f64),
@@ -70,9 +71,10 @@ impl PolicyFigures {
         let help = "Evictions left in the rate limit; -1 without a limit";
         let left = self.evictions_left.map_or(-1.0, f64::from);
         pen.gauge(Figure::new("evictions_left", help), left)?;
-        let help = "Tasks that one transaction removed from a machine and placed again, as omega rebalance does";
+        let help = "Tasks that a single transaction removed from one machine and placed on \
+             another, as `omega rebalance` does";
         pen.counter(Figure::new("moves", help), self.moves as f64)?;
-        let help = "Reservations of machines that have not ended";
+        let help = "Reservations that have not ended";
         pen.gauge(Figure::new("reservations", help), self.reservations as f64)?;
         let help = "Machines on which batch tasks exceed their share at this time of day";
         pen.gauge(Figure::new("machines_over_peak", help), self.over_peak as f64)?;
@@ -99,7 +101,7 @@ impl PolicyFigures {
         let help = "Placed tasks with optional resources, by whether they got them";
         pen.counters(Figure::new("task_optional_resources", help), optional)?;
         let CoreCounts { all, taken } = self.cores;
-        let help = "Cores that can be exclusive";
+        let help = "Cores that tasks can have exclusively";
         pen.gauge(Figure::new("exclusive_cores", help), all as f64)?;
         let help = "Exclusive cores in use";
         pen.gauge(Figure::new("exclusive_cores_taken", help), taken as f64)?;
@@ -128,11 +130,11 @@ impl PolicyFigures {
 
     fn write_due(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let DueCounts { in_time, late, late_ms } = self.due;
-        let help = "Jobs that ended by their due time";
+        let help = "Jobs that ended by their deadline";
         pen.counter(Figure::new("jobs_in_time", help), in_time as f64)?;
-        let help = "Jobs that ended after their due time";
+        let help = "Jobs that ended after their deadline";
         pen.counter(Figure::new("jobs_late", help), late as f64)?;
-        let help = "Sum of the lateness of jobs that ended after their due time";
+        let help = "Sum of the times by which jobs missed their deadline";
         pen.counter(Figure::seconds("jobs_late", help), late_ms as f64 / 1000.0)
     }
 }

@@ -65,7 +65,7 @@ impl TenantFigures {
         pen.gauges(Figure::new("tenant_requested", help), self.series(|told| &told.asked))?;
         let help = "Request limit of a tenant and of all tenants below it, where there is one";
         pen.gauges(Figure::new("tenant_request_limit", help), self.limits(|told| &told.admitted))?;
-        let help = "Guarantee of a tenant; use above it is borrowed";
+        let help = "Guarantee of a tenant; usage above it is borrowed";
         let sure = self.series(|told| &told.guaranteed).into_iter().filter(|(_, sure)| *sure > 0.0);
         pen.gauges(Figure::new("tenant_guaranteed", help), sure)
     }

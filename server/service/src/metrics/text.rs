@@ -107,9 +107,10 @@ impl Now {
         let help = "Tasks evicted to make room for others";
         pen.counter(Figure::new("evictions", help), evictions as f64)?;
         let behind: u64 = scheduler_counters.values().map(|one| one.behind).sum();
-        let help = "Sum over transactions of the cell's versions between the one they were decided on and the one of their result";
+        let help = "Staleness of transactions: sum of the versions by which the cell was ahead of \
+             their views";
         pen.counter(Figure::new("transactions_behind_versions", help), behind as f64)?;
-        let help = "Time from the request of a commit to its answer";
+        let help = "Time from the request of a commit to its response";
         pen.histogram(Figure::seconds("commit", help), &self.metrics().counted.commit.histogram())
     }
 
@@ -130,8 +131,8 @@ impl Now {
             None => vec![(Stage::Judge, self.metrics().counted.applied.histogram())],
         };
         let stages = stages.into_iter().map(|(stage, took)| ([("stage", stage.name())], took));
-        let help = "Time of the leader's log entries in each stage of a commit; an entry has many commands, every replica reports the \
-                    stage log, and a cell in memory only judge";
+        let help = "Time of the leader's log entries in each stage of a commit; every replica \
+             reports the stage log, and a cell in memory reports only the stage judge";
         pen.histograms(Figure::seconds("commit_stage", help), stages)
     }
 
@@ -189,7 +190,7 @@ impl Now {
         pen.counter(Figure::new("sync_deltas", help), get(&counted.sync.deltas))?;
         let help = "Bytes of sent deltas";
         pen.counter(Figure::bytes("sync_sent", help), get(&counted.sync.bytes))?;
-        let help = "Sum over deltas of the versions that the view was behind";
+        let help = "Staleness of views: sum over deltas of the versions that the view was behind";
         pen.counter(Figure::new("sync_versions", help), get(&counted.sync.versions))?;
         let help = "Age of the oldest change in a delta when the delta had been sent";
         pen.histogram(Figure::seconds("sync_delay", help), &counted.sync.delay.histogram())?;
@@ -212,7 +213,7 @@ impl Now {
         let unreachable = f64::from(self.statistics.unreachable);
         pen.gauge(Figure::new("cell_machines_unreachable", help), unreachable)?;
         pen.gauge(
-            Figure::new("cell_jobs", "Jobs of the cell, ended ones until they are forgotten"),
+            Figure::new("cell_jobs", "Jobs of the cell, including ended ones that are still kept"),
             *jobs as f64,
         )?;
         let tasks = self.statistics.tasks.unwrap_or_default();
@@ -230,9 +231,9 @@ impl Now {
             let all = self.kinds.iter().zip(values);
             all.map(|((_, kind), value)| ([("kind", &*kind.name)], *value as f64)).collect()
         };
-        let help = "Total that may be claimed of all machines, in each kind's unit";
+        let help = "Capacity of all machines with overcommit, in each kind's unit";
         pen.gauges(Figure::new("cell_claimable", help), of_kinds(claimable))?;
-        let help = "Total of the claims on all machines, in each kind's unit";
+        let help = "Sum of the claims on all machines, in each kind's unit";
         pen.gauges(Figure::new("cell_claimed", help), of_kinds(claimed))?;
         let help = "Sum over machines of the claims beyond their capacity, in each kind's unit";
         pen.gauges(Figure::new("cell_overcommitted", help), of_kinds(overcommitted))?;
@@ -241,7 +242,8 @@ impl Now {
             Figure::new("cell_demand_profiles_saved", help),
             of_kinds(demand_profiles_saved),
         )?;
-        let help = "Age of the oldest last load report of a machine; 0 without reports";
+        let help = "Age of the latest load report of the machine that reported least recently; 0 \
+             without reports";
         let oldest = oldest_load_ms.unwrap_or(0) as f64 / 1000.0;
         pen.gauge(Figure::seconds("cell_oldest_load", help), oldest)
     }
@@ -265,10 +267,11 @@ impl Now {
         let behind: Vec<(String, f64)> =
             progress.map(|one| (name(one.replica), one.lag_entries as f64)).collect();
         let behind = behind.iter().map(|(name, entries)| ([("replica", name.as_str())], *entries));
-        let help = "Log entries that a replica has not applied: a leader reports all replicas, a follower itself";
+        let help = "Log entries that a replica has not applied yet; the leader reports all \
+             replicas, a follower itself";
         pen.gauges(Figure::new("replica_lag_entries", help), behind)?;
         let own = name(self.me.replica.0);
-        let help = "1, with the cell and the replica as labels";
+        let help = "Always 1; the labels name the cell and the replica";
         let labels = [("cell", &*self.me.cell.to_string()), ("replica", &own)];
         pen.gauges(Figure::new("replica_info", help), [(labels, 1.0)])
     }

@@ -96,7 +96,8 @@ impl Link {
                 ErrorCode::OutcomeUnknown | ErrorCode::Late | ErrorCode::Internal
             );
         if is_refusal && self.refused != why.message {
-            tracing::warn!(to = %self.to, why = why.message, "a peer refuses what this replica says");
+            tracing::warn!(to = %self.to, why = why.message, "a peer rejects the messages of this \
+                 replica");
             self.refused = why.message;
         }
     }
@@ -120,7 +121,8 @@ impl Link {
                     bytes += encoded.len();
                     frame.messages.push(encoded);
                 }
-                Err(error) => tracing::error!(to = %self.to, %error, "a message cannot be sent"),
+                Err(error) => tracing::error!(to = %self.to, %error, "a message to a peer cannot \
+                     be sent"),
             }
             next = match bytes < FRAME_BYTES {
                 true => self.messages.try_recv().ok(),

@@ -58,7 +58,7 @@ impl PeerListener {
     fn note(&self, from: u64, why: &str) {
         let mut refused = self.refused.lock();
         if refused.get(&from).is_none_or(|told| told != why) {
-            tracing::warn!(from = %ReplicaId(from), why, "what a peer says cannot be read");
+            tracing::warn!(from = %ReplicaId(from), why, "the messages of a peer cannot be read");
             refused.insert(from, why.to_owned());
         }
     }
@@ -67,7 +67,10 @@ impl PeerListener {
     /// certificate.
     fn check(&self, frame: &proto::PeerFrame, sender: &Caller) -> Result<(), ApiError> {
         let wrong = |what: &str, given: &str, is: &str| {
-            let say = format!("{what} is {given}, and this is {is}: check the peers' addresses");
+            let say = format!(
+                "{what} is {given}, but this replica has {is}: check the addresses \
+                 of the peers"
+            );
             Err(ApiError::new(ErrorCode::Denied, say))
         };
         let cell = self.me.cell.to_string();

@@ -131,7 +131,7 @@ impl Peers {
                 Some(Open { address: address.to_owned(), messages })
             }
             Err(error) => {
-                tracing::debug!(%to, address, %error, "an address cannot be used");
+                tracing::debug!(%to, address, %error, "the address of a peer cannot be used");
                 None
             }
         }
@@ -143,7 +143,7 @@ impl Transport for Peers {
         let mut routes = self.0.routes.lock();
         if !routes.open.contains_key(&to) {
             let Some(address) = routes.address(to).cloned() else {
-                return tracing::debug!(%to, "no address is known");
+                return tracing::debug!(%to, "the address of a peer is not known");
             };
             let Some(open) = self.begin(to, &address) else { return };
             routes.open.insert(to, open);
@@ -157,7 +157,8 @@ impl Transport for Peers {
     fn follow(&self, membership: &Membership) {
         let mut routes = self.0.routes.lock();
         if routes.agreed != membership.addresses {
-            tracing::info!(addresses = ?membership.addresses, "the membership has other addresses");
+            tracing::info!(addresses = ?membership.addresses, "the membership has other addresses \
+                 than --peers");
             routes.agreed.clone_from(&membership.addresses);
             routes.end_moved();
         }

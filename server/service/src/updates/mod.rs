@@ -121,7 +121,8 @@ impl Lead {
             Err(error) if matches!(error.code, ErrorCode::OtherVersion | ErrorCode::UnknownJob) => {
             }
             Err(error) => {
-                tracing::warn!(job = id.to_string(), %error, "a step of an update was not taken");
+                tracing::warn!(job = id.to_string(), %error, "a step of a rolling update was \
+                     rejected");
                 if let Some(open) = self.open.get_mut(&id).filter(|_| !error.is_temporary()) {
                     open.not_before = Some(Instant::now() + REFUSED_FOR);
                 }

@@ -66,6 +66,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
 }
 
 pub(super) async fn nothing_here() -> Response {
-    let shape = ErrorShape { code: "NOT_FOUND", message: "there is nothing here: see docs/web.md" };
+    let shape = ErrorShape {
+        code: "NOT_FOUND",
+        message: "no page has this address: see \
+         docs/web.md",
+    };
     (StatusCode::NOT_FOUND, json(&shape)).into_response()
 }

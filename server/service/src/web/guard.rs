@@ -44,7 +44,8 @@ pub(super) async fn protect(
 ) -> Response {
     let mut response = match is_local && !names_this_machine(request.headers()) {
         true => {
-            let say = "on this machine the page is at localhost, 127.0.0.1 or [::1], and under no other name";
+            let say = "this page may be opened only as localhost, 127.0.0.1 or [::1]: use one of \
+                 these names in the address";
             Failed(ApiError::new(ErrorCode::Denied, say)).into_response()
         }
         false => next.run(request).await,

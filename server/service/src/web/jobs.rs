@@ -206,7 +206,11 @@ pub(super) async fn one(State(shown): State<Shown>, Asked(asked): Asked<AskedOne
         })
     });
     let missing = || {
-        let say = format!("there is no job {:?}, or it has ended long ago", asked.name);
+        let say = format!(
+            "there is no job {:?}, or the job ended so long ago that the cell has \
+             forgotten it",
+            asked.name
+        );
         ApiError::new(ErrorCode::UnknownJob, say)
     };
     Ok(json(&told.ok_or_else(missing)?))

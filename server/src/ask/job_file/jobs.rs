@@ -45,7 +45,7 @@ impl JobsFile {
         for (at, job) in jobs.iter().enumerate() {
             if jobs[..at].iter().any(|earlier| earlier.name == job.name) {
                 let place = format!("{}: job[{at}].name", file.display());
-                let why = format!("{:?} is there twice: give each job once", &*job.name);
+                let why = format!("{:?} appears twice: give each job once", &*job.name);
                 return Err(AskError::Field { place, why });
             }
         }

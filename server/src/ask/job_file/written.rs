@@ -68,7 +68,7 @@ impl GroupFile {
         let payload = group.payload.as_bytes();
         let payload = std::str::from_utf8(payload).map_err(|_| AskError::Field {
             place: format!("group[{index}].payload"),
-            why: "is no text: keep it in a file of its own, and name that as payload_file"
+            why: "is not text: keep it in a file of its own, and name that file with payload_file"
                 .to_owned(),
         })?;
         let optional = group.optional.as_ref();

@@ -28,11 +28,13 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The cell, and whether to repeat.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Keys: q, Esc or Ctrl-C ends, space halts the page and lets it go on.\n\nExamples:\n  omega top\n  \
+    after_help = "Keys: q, Esc or Ctrl-C: quit; space: pause and resume.\n\nExamples:\n  omega \
+         top\n  \
                   omega top --once\n  omega top --once -o json | jq .waiting"
 )]
 pub(crate) struct TopArgs {
-    /// Sample for a second, print, and end; also if the output is no terminal.
+    /// Measure for one second, print once, and exit; this is the default if the output is not a
+    /// terminal.
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -66,7 +68,7 @@ fn live(args: &TopArgs) -> Result<(), AskError> {
     let reasons = Reasons::start(args.ask.clone());
     let terminal = Terminal::take().map_err(AskError::System)?;
     let mut is_halted = false;
-    let mut page = "looking for a second ...\n".to_owned();
+    let mut page = "measuring for a second ...\n".to_owned();
     loop {
         terminal.draw(&page, is_halted).map_err(AskError::System)?;
         match terminal.wait(EVERY) {

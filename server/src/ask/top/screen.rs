@@ -80,7 +80,7 @@ fn replicas(all: &[ReplicaShape]) -> String {
         format!("r{}{role}{lag}", one.replica)
     };
     match all {
-        [] => "none: in memory alone".to_owned(),
+        [] => "none: the cell is in memory only".to_owned(),
         all => all.iter().map(one).collect::<Vec<_>>().join("; "),
     }
 }

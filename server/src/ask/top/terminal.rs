@@ -82,9 +82,9 @@ fn frame(page: &str, (rows, width): (usize, usize), is_halted: bool) -> String {
     let mut lines: Vec<String> = page.lines().take(rows - 1).map(cut).collect();
     lines.resize(rows - 1, String::new());
     lines.push(cut(if is_halted {
-        "halted - space goes on, q ends"
+        "paused - space: resume, q: quit"
     } else {
-        "q ends, space halts"
+        "q: quit, space: pause"
     }));
     format!("\x1b[H{}\x1b[K", lines.join("\x1b[K\r\n"))
 }
@@ -127,9 +127,9 @@ mod tests {
         let shown = frame("one\ntwo two two two two two\nthree\n", (3, 20), false);
         assert_eq!(
             shown,
-            "\x1b[Hone\x1b[K\r\ntwo two two two two \x1b[K\r\nq ends, space halts\x1b[K"
+            "\x1b[Hone\x1b[K\r\ntwo two two two two \x1b[K\r\nq: quit, space: pause\x1b[K"
         );
         let shown = frame("", (2, 20), true);
-        assert_eq!(shown, "\x1b[H\x1b[K\r\nhalted - space goes \x1b[K");
+        assert_eq!(shown, "\x1b[H\x1b[K\r\npaused - space: resu\x1b[K");
     }
 }

@@ -47,13 +47,13 @@ pub enum Damage {
     #[error("it does not match its checksum")]
     Checksum,
     /// The record is intact, but has this number and not the expected one.
-    #[error("record {0} stands in its place")]
+    #[error("record {0} is in its place")]
     Number(u64),
     /// The record is intact, but does not follow from the state of the log.
     #[error("it does not follow from the records before it")]
     Order,
     /// The record is intact, but its kind is unknown.
-    #[error("it is of a kind that this version does not know")]
+    #[error("this version does not know its kind")]
     Kind,
 }
 

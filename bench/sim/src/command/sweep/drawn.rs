@@ -40,7 +40,7 @@ pub(super) const FIGURES: [Shown; 3] = [
     },
     Shown {
         file: "wait",
-        titles: ["Waits of jobs", "Waits of batch jobs", "Waits of service jobs"],
+        titles: ["Wait of jobs", "Wait of batch jobs", "Wait of service jobs"],
         label: "mean wait, seconds",
         of: |figures| figures.wait_s,
         nothing: "No job waited.",
@@ -48,9 +48,9 @@ pub(super) const FIGURES: [Shown; 3] = [
     Shown {
         file: "conflicts",
         titles: [
-            "How often transactions conflict",
-            "How often transactions of batch jobs conflict",
-            "How often transactions of service jobs conflict",
+            "Conflicts of transactions",
+            "Conflicts of transactions of batch jobs",
+            "Conflicts of transactions of service jobs",
         ],
         label: "conflicts for each transaction without one",
         of: |figures| figures.conflicts,
@@ -165,10 +165,10 @@ fn label(setting: &str) -> &str {
         "t_task_batch" => "decision time of a task of a batch job, seconds",
         "t_job_service" => "decision time of a service job, seconds",
         "t_task_service" => "decision time of a task of a service job, seconds",
-        "pickiness" => "share of the machines that schedulers of service jobs leave out",
+        "pickiness" => "share of the machines that schedulers of service jobs exclude",
         "near_best" => "best machines among which a scheduler chooses",
-        "parts" => "parts in which a copy is brought up to date",
-        "probes" => "machines that are asked for each task",
+        "parts" => "parts of a view that are synced separately",
+        "probes" => "machines probed for each task",
         other => other,
     }
 }

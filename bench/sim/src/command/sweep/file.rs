@@ -187,7 +187,11 @@ impl Point {
         ];
         let wrong = counts.into_iter().find(|(_, count, most)| !(1..=*most).contains(count));
         if let Some((name, _, _)) = wrong {
-            return Some((name, "must be 1 or more: up to 1024 schedulers, 64 parts, 64 probes"));
+            return Some((
+                name,
+                "must be at least 1, and at most 1024 for schedulers, 64 for parts \
+                 and 64 for probes",
+            ));
         }
         let share = (0.0..=1.0).contains(&self.pickiness);
         (!share).then_some(("pickiness", "must be a share from 0 to 1"))
@@ -214,10 +218,16 @@ pub(super) fn read(file: &Path) -> Result<(String, SweepFile), LoadError> {
         return Err(LoadError { field: Some("end".into()), ..fault(message.into()) });
     }
     match sweep.sweep.count() {
-        0 => return Err(fault("[sweep]: a list is empty: there is no point".into())),
+        0 => {
+            return Err(fault(
+                "[sweep]: a list is empty, so the sweep has no points: give each \
+             list at least one value"
+                    .into(),
+            ));
+        }
         points if points > POINTS_MAX => {
             return Err(fault(format!(
-                "[sweep]: {points} points are too many: at most {POINTS_MAX}"
+                "[sweep]: the lists give {points} points: a sweep may have at most {POINTS_MAX}"
             )));
         }
         _ => {}

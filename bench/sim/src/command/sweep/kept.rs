@@ -54,7 +54,8 @@ impl Folder {
         match std::fs::read_to_string(&mine) {
             Ok(kept) if kept == text => Ok(true),
             Ok(_) => {
-                let message = "it belongs to another sweep, or the file was changed since: choose another folder";
+                let message = "this folder has results of another sweep, or the sweep's file has \
+                     changed since: choose another folder";
                 Err(LoadError::new(&mine, message).into())
             }
             Err(_) => Ok(false),

@@ -40,7 +40,8 @@ pub(super) fn collect(
 
 fn double(number: usize, one: &std::path::Path, other: &std::path::Path) -> SimError {
     SimError::Lacks(format!(
-        "--merge: point {number} is in {} and in {}: give each folder once, and run no point in two shards",
+        "--merge: point {number} is in both {} and {}: give each folder once, and run each point \
+         in one shard",
         one.display(),
         other.display()
     ))
@@ -55,7 +56,11 @@ fn gap(missing: &[usize], all: usize) -> SimError {
         message += ", ...";
     }
     // Writing to a string does not fail.
-    let _ = write!(message, "; run their shards again (of N shards, point P is in P mod N)");
+    let _ = write!(
+        message,
+        "; run their shards again (with N shards, point P belongs to shard P \
+         mod N)"
+    );
     SimError::Lacks(message)
 }
 
@@ -65,7 +70,8 @@ fn same_version(done: &[Done]) -> Result<(), SimError> {
     match done.iter().position(|it| it.report.version != first.report.version) {
         None => Ok(()),
         Some(number) => Err(SimError::Lacks(format!(
-            "--merge: point 0 was run by omega-sim {}, point {number} by {}: run the shards of one of them again",
+            "--merge: point 0 was run by omega-sim {}, and point {number} by omega-sim {}: run \
+             all shards with one version",
             first.report.version, done[number].report.version
         ))),
     }

@@ -82,7 +82,7 @@ impl ProgressTracker for Left {
     fn write(&self, state: &ProgressState, to: &mut dyn fmt::Write) {
         // Errors of writing the bar are ignored.
         let _ = match self.of(state.len().unwrap_or(0), state.elapsed()) {
-            None => write!(to, "time left not known yet"),
+            None => write!(to, "time left is not known yet"),
             Some(left) if left.as_secs() == 0 => write!(to, "nearly done"),
             Some(left) => write!(to, "about {} left", HumanDuration(left)),
         };

@@ -28,7 +28,7 @@ pub(super) fn page(done: &[Done]) -> Page {
     let mut sections = Vec::new();
     for (number, (key, part)) in parts.iter().enumerate() {
         let (ending, title) = match parts.len() {
-            1 => (String::new(), "What came of it".to_owned()),
+            1 => (String::new(), "Results".to_owned()),
             _ => (format!("-{}", number + 1), name(&layout.parts, key)),
         };
         sections.push(results((&ending, title), part, (&layout, ROWS_MAX / parts.len())));
@@ -37,7 +37,8 @@ pub(super) fn page(done: &[Done]) -> Page {
         let mut prose = how_to_read(&all, &layout);
         if count > parts.len() {
             prose.push(format!(
-                "Shown are {} of {count} parts, from all over; `results.csv` and `results.parquet` have all.",
+                "Shown are {} of {count} parts, evenly chosen; `results.csv` and \
+                 `results.parquet` have all.",
                 parts.len()
             ));
         }
@@ -83,7 +84,7 @@ fn how_to_read(all: &[&Combination], layout: &Layout) -> Vec<String> {
     let mut prose = Vec::new();
     if layout.across.is_some() && all.iter().any(|it| it.seeds > 1) {
         prose.push(
-            "A dot is the mean over the seeds; a whisker goes from the least to the most."
+            "A dot is the mean over the seeds; a whisker shows the lowest and highest value."
                 .to_owned(),
         );
     }
@@ -113,7 +114,7 @@ fn settings(done: &[Done], all: &[&Combination]) -> Section {
     };
     Section {
         id: "settings".to_owned(),
-        title: "What was run".to_owned(),
+        title: "Runs".to_owned(),
         prose: notes.into_iter().map(|note| format!("Note: {note}.")).collect(),
         tables: vec![table],
         ..Section::default()
@@ -133,7 +134,7 @@ fn results(
         let lines = sample(lines, LINES_MAX);
         if count > lines.len() {
             section.prose.push(format!(
-                "Drawn are {} of {count} lines, from all over; the table has all.",
+                "The plots have {} of {count} lines, evenly chosen; the table has all.",
                 lines.len()
             ));
         }
@@ -150,7 +151,7 @@ fn results(
             );
         }
     } else if part.len() > 1 {
-        section.prose.push("No number was swept that could go from left to right.".to_owned());
+        section.prose.push("No numeric setting was swept, so there are no plots.".to_owned());
     }
     let (table, all) = table(part, layout, rows_max);
     if table.rows.len() < all {
@@ -193,7 +194,7 @@ fn table(part: &[&Combination], layout: &Layout, rows_max: usize) -> (Table, usi
     let rows = part.iter().flat_map(|it| it.figures.iter().map(|(whose, f)| row(it, *whose, f)));
     let table = Table {
         title: match part.iter().any(|it| it.seeds > 1) {
-            true => "Means over the seeds, and from where to where they go".to_owned(),
+            true => "Means over the seeds, with the lowest and highest value".to_owned(),
             false => "Figures".to_owned(),
         },
         head: head.map(str::to_owned).collect(),

@@ -35,13 +35,16 @@ impl FromStr for Shard {
         let parts = text.split_once('/');
         let parts = parts.and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
         let Some((index, of)) = parts else {
-            return Err("give INDEX/COUNT, such as 0/64".to_owned());
+            return Err("must be INDEX/COUNT, such as 0/64".to_owned());
         };
         if of == 0 || of > SHARDS_MAX {
-            return Err(format!("a sweep has 1 to {SHARDS_MAX} shards, not {of}"));
+            return Err(format!("{of} shards: a sweep must have 1 to {SHARDS_MAX} shards"));
         }
         if index >= of {
-            return Err(format!("shards count from 0: the last one of {of} is {}/{of}", of - 1));
+            return Err(format!(
+                "shards are numbered from 0: the last one of {of} is {}/{of}",
+                of - 1
+            ));
         }
         Ok(Shard { index, of })
     }
@@ -69,7 +72,7 @@ mod tests {
             ("64/64", "the last one of 64 is 63/64"),
             ("3", "INDEX/COUNT"),
             ("-1/4", "INDEX/COUNT"),
-            ("0/0", "1 to 100000 shards, not 0"),
+            ("0/0", "0 shards: a sweep must have 1 to 100000 shards"),
         ] {
             let error = text.parse::<Shard>().unwrap_err();
             assert!(error.contains(says), "{text}: {error}");

@@ -101,18 +101,22 @@ impl Lost {
     /// Describes the lost properties in sentences.
     pub(super) fn notes(&self) -> Vec<String> {
         let said = [
-            (self.split, "jobs have several groups: each is a job of its own"),
+            (self.split, "jobs have several groups: each group becomes a job of its own"),
             (
                 self.uneven,
-                "rows have tasks that run differently long: all run as long as one of them",
+                "rows have tasks with different run times: all get the run time of one of them",
             ),
             (
                 self.endless,
-                "rows are of batch tasks whose end the trace does not tell: they run as long as one that \
-                 ran longer",
+                "rows are of batch tasks whose end is not in the trace: they get the run time of \
+                 a task that ran longer",
             ),
-            (self.rules, "rules and preferences cannot be said in the tables, and are left out"),
-            (self.placed, "tasks run already when their job comes: here they are pending"),
+            (self.rules, "rules and preferences that the tables cannot express are left out"),
+            (
+                self.placed,
+                "tasks are already running when their job arrives: they are pending \
+                 here",
+            ),
         ];
         let said = said.into_iter().filter(|(count, _)| *count > 0);
         said.map(|(count, what)| format!("{count} {what}")).collect()

@@ -146,7 +146,10 @@ impl Fit {
         let mut notes = self.lost.notes();
         if self.machine_events > 0 {
             let events = self.machine_events;
-            notes.push(format!("{events} changes of machines are left out: the tables have none"));
+            notes.push(format!(
+                "{events} changes of machines are left out: the tables cannot \
+                 express them"
+            ));
         }
         let (seen, kept) = (self.runs.seen(), self.runs.kept.len());
         if seen > kept as u64 {

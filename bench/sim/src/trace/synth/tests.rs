@@ -169,24 +169,32 @@ fn what_cannot_be_made_is_told_and_leaves_nothing() {
     };
     let row = "vm,arrival_s,batch,cores,mem_gb,dur_bin_lo_s,dur_bin_hi_s,censored\n";
     std::fs::write(dir.path().join("dev.csv.gz"), row).unwrap();
-    let expected =
-        "azure vm v1: has no machines: give them by --on, such as --on 2000,cpu=64,memory=256Gi";
+    let expected = "azure vm v1: has no machines: give them with --on, such as --on \
+         2000,cpu=64,memory=256Gi";
     assert_eq!(fault(&no_machines, &options(dir.path())), expected);
     let many = SynthOptions { size: Size::Times(1_000_000_000), ..options(dir.path()) };
-    assert_eq!(fault(&|| tables(&dir), &many), "10000000 machines are too many: at most 1048576");
+    assert_eq!(
+        fault(&|| tables(&dir), &many),
+        "10000000 machines are too many: a cell has at \
+         most 1048576"
+    );
     assert!(!dir.path().join("out").exists());
 
     std::fs::create_dir(dir.path().join("out")).unwrap();
     std::fs::write(dir.path().join("out/jobs.csv"), "mine").unwrap();
-    let expected = "out/jobs.csv: is there already; name another folder";
+    let expected = "out/jobs.csv: already exists: name another folder with --out";
     assert_eq!(fault(&|| tables(&dir), &options(dir.path())), expected);
     assert_eq!(std::fs::read_to_string(dir.path().join("out/jobs.csv")).unwrap(), "mine");
 
     let file = SynthOptions { out: dir.path().join("m.csv"), ..options(dir.path()) };
-    assert!(fault(&|| tables(&dir), &file).starts_with("m.csv: cannot write: "));
+    assert!(fault(&|| tables(&dir), &file).starts_with("m.csv: cannot be written: "));
     std::fs::write(dir.path().join("j.csv"), "name,count,cpu,memory\n").unwrap();
     let empty = SynthOptions { out: dir.path().join("empty"), ..options(dir.path()) };
-    assert_eq!(fault(&|| tables(&dir), &empty), "j: has no jobs to sample");
+    assert_eq!(
+        fault(&|| tables(&dir), &empty),
+        "j: has no jobs, so no similar trace can be \
+         generated from it"
+    );
 }
 
 /// Generates a trace from a real one, and compares all distributions, and the mean load within a tolerance.

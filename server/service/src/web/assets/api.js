@@ -10,7 +10,7 @@ export async function ask(route, parameters = {}) {
   try {
     value = JSON.parse(text);
   } catch {
-    throw new Error(response.ok ? "the answer cannot be read" : text || response.statusText);
+    throw new Error(response.ok ? "the response cannot be read" : text || response.statusText);
   }
   if (!response.ok) throw new Error(value.message);
   return value;

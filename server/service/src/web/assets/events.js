@@ -21,6 +21,6 @@ export async function events(of) {
     { name: "of", head: true, of: (row) => row.task ?? row.job ?? "" },
     { name: "event", of: (row) => row.event.replaceAll("_", " ") },
     { name: "details", of: details },
-  ], told.items, "none that this replica remembers"),
-  told.more ? el("p", { class: "quiet" }, "the latest; omega job history has more") : "");
+  ], told.items, "this replica has kept no events"),
+  told.more ? el("p", { class: "quiet" }, "only the latest events; `omega job history` has more") : "");
 }

@@ -16,7 +16,7 @@ export function heat() {
   const level = el("select", { onchange: () => { domain = null; load(); } });
   const back = el("button", { type: "button", hidden: true, onclick: () => { domain = null; load(); } }, "all domains");
   const rows = el("div");
-  const asTable = el("details", { ontoggle: listed }, el("summary", {}, "The same as a table"), rows);
+  const asTable = el("details", { ontoggle: listed }, el("summary", {}, "Show as a table"), rows);
   let data = null;
   let domain = null;
   let boxes = [];
@@ -25,8 +25,8 @@ export function heat() {
     el("form", { onsubmit: (event) => event.preventDefault() }, el("label", {}, "resource", resource), el("label", {}, "grouped by", level), back),
     canvas,
     el("ul", { class: "legend" }, el("li", {}, "0 % ", el("span", { class: "ramp" }), " 100 %"),
-      el("li", {}, el("span", { class: "swatch over" }), "more than there is"),
-      el("li", {}, el("span", { class: "swatch none" }), "has none of it"),
+      el("li", {}, el("span", { class: "swatch over" }), "claimed beyond capacity"),
+      el("li", {}, el("span", { class: "swatch none" }), "has none of this resource"),
       el("li", {}, el("span", { class: "swatch drain" }), "draining"),
       el("li", {}, el("span", { class: "swatch gone" }), "unreachable")),
     tip, asTable);
@@ -104,7 +104,7 @@ export function heat() {
       });
     }
     const what = data.machines ? `${count(total)} machines` : `${count(total)} domains`;
-    canvas.setAttribute("aria-label", `${what} by how much of their ${resource.value} is taken; the same is in the table below`);
+    canvas.setAttribute("aria-label", `${what} by their share of ${resource.value} in use; the table below has the same data`);
   }
 
   function under(event) {
@@ -148,7 +148,7 @@ export function heat() {
       ], machines));
       return;
     }
-    replace(rows, table("How much is taken of each resource", [
+    replace(rows, table("Share of each resource in use", [
       { name: data.level ?? "all", head: true, of: (row) => el("button", { type: "button", onclick: () => open(row.name) }, row.name || "(none)") },
       { name: "machines", number: true, of: (row) => count(row.machines) },
       { name: "", of: (row) => bar(row.taken[kind()]) },

@@ -26,7 +26,7 @@ export function taskTable(tasks, { job }) {
 /** The list of jobs. */
 export function jobs() {
   const state = el("select", { name: "state", onchange: () => self.next(true) },
-    el("option", { value: "" }, "all"), el("option", { value: "waiting" }, "with tasks that wait"), el("option", { value: "live" }, "not ended"));
+    el("option", { value: "" }, "all"), el("option", { value: "waiting" }, "with pending tasks"), el("option", { value: "live" }, "not ended"));
   const self = pages("Jobs", () => [el("label", {}, "show", state)], (asked) => ask("jobs", { ...asked, state: state.value || null }));
   self.table = (items) => table(null, [
     { name: "job", head: true, of: (row) => link("job", row.name) },
@@ -64,23 +64,23 @@ export function job(name) {
       const waiting = one.tasks.pending;
       if (explained !== waiting) {
         explained = waiting;
-        why.replaceChildren(...(waiting ? [device(`Why ${count(waiting)} tasks wait`, explanation(name, true))] : []));
+        why.replaceChildren(...(waiting ? [device(`Why ${count(waiting)} tasks are pending`, explanation(name, true))] : []));
       }
       replace(place,
-        device("What it is", el("dl", { class: "facts" },
+        device("Description", el("dl", { class: "facts" },
           el("dt", {}, "id"), el("dd", {}, one.id),
           el("dt", {}, "tenant"), el("dd", {}, one.tenant),
           el("dt", {}, "scheduler"), el("dd", {}, one.scheduler),
           el("dt", {}, "kind"), el("dd", {}, `${one.kind}, precedence ${one.precedence}${one.gang_min === null ? "" : `, at least ${one.gang_min} tasks together`}`),
-          el("dt", {}, "submitted"), el("dd", {}, `${time(one.age_ms)} ago, as far as this replica saw`))),
+          el("dt", {}, "submitted"), el("dd", {}, `${time(one.age_ms)} ago, as this replica recorded it`))),
         why,
         device("Groups", table(null, [
           { name: "group", head: true, of: (row) => row.name },
           { name: "tasks", number: true, of: (row) => count(row.count) },
-          { name: "each asks for", of: request },
+          { name: "request of each task", of: request },
           ...byState,
         ], told.groups)),
-        device("Tasks", taskTable(told.tasks, { job: false }), told.next_page ? el("p", { class: "quiet" }, `the first ${told.tasks.length}; omega task list --job has all`) : ""),
+        device("Tasks", taskTable(told.tasks, { job: false }), told.next_page ? el("p", { class: "quiet" }, `only the first ${told.tasks.length}; \`omega task list --job\` has all`) : ""),
         happened);
     },
   };

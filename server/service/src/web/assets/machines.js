@@ -85,20 +85,20 @@ export function machine(name) {
       const rows = cell.resources.map(({ name: kind }) => ({ kind, ...one.resources[kind] })).filter((row) => row.capacity > 0 || row.claimable > 0);
       replace(place,
         el("div", { class: "two" },
-          device("What it is", el("dl", { class: "facts" },
+          device("Description", el("dl", { class: "facts" },
             el("dt", {}, "state"), el("dd", {}, one.status),
             el("dt", {}, "id"), el("dd", {}, one.id),
             el("dt", {}, "devices"), el("dd", {}, one.devices),
             el("dt", {}, "labels"), el("dd", {}, Object.entries(one.labels).map(([key, value]) => `${key}=${value}`).join(", ") || "none"),
             el("dt", {}, "taints"), el("dd", {}, one.taints.join(", ") || "none"))),
-          device("What is taken", table(null, [
+          device("Resources in use", table(null, [
             { name: "resource", head: true, of: (row) => row.kind },
             { name: "", of: (row) => bar(percent(row.claimed, row.claimable)) },
             { name: "claimed", number: true, of: (row) => amount(unit[row.kind], row.claimed) },
             { name: "claimable", number: true, of: (row) => amount(unit[row.kind], row.claimable) },
             { name: "used", number: true, of: (row) => (row.used === null ? "–" : amount(unit[row.kind], row.used)) },
           ], rows))),
-        device(`Tasks (${count(one.tasks)})`, taskTable(told.tasks, { job: true }), told.next_page ? el("p", { class: "quiet" }, `the first ${told.tasks.length}; omega task list has all`) : ""),
+        device(`Tasks (${count(one.tasks)})`, taskTable(told.tasks, { job: true }), told.next_page ? el("p", { class: "quiet" }, `only the first ${told.tasks.length}; \`omega task list\` has all`) : ""),
         happened);
     },
   };

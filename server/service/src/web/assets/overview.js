@@ -24,7 +24,7 @@ function tiles(cell) {
   return [
     tile("machines", count(cell.machines), [cell.draining ? `${count(cell.draining)} draining` : "", cell.unreachable ? `${count(cell.unreachable)} unreachable` : ""].filter(Boolean).join(", ") || null),
     tile("tasks on machines", count(placed), `${count(cell.tasks.running)} running`),
-    tile("tasks waiting", count(cell.tasks.pending), `of ${count(cell.jobs)} jobs in all`),
+    tile("pending tasks", count(cell.tasks.pending), `of ${count(cell.jobs)} jobs in total`),
     tile("placements/s", rate(perSecond("placements"))),
     tile("commits/s", rate(perSecond("committed"))),
     tile("conflicted", share(conflictPercent()), "of transactions lately"),
@@ -39,7 +39,8 @@ function resources(cell) {
     { name: "taken", number: true, of: (row) => { const part = percent(row.claimed, row.claimable); return part === null ? "–" : `${part} %`; } },
     { name: "claimed", number: true, of: (row) => amount(row.unit, row.claimed) },
     { name: "claimable", number: true, of: (row) => amount(row.unit, row.claimable) },
-  ], cell.resources.filter((row) => row.claimable > 0), "no machines yet: omega machine add");
+  ], cell.resources.filter((row) => row.claimable > 0), "no machines yet: add one with `omega \
+       machine add`");
 }
 
 function schedulers(cell) {
@@ -47,14 +48,14 @@ function schedulers(cell) {
     .map(([reason, items]) => `${reason.toLowerCase().replaceAll("_", " ")} ${count(items)}`).join(", ");
   return table(null, [
     { name: "scheduler", head: true, of: (row) => row.name },
-    { name: "tasks waiting", number: true, of: (row) => count(row.pending_tasks) },
+    { name: "pending tasks", number: true, of: (row) => count(row.pending_tasks) },
     { name: "jobs", number: true, wide: true, of: (row) => count(row.pending_jobs) },
     { name: "longest wait", class: "nowrap", of: (row) => (row.oldest_job ? time(row.oldest_wait_ms) : "–") },
     { name: "placements/s", number: true, of: (row) => rate(perSecond("placements", row.name)) },
     { name: "commits/s", number: true, of: (row) => rate(perSecond("committed", row.name)) },
     { name: "conflicted", number: true, of: (row) => share(conflictPercent(row.name)) },
     { name: "conflicts since the start", of: (row) => reasons(row) || "none" },
-  ], cell.schedulers, "no job names one, and none has committed yet");
+  ], cell.schedulers, "no scheduler has committed yet, and no job names one");
 }
 
 function replicas(cell) {
@@ -63,7 +64,7 @@ function replicas(cell) {
     { name: "replica", head: true, of: (row) => `r${row.replica}${row.replica === cell.replica ? " (this one)" : ""}` },
     { name: "role", of: (row) => (row.leads ? "leader" : row.role) },
     { name: "lag", class: "nowrap", of: lag },
-  ], cell.replicas, "none: the cell is in memory alone");
+  ], cell.replicas, "none: the cell is in memory only");
 }
 
 /** The overview page. */
@@ -75,7 +76,7 @@ export function overview() {
     title: "Overview",
     begin(main) {
       main.append(places.tiles, el("div", { class: "two" }, device("Resources", places.resources), device("Replicas", places.replicas)),
-        device("Machines by how full they are", map.place), device("Schedulers", el("p", { class: "note" }, "Commits and conflicts are those that came through this replica; what waits is that of the whole cell."), places.schedulers), device("Waiting the longest", places.waiting));
+        device("Machines by use", map.place), device("Schedulers", el("p", { class: "note" }, "Commits and conflicts are those that came through this replica; what waits is that of the whole cell."), places.schedulers), device("Waiting the longest", places.waiting));
     },
     async update(cell) {
       replace(places.tiles, ...tiles(cell));
@@ -99,7 +100,7 @@ export function overview() {
         { name: "of", number: true, wide: true, of: (row) => count(Object.values(row.tasks).reduce((a, b) => a + b, 0)) },
         { name: "submitted", wide: true, class: "nowrap age", of: (row) => `${time(row.age_ms)} ago` },
         { name: "why", class: "why", of: (row) => explanation(row.name) },
-      ], list.items, "no task waits"), list.next_page ? el("p", {}, el("a", { href: "#/jobs" }, "all jobs that wait")) : "");
+      ], list.items, "no task is pending"), list.next_page ? el("p", {}, el("a", { href: "#/jobs" }, "all jobs with pending tasks")) : "");
     } else {
       const ages = places.waiting.querySelectorAll("td.age");
       if (ages.length === list.items.length) ages.forEach((cell, index) => { cell.textContent = `${time(list.items[index].age_ms)} ago`; });
