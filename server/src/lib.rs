@@ -20,6 +20,8 @@ mod rebalance;
 mod run;
 
 #[cfg(feature = "serve")]
+mod accounting;
+#[cfg(feature = "serve")]
 mod agent;
 #[cfg(feature = "serve")]
 mod ask;

@@ -1,6 +1,8 @@
 //! The commands that serve and operate a cell, which the feature `serve` adds.
 
-use crate::{agent, ask, audit, cert, dev, keep, log, manual, restore, scheduler, serve};
+use crate::{
+    accounting, agent, ask, audit, cert, dev, keep, log, manual, restore, scheduler, serve,
+};
 use clap::Subcommand;
 use omega_run::RunError;
 use omega_run::replicas::ReplicaError;
@@ -43,6 +45,8 @@ pub(crate) enum Verb {
     /// Inspect the directory of a stopped replica: its entries, and the cell at any version.
     #[command(subcommand)]
     Log(log::LogCommand),
+    /// Report the amounts that jobs and tenants had, by hour, from the directory of a stopped replica.
+    Accounting(accounting::AccountingArgs),
     /// Machines of a cell.
     #[command(subcommand)]
     Machine(ask::machine::MachineCommand),
@@ -160,6 +164,7 @@ impl Error {
 pub(crate) fn run(verb: Verb) -> Result<(), Error> {
     match verb {
         Verb::Log(command) => log::log(&command)?,
+        Verb::Accounting(args) => accounting::run(&args)?,
         Verb::Scheduler(args) => scheduler::run(&args)?,
         Verb::Agent(args) => agent::run(&args)?,
         Verb::AgentExec(args) => agent::exec(&args).map_err(Error::Stage)?,

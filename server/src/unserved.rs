@@ -8,13 +8,14 @@ pub(crate) const HELP: &str = "This build only runs workloads. To serve and oper
      the whole program with `cargo build --release --features serve`: it adds serve, dev, scheduler, agent, job, machine, top and more.";
 
 /// The commands of the feature. A test compares them with those in `served.rs`.
-pub(crate) const SERVED: [&str; 25] = [
+pub(crate) const SERVED: [&str; 26] = [
     "serve",
     "cert",
     "dev",
     "scheduler",
     "agent",
     "log",
+    "accounting",
     "machine",
     "job",
     "task",

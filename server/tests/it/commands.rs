@@ -564,6 +564,7 @@ const VERBS: &[&str] = &[
     "backup",
     "restore",
     "audit verify",
+    "accounting",
     "completions",
     "man",
 ];

@@ -6,7 +6,7 @@
 use crate::agents::{start, until};
 use crate::commands::Served;
 use crate::process::omega;
-use crate::served::Process;
+use crate::served::{Process, serve};
 use std::path::Path;
 
 const ARRAY: &str = r#"
@@ -137,6 +137,50 @@ fn a_job_of_flags_runs_its_command() {
     let why = cell.served.fails(1, "job submit bad --cpu 1 --env OMEGA_JOB=x -- true");
     assert!(why.contains("because agents set"), "{why}");
     cell.nothing_is_left();
+}
+
+#[test]
+fn what_a_program_was_allocated_is_in_the_log() {
+    let dir = crate::process::folder(&[]);
+    let address = format!("127.0.0.1:{}", omega_tests::ports::ports(1)[0]);
+    let arguments = ["--dir=r1", "--bootstrap", "--replica=1", &format!("--listen={address}")];
+    let _server = serve(dir.path(), &arguments.map(str::to_owned));
+    let _scheduler = start(dir.path(), &["scheduler", "--cell", &address]);
+    let agent = ["agent", "--no-limits", "--heartbeat=1", "--cell", &address, "--dir", "box"];
+    let _agent = start(dir.path(), &agent);
+    let mut submit = omega(dir.path());
+    submit.args(["job", "submit", "nap", "--cpu", "0.5", "--memory", "8MiB", "--", "sleep", "2"]);
+    assert!(submit.env("OMEGA_CELL", &address).status().unwrap().success());
+    // The folder is in use, so a copy is read. It may miss a file that the replica just removed.
+    let rows = |copy: &Path| {
+        let output = omega(dir.path()).arg("accounting").arg(copy).args(["-o", "csv"]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let head = "hour,tenant,job,id,started,finished,failed,cpu_seconds,memory_byte_seconds";
+        assert_eq!(text.lines().next(), Some(head));
+        let row = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+        text.lines().skip(1).map(row).collect::<Vec<_>>()
+    };
+    let sum = |rows: &[Vec<String>], column: usize| -> f64 {
+        rows.iter().map(|row| row[column].parse::<f64>().unwrap()).sum()
+    };
+    until(|| {
+        let copy = tempfile::tempdir().unwrap();
+        let mut command = std::process::Command::new("cp");
+        let copied = command.arg("-r").arg(dir.path().join("r1")).arg(copy.path());
+        let copied = copied.status().unwrap();
+        let rows = if copied.success() { rows(&copy.path().join("r1")) } else { Vec::new() };
+        if sum(&rows, 5) < 1.0 {
+            return false;
+        }
+        assert_eq!((sum(&rows, 4), sum(&rows, 5), sum(&rows, 6)), (1.0, 1.0, 0.0), "{rows:?}");
+        assert!(rows.iter().all(|row| row[2] == "nap"), "{rows:?}");
+        // Two seconds, short of two ticks of the cell's time.
+        let (cpu, memory) = (sum(&rows, 7), sum(&rows, 8));
+        assert!(cpu >= 0.9 && (memory / cpu - f64::from(16 << 20)).abs() < 1.0, "{rows:?}");
+        true
+    });
 }
 
 const TALKER: &str = r#"

@@ -51,7 +51,20 @@ impl History {
     /// # Errors
     /// The version is not available, an entry cannot be applied, or an audit fails.
     pub fn replay(&mut self, options: &ReplayOptions) -> Result<Replay, HistoryError> {
+        self.replay_watched(options, &mut |_| {})
+    }
+
+    /// Replays entries like [`History::replay`], and shows the cell to `watch` at the snapshot and after each command.
+    ///
+    /// # Errors
+    /// As [`History::replay`].
+    pub fn replay_watched(
+        &mut self,
+        options: &ReplayOptions,
+        watch: &mut dyn FnMut(&Cell),
+    ) -> Result<Replay, HistoryError> {
         let mut replay = self.begin(options.to)?;
+        watch(&replay.cell);
         replay.due = options.audit_every.map(|every| Version(replay.from.0 + every));
         let end = self.end(replay.base, options.which)?;
         let is_there = |replay: &Replay| options.to == Some(replay.cell.version());
@@ -60,7 +73,7 @@ impl History {
             let entries = self.read(next)?;
             next = entries.last().map_or(end, |entry| entry.position.index).next();
             for entry in entries.iter().take_while(|entry| entry.position.index <= end) {
-                replay.apply_until(entry, options)?;
+                replay.apply_until(entry, options, watch)?;
                 if is_there(&replay) {
                     break 'reached;
                 }
@@ -209,10 +222,15 @@ impl Replay {
     /// # Panics
     /// The entry is not the next one.
     pub fn apply(&mut self, entry: &Entry) -> Result<(), HistoryError> {
-        self.apply_until(entry, &ReplayOptions::default())
+        self.apply_until(entry, &ReplayOptions::default(), &mut |_| {})
     }
 
-    fn apply_until(&mut self, entry: &Entry, options: &ReplayOptions) -> Result<(), HistoryError> {
+    fn apply_until(
+        &mut self,
+        entry: &Entry,
+        options: &ReplayOptions,
+        watch: &mut dyn FnMut(&Cell),
+    ) -> Result<(), HistoryError> {
         let at = entry.position.index;
         assert_eq!(at, self.position.index.next(), "entries are applied in order");
         self.position = entry.position;
@@ -231,6 +249,7 @@ impl Replay {
             let outcome = self.cell.apply(command);
             self.fingerprint.add(&outcome, self.cell.version());
             self.commands += 1;
+            watch(&self.cell);
             self.audit_if_due(options)?;
             if commands.len() > 0 && options.to == Some(self.cell.version()) {
                 self.is_whole = false;

@@ -1,0 +1,94 @@
+//! `omega accounting`: the amounts that jobs and tenants had, by hour.
+//!
+//! The log of a replica has every change of every allocation with its time, so nothing is sampled, and a cell that is
+//! served does no work for it. The report reaches back to the oldest snapshot of the directory.
+
+mod rows;
+mod usage;
+
+use crate::log::which;
+use crate::output;
+use crate::served::Error;
+use clap::{Args, ValueEnum};
+use omega_store::history::{self, ReplayOptions};
+use rows::{Per, Report};
+use std::path::PathBuf;
+use std::time::Duration;
+use usage::Usage;
+
+/// The log, and the report.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  omega accounting r1\n  omega accounting r1 --last 24h --per tenant\n  \
+    omega accounting r1 --from @1769817600 --to @1769904000 -o csv > january-31.csv"
+)]
+pub(crate) struct AccountingArgs {
+    /// Directory of a stopped replica, or a copy of one.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// One row in each hour for each of these.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Per::Job)]
+    per: Per,
+    /// Only this time before the end of the log.
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"],
+          value_parser = crate::duration::duration)]
+    last: Option<Duration>,
+    /// Only from this time on, in seconds since 1970, as date +@%s prints.
+    #[arg(long, value_name = "@SECONDS", value_parser = seconds)]
+    from: Option<u64>,
+    /// Only before this time.
+    #[arg(long, value_name = "@SECONDS", value_parser = seconds)]
+    to: Option<u64>,
+    /// Output format; docs/accounting.md has the fields.
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+    output: Format,
+    /// Include entries that are not known to be committed.
+    #[arg(long)]
+    all: bool,
+}
+
+/// Output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Columns, in hours of a core and of a GiB.
+    Table,
+    /// Comma-separated values, in seconds.
+    Csv,
+    /// One value, in seconds.
+    Json,
+}
+
+/// Reads `@1764000000`, in milliseconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.strip_prefix('@').and_then(|digits| digits.parse::<u64>().ok());
+    let ms = seconds.and_then(|seconds| seconds.checked_mul(1000));
+    ms.ok_or_else(|| format!("{text:?} is no time: write seconds since 1970, as date +@%s does"))
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &AccountingArgs) -> Result<(), Error> {
+    let mut history = history::open(&args.dir)?;
+    let options = ReplayOptions { which: which(args.all), ..ReplayOptions::default() };
+    let mut from_ms = args.from.unwrap_or(0);
+    let to_ms = args.to.unwrap_or(u64::MAX);
+    if let Some(last) = args.last {
+        // The end of the log is known once all of it is read.
+        let end_ms = history.replay(&options)?.cell().now_ms();
+        from_ms = end_ms.saturating_sub(u64::try_from(last.as_millis()).unwrap_or(u64::MAX));
+    }
+    let mut usage = Usage::within(from_ms..to_ms);
+    let mut begin_ms = None;
+    let replay = history.replay_watched(&options, &mut |cell| {
+        begin_ms.get_or_insert(cell.now_ms());
+        usage.observe(cell);
+    })?;
+    let cell = replay.cell();
+    let times = (from_ms.max(begin_ms.unwrap_or(0)), to_ms.min(cell.now_ms()));
+    let report = Report::new(cell.kinds(), times, usage.finish(), args.per);
+    let text = match args.output {
+        Format::Table => report.table(),
+        Format::Csv => report.csv(),
+        Format::Json => report.json(),
+    };
+    Ok(output::print(&text)?)
+}

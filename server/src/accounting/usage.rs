@@ -1,0 +1,210 @@
+//! Allocated amounts times time, and counts of tasks, by hour and job.
+//!
+//! The cell is looked at after each command. Its change log names the tasks that changed, so a command costs as much as
+//! it changed, however many tasks run. The time of a task's allocation is added when the allocation changes or ends,
+//! split at full hours.
+
+use omega_cellstate::{Cell, Changed};
+use omega_core::{Amounts, JobId, TaskId, TaskState, Text, Version};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Milliseconds in an hour.
+pub(super) const HOUR_MS: u64 = 3_600_000;
+
+/// Usage of one job, or of several, in one hour.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    /// Allocated amounts times milliseconds, by resource kind. A row has less than 2^70: an amount is below 2^48, a
+    /// job has a million tasks.
+    pub(super) allocated: Vec<u128>,
+    /// Tasks that started to run.
+    pub(super) started: u64,
+    /// Tasks that finished.
+    pub(super) finished: u64,
+    /// Tasks that failed, also those that were placed again.
+    pub(super) failed: u64,
+}
+
+impl Sums {
+    /// Adds an allocation over a time.
+    fn add_allocation(&mut self, amounts: &Amounts, time_ms: u64) {
+        for (kind, amount) in amounts.iter() {
+            if self.allocated.len() <= kind.index() {
+                self.allocated.resize(kind.index() + 1, 0);
+            }
+            self.allocated[kind.index()] += u128::from(amount) * u128::from(time_ms);
+        }
+    }
+
+    /// Adds other sums.
+    pub(super) fn add(&mut self, other: &Sums) {
+        if self.allocated.len() < other.allocated.len() {
+            self.allocated.resize(other.allocated.len(), 0);
+        }
+        for (sum, more) in self.allocated.iter_mut().zip(&other.allocated) {
+            *sum += more;
+        }
+        self.started += other.started;
+        self.finished += other.finished;
+        self.failed += other.failed;
+    }
+}
+
+/// Position of a row: the hour since 1970, and the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) hour: u64,
+    pub(super) job: JobId,
+}
+
+/// A task as it was after the last command.
+#[derive(Clone, Debug)]
+struct Tracked {
+    state: TaskState,
+    failures: u32,
+    /// Its allocation, while it has a machine.
+    allocated: Amounts,
+    /// Start of the time that is not added yet.
+    since_ms: u64,
+}
+
+/// The usage of all jobs of a history; see the head of the file.
+#[derive(Debug)]
+pub(super) struct Usage {
+    window_ms: Range<u64>,
+    hour_ms: u64,
+    rows: BTreeMap<Key, Sums>,
+    names: BTreeMap<JobId, Owner>,
+    /// Tasks that had a machine, by job and index.
+    tracked: BTreeMap<JobId, BTreeMap<u32, Tracked>>,
+    /// Version of the cell after the last command; `None` before the first.
+    seen: Option<Version>,
+    now_ms: u64,
+}
+
+/// Name and tenant of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) job: Text,
+    pub(super) tenant: Text,
+}
+
+impl Usage {
+    /// Usage within a range of times.
+    pub(super) fn within(window_ms: Range<u64>) -> Usage {
+        Usage {
+            window_ms,
+            hour_ms: HOUR_MS,
+            rows: BTreeMap::new(),
+            names: BTreeMap::new(),
+            tracked: BTreeMap::new(),
+            seen: None,
+            now_ms: 0,
+        }
+    }
+
+    /// Looks at the cell after a command, or at the beginning of a history.
+    pub(super) fn observe(&mut self, cell: &Cell) {
+        let changed = self.seen.and_then(|seen| cell.changed_since(seen));
+        self.now_ms = cell.now_ms();
+        match changed {
+            Some(changed) => changed.for_each(|changed| match changed {
+                Changed::Task(id) => self.observe_task(cell, id),
+                Changed::Job(id) => self.observe_job(cell, id),
+                Changed::Machine(_) => {}
+            }),
+            None => self.observe_all(cell),
+        }
+        self.seen = Some(cell.version());
+    }
+
+    /// Adds the time up to now of everything that is still allocated, and returns the rows, and the
+    /// owners of all jobs that had a machine.
+    pub(super) fn finish(mut self) -> (BTreeMap<Key, Sums>, BTreeMap<JobId, Owner>) {
+        for (id, tasks) in std::mem::take(&mut self.tracked) {
+            tasks.values().for_each(|task| self.add_time(id, task));
+        }
+        (self.rows, self.names)
+    }
+
+    fn observe_all(&mut self, cell: &Cell) {
+        let known: Vec<JobId> = self.tracked.keys().copied().collect();
+        let there = cell.jobs().flat_map(|(id, _)| cell.tasks(id)).map(|(id, _)| id);
+        known.into_iter().for_each(|id| self.observe_job(cell, id));
+        there.for_each(|id| self.observe_task(cell, id));
+    }
+
+    /// Looks at the tracked tasks of a job, and forgets the job if the cell did.
+    fn observe_job(&mut self, cell: &Cell, id: JobId) {
+        let Some(tasks) = self.tracked.get(&id) else { return };
+        let tasks: Vec<u32> = tasks.keys().copied().collect();
+        tasks.into_iter().for_each(|index| self.observe_task(cell, TaskId { job: id, index }));
+        if cell.job(id).is_none() {
+            self.tracked.remove(&id);
+        }
+    }
+
+    fn observe_task(&mut self, cell: &Cell, id: TaskId) {
+        let old = self.tracked.get_mut(&id.job).and_then(|tasks| tasks.remove(&id.index));
+        if let Some(old) = &old {
+            self.add_time(id.job, old);
+        }
+        let Some((spec, state)) = cell.job(id.job).zip(cell.task(id)) else { return };
+        let new = Tracked {
+            state,
+            failures: cell.task_failures(id),
+            allocated: cell.task_holds(id).unwrap_or_default(),
+            since_ms: self.now_ms,
+        };
+        // At the first look, nothing has happened yet.
+        if self.seen.is_some() {
+            self.count(id.job, old.as_ref(), &new);
+        }
+        // Ended tasks stay, so that no end counts twice.
+        if state.machine().is_some() || new.failures > 0 || old.is_some() {
+            let owner = || Owner { job: spec.name.clone(), tenant: spec.tenant.clone() };
+            self.names.entry(id.job).or_insert_with(owner);
+            self.tracked.entry(id.job).or_default().insert(id.index, new);
+        }
+    }
+
+    /// Counts what happened to a task between two looks.
+    fn count(&mut self, job: JobId, old: Option<&Tracked>, new: &Tracked) {
+        let was = old.map(|old| old.state);
+        let is_now = |state: TaskState| new.state == state && was != Some(state);
+        let started = matches!(new.state, TaskState::Running(_)) && was != Some(new.state);
+        let again = new.failures > old.map_or(0, |old| old.failures);
+        let counts = Sums {
+            allocated: Vec::new(),
+            started: started.into(),
+            finished: is_now(TaskState::Finished).into(),
+            failed: (is_now(TaskState::Failed) || again).into(),
+        };
+        let is_inside = self.window_ms.contains(&self.now_ms);
+        if is_inside && counts != Sums::default() {
+            let key = Key { hour: self.now_ms / self.hour_ms, job };
+            self.rows.entry(key).or_default().add(&counts);
+        }
+    }
+
+    /// Adds the time of an allocation up to now, split at full hours.
+    fn add_time(&mut self, job: JobId, task: &Tracked) {
+        if task.state.machine().is_none() {
+            return;
+        }
+        let mut from = task.since_ms.max(self.window_ms.start);
+        let to = self.now_ms.min(self.window_ms.end);
+        while from < to {
+            let hour = from / self.hour_ms;
+            let until = to.min((hour + 1).saturating_mul(self.hour_ms));
+            let row = self.rows.entry(Key { hour, job }).or_default();
+            row.add_allocation(&task.allocated, until - from);
+            from = until;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "usage_tests.rs"]
+mod tests;

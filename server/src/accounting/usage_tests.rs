@@ -1,0 +1,97 @@
+//! The usage of random histories, compared with sums over the whole cell before and after each command.
+
+use super::*;
+use omega_tests::random::Generator;
+use omega_tests::reference::Reference;
+
+/// The hour of these tests: times of random histories are short.
+const HOUR_MS: u64 = 40;
+
+/// State, failures and allocation of each task.
+type Tasks = BTreeMap<TaskId, (TaskState, u32, Amounts)>;
+
+fn tasks(cell: &Cell) -> Tasks {
+    let all = cell.jobs().flat_map(|(job, _)| cell.tasks(job));
+    let task = |(id, state): (TaskId, TaskState)| {
+        (id, (state, cell.task_failures(id), cell.task_holds(id).unwrap_or_default()))
+    };
+    all.map(task).collect()
+}
+
+/// Adds one millisecond at a time.
+fn add_time(rows: &mut BTreeMap<Key, Sums>, tasks: &Tasks, times: Range<u64>) {
+    for ms in times {
+        for (id, (state, _, amounts)) in tasks.iter() {
+            if state.machine().is_some() {
+                let key = Key { hour: ms / HOUR_MS, job: id.job };
+                rows.entry(key).or_default().add_allocation(amounts, 1);
+            }
+        }
+    }
+}
+
+/// Adds the differences of two states.
+fn add_counts(rows: &mut BTreeMap<Key, Sums>, (old, new): (&Tasks, &Tasks), now_ms: u64) {
+    for (id, (state, failures, _)) in new {
+        let (was, failed_before) =
+            old.get(id).map_or((None, 0), |(state, failures, _)| (Some(*state), *failures));
+        if was == Some(*state) {
+            continue;
+        }
+        let key = Key { hour: now_ms / HOUR_MS, job: id.job };
+        let mut row = rows.remove(&key).unwrap_or_default();
+        match state {
+            TaskState::Running(_) => row.started += 1,
+            TaskState::Finished => row.finished += 1,
+            TaskState::Failed => row.failed += 1,
+            _ => row.failed += u64::from(*failures > failed_before),
+        }
+        if row != Sums::default() {
+            rows.insert(key, row);
+        }
+    }
+}
+
+/// Compares a history within a window; returns the naive rows.
+fn compare(seed: u64, window: Range<u64>) -> BTreeMap<Key, Sums> {
+    let generator = Generator::with_holders(seed).with_held(seed).with_updates(seed);
+    let mut generator = generator.with_reservations(seed).with_peaks(seed);
+    let mut reference = Reference::new(generator.kinds());
+    let mut cell = Cell::new(generator.kinds());
+    let mut usage = Usage { hour_ms: HOUR_MS, ..Usage::within(window.clone()) };
+    let mut naive = BTreeMap::new();
+    usage.observe(&cell);
+    let (mut old, mut then) = (tasks(&cell), cell.now_ms());
+    for step in 0..200 {
+        // Random histories rarely advance the time.
+        let command = match step % 3 {
+            0 => omega_core::Command::Expire { now_ms: then + seed % 23 },
+            _ => generator.next(&reference),
+        };
+        drop(reference.apply(command.clone()));
+        drop(cell.apply(command));
+        usage.observe(&cell);
+        let (new, now) = (tasks(&cell), cell.now_ms());
+        add_time(&mut naive, &old, then.max(window.start)..now.min(window.end));
+        if window.contains(&now) {
+            add_counts(&mut naive, (&old, &new), now);
+        }
+        (old, then) = (new, now);
+    }
+    let (rows, names) = usage.finish();
+    assert_eq!(rows, naive, "seed {seed}");
+    assert!(rows.keys().all(|key| names.contains_key(&key.job)), "seed {seed}");
+    naive
+}
+
+#[test]
+fn usage_is_the_sum_over_every_millisecond_of_random_histories() {
+    let mut all = Sums::default();
+    for seed in 0..300 {
+        compare(seed, 0..u64::MAX).values().for_each(|row| all.add(row));
+        compare(seed, 100..350).values().for_each(|row| all.add(row));
+    }
+    let counts = [all.started, all.finished, all.failed];
+    assert!(counts.iter().all(|count| *count > 200), "{counts:?}");
+    assert!(all.allocated.iter().all(|sum| *sum > 0), "{:?}", all.allocated);
+}
