@@ -1,15 +1,15 @@
-//! Measurements of real processes: `fire failover`, `fire standing`, `fire overload`. Build the program first (`cargo
+//! Measurements of real processes: `fire failover`, `fire standing`, `fire overload`, `fire programs`. Build the program first (`cargo
 //! build --release -p omega-server --features serve`); `--omega FILE` names another program, and `--each N` sets the
 //! number of repetitions.
 
 use omega_tests::fire::disk::Disk;
 use omega_tests::fire::failover::{Loss, Outage, measure};
-use omega_tests::fire::{overload, standing};
+use omega_tests::fire::{overload, programs, standing};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-const USAGE: &str = "usage: fire failover|standing|overload [--each N] [--omega FILE]";
+const USAGE: &str = "usage: fire failover|standing|overload|programs [--each N] [--omega FILE]";
 
 /// Duration of an overload.
 const SPAN: Duration = Duration::from_secs(8);
@@ -36,6 +36,9 @@ fn main() -> ExitCode {
         Some("standing") => stand(&program, &place, each),
         Some("overload") => {
             overload::measure(&program, &place, SPAN).map(|told| println!("{told}"))
+        }
+        Some("programs") => {
+            programs::measure(&program, &place).map(|measured| println!("{measured:#?}"))
         }
         _ => {
             eprintln!("{USAGE}");

@@ -38,6 +38,10 @@ pub struct TasksSeen {
     pub tasks: Vec<TaskId>,
 }
 
+fn job_by_id(id: JobId) -> Option<proto::JobRef> {
+    Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id.0)) })
+}
+
 impl Replicas {
     /// Opens separate connections to these addresses.
     ///
@@ -143,6 +147,27 @@ impl Replicas {
         let request = proto::SubmitJobRequest { job: Some(job.into()) };
         let told = self.runtime.block_on(client.submit_job(request))?.into_inner();
         Ok(JobId(told.id))
+    }
+
+    /// A job and the states of its tasks.
+    ///
+    /// # Errors
+    /// The reason of a failure.
+    pub fn job(&self, at: usize, id: JobId) -> Result<proto::JobStatus, ApiError> {
+        let mut client = JobServiceClient::new(self.channel(at));
+        let request = proto::GetJobRequest { job: job_by_id(id) };
+        let told = self.runtime.block_on(client.get_job(request))?.into_inner();
+        Ok(told.job.unwrap_or_default())
+    }
+
+    /// Kills a job.
+    ///
+    /// # Errors
+    /// The reason of a failure.
+    pub fn kill_job(&self, at: usize, id: JobId) -> Result<(), ApiError> {
+        let mut client = JobServiceClient::new(self.channel(at));
+        let request = proto::KillJobRequest { job: job_by_id(id) };
+        self.runtime.block_on(client.kill_job(request)).map(drop).map_err(Into::into)
     }
 
     /// Describes the cell.

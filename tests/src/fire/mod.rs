@@ -11,7 +11,7 @@
 //! sockets, clocks and disks, so a run cannot be repeated exactly. The checks are those of `cluster`.
 //!
 //! In reading order: this file, [`cell`], [`disk`], [`watchdog`], [`proxy`], [`nemesis`], [`clients`], [`verdict`]. The
-//! binary `fire` measures the same processes with [`failover`], [`overload`] and [`standing`].
+//! binary `fire` measures the same processes with [`failover`], [`overload`], [`programs`] and [`standing`].
 
 pub mod ask;
 pub mod cell;
@@ -21,6 +21,7 @@ pub mod failover;
 pub mod nemesis;
 pub mod overload;
 pub mod place;
+pub mod programs;
 pub mod proxy;
 pub mod standing;
 pub mod verdict;
