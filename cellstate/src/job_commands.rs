@@ -274,7 +274,7 @@ impl Cell {
         self.note(|| {
             let kind = match report {
                 TaskReport::Failed if retry => EventKind::Requeued,
-                report => EventKind::of_report(report),
+                report => EventKind::of_report(report, end.as_ref()),
             };
             Event::of_task(id, kind).on(machine).ended(end)
         });

@@ -15,7 +15,9 @@ fn state(event: &Event) -> Option<TaskState> {
         EventKind::Finished => TaskState::Finished,
         EventKind::Failed => TaskState::Failed,
         EventKind::Killed => TaskState::Killed,
-        EventKind::Requeued | EventKind::Lost | EventKind::GangTimedOut => TaskState::Pending,
+        EventKind::Requeued | EventKind::Lost | EventKind::Moved | EventKind::GangTimedOut => {
+            TaskState::Pending
+        }
         EventKind::Released { .. } | EventKind::Evicted { .. } => TaskState::Pending,
         _ => return None,
     })

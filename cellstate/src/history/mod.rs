@@ -12,7 +12,7 @@
 mod notes;
 mod ring;
 
-use omega_core::{JobId, MachineId, RunEnd, SchedulerId, TaskId, TaskReport, Text};
+use omega_core::{EndReason, JobId, MachineId, RunEnd, SchedulerId, TaskId, TaskReport, Text};
 use ring::Ring;
 
 /// Bytes of both rings of a served cell, enough for some 90,000 events.
@@ -83,6 +83,8 @@ pub enum EventKind {
     Failed,
     /// The task was lost together with its machine or its supervisor, and is pending again.
     Lost,
+    /// The task was stopped on a machine that is drained by a time, and is pending again.
+    Moved,
     /// A scheduler released the task, to place it elsewhere.
     Released {
         /// Id of the scheduler.
@@ -114,9 +116,11 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Kind of the event for a report about a task.
-    pub(crate) fn of_report(report: TaskReport) -> EventKind {
+    /// The event of a report that changes a task. A task that was told to stop where it was is no lost one.
+    pub(crate) fn of_report(report: TaskReport, end: Option<&RunEnd>) -> EventKind {
+        let is_stopped = end.is_some_and(|end| end.reason == EndReason::Stopped);
         match report {
+            TaskReport::Lost if is_stopped => EventKind::Moved,
             TaskReport::Started => EventKind::Started,
             TaskReport::Finished => EventKind::Finished,
             TaskReport::Failed => EventKind::Failed,

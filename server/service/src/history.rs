@@ -114,6 +114,7 @@ fn kind(kind: &EventKind) -> &'static str {
         EventKind::Requeued => "requeued",
         EventKind::Failed => "failed",
         EventKind::Lost => "lost",
+        EventKind::Moved => "moved",
         EventKind::Released { .. } => "released",
         EventKind::Evicted { .. } => "evicted",
         EventKind::GangTimedOut => "gang_timed_out",

@@ -65,7 +65,8 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<(), AskError> {
     let jobs = file.jobs(&kinds, &args.file)?;
     let mut shapes = Vec::new();
     for job in &jobs {
-        shapes.push(apply(&caller, &kinds, job, args)?);
+        let applied = apply(&caller, &kinds, job, args);
+        shapes.push(applied.map_err(|error| error.of_job(&job.name, jobs.len()))?);
     }
     show::print(args.ask.output, &shapes, || shapes.iter().map(lines).collect())?;
     match args.wait {

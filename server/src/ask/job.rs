@@ -327,6 +327,37 @@ fn version(job: &JobShape) -> String {
     }
 }
 
+/// The groups, one a line. During an update, a group has tasks of several versions.
+fn groups(kinds: &Kinds, all: &[GroupShape]) -> String {
+    let mut by_name: Vec<Vec<&GroupShape>> = Vec::new();
+    for group in all {
+        match by_name.iter_mut().find(|same| same[0].name == group.name) {
+            Some(same) => same.push(group),
+            None => by_name.push(vec![group]),
+        }
+    }
+    by_name.iter_mut().for_each(|same| same.sort_by_key(|group| (group.current, group.version)));
+    let in_change = |same: &Vec<&GroupShape>| same.len() > 1 || !same[0].current;
+    let several = by_name.iter().any(in_change);
+    let row = |same: &Vec<&GroupShape>| {
+        let latest = same[same.len() - 1];
+        let count: u32 = same.iter().map(|group| group.count).sum();
+        let mut row = vec![latest.name.clone(), count.to_string()];
+        if several {
+            let part = |group: &&GroupShape| format!("{} of {}", group.count, group.version);
+            row.push(same.iter().map(part).collect::<Vec<_>>().join(", "));
+        }
+        row.push(each(kinds, latest));
+        row
+    };
+    let mut heading = vec![("group", Align::Left), ("count", Align::Right)];
+    if several {
+        heading.push(("versions", Align::Left));
+    }
+    heading.push(("each", Align::Left));
+    columns(&heading, &by_name.iter().map(row).collect::<Vec<_>>())
+}
+
 fn one(kinds: &Kinds, shape: &WhereShape) -> String {
     let job = &shape.job;
     let tasks = job.tasks;
@@ -357,11 +388,7 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
         ("tasks", states.join(", ")),
         ("machines", machines),
     ]);
-    let row =
-        |group: &GroupShape| vec![group.name.clone(), group.count.to_string(), each(kinds, group)];
-    let heading = [("group", Align::Left), ("count", Align::Right), ("each", Align::Left)];
-    let rows: Vec<Vec<String>> = job.groups.iter().map(row).collect();
-    let mut text = format!("{head}\n{}", columns(&heading, &rows));
+    let mut text = format!("{head}\n{}", groups(kinds, &job.groups));
     if tasks.pending > 0 {
         text += &format!(
             "\nto see why tasks are pending: omega job explain {}\n",
@@ -442,6 +469,30 @@ fn delete(args: &NameArgs) -> Result<(), AskError> {
 mod tests {
     use super::*;
     use clap::Command;
+
+    #[test]
+    fn a_group_that_is_updated_has_one_row() {
+        use omega_core::{Amounts, Job, TaskGroup};
+        let kinds = Kinds::standard();
+        let group = |count, cpu, version| TaskGroup {
+            version,
+            ..TaskGroup::new(count, Amounts::new([cpu]))
+        };
+        let shown = |all: Vec<TaskGroup>, target| {
+            let job = Job { groups: all, ..Job::service("web", group(3, 0, 0)) };
+            let target = Job::service("web", target);
+            let (job, target) = (Some((&job).into()), Some((&target).into()));
+            let told = proto::JobStatus { job, target, version: 2, ..Default::default() };
+            groups(&kinds, &JobShape::new(&kinds, told).unwrap().groups)
+        };
+        let groups_in_change = vec![group(2, 1000, 0), group(0, 500, 1), group(1, 2000, 2)];
+        let table = "GROUP  COUNT  VERSIONS        EACH\nmain       3  2 of 0, 1 of 2  2 cpu\n";
+        assert_eq!(shown(groups_in_change, group(3, 2000, 0)), table);
+        // Back at the first version, which is the older one.
+        let groups_after = vec![group(3, 1000, 0), group(0, 2000, 1)];
+        let table = "GROUP  COUNT  EACH\nmain       3  1 cpu\n";
+        assert_eq!(shown(groups_after, group(3, 1000, 0)), table);
+    }
 
     /// Flags that describe a job are rejected if a file is given too.
     #[test]

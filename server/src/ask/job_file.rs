@@ -267,8 +267,13 @@ impl JobFile {
     /// # Errors
     /// If the cell lacks a named kind, or an amount has the wrong unit.
     pub(super) fn job(&self, kinds: &Kinds, file: &Path) -> Result<Job, AskError> {
+        self.job_at(kinds, file, &file.display().to_string())
+    }
+
+    /// The job; `place` is that of the job in errors.
+    fn job_at(&self, kinds: &Kinds, file: &Path, place: &str) -> Result<Job, AskError> {
         let groups = self.group.iter().enumerate().map(|(index, group)| {
-            let at = |field: &str| format!("{}: group[{index}].{field}", file.display());
+            let at = |field: &str| format!("{place}: group[{index}].{field}");
             group.group(kinds, file, at)
         });
         Ok(Job {

@@ -205,6 +205,14 @@ pub(crate) enum AskError {
         /// The failure.
         why: String,
     },
+    /// The error of one job of several.
+    #[error("job {name}: {why}")]
+    OfJob {
+        /// Its name.
+        name: String,
+        /// The error.
+        why: Box<AskError>,
+    },
     /// The context is wrong. Correct it.
     #[error(transparent)]
     Context(#[from] ContextError),
@@ -251,9 +259,22 @@ impl From<BackupError> for AskError {
 }
 
 impl AskError {
+    /// The error with the name of its job, if that is one of several and the error has no name yet.
+    fn of_job(self, name: &str, jobs: usize) -> AskError {
+        let is_named = matches!(
+            self,
+            AskError::JobEnded { .. } | AskError::BatchChange { .. } | AskError::NotDone { .. }
+        );
+        match jobs > 1 && !is_named {
+            true => AskError::OfJob { name: show::clean_name(name), why: Box::new(self) },
+            false => self,
+        }
+    }
+
     /// The exit code: 1 if the cell rejects the request or does not answer, 2 for bad input.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            AskError::OfJob { why, .. } => why.exit_code(),
             AskError::Refused(_)
             | AskError::NoAnswer { .. }
             | AskError::Answer(_)

@@ -11,7 +11,7 @@ use omega_client::proto;
 use omega_core::limits::QUOTA_MAX;
 use omega_core::{
     Amounts, CorePlace, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Preemption,
-    ResourceKind, Run, TenantConfig, Text,
+    ResourceKind, Run, TaskGroup, TenantConfig, Text,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -142,6 +142,8 @@ pub(super) struct GroupShape {
     pub(super) name: String,
     /// The version of the job with which the group was added.
     pub(super) version: u32,
+    /// Whether the present version of the job has it; the tasks of another one are replaced.
+    pub(super) current: bool,
     pub(super) count: u32,
     /// Whether the group has one task on each machine.
     pub(super) per_machine: bool,
@@ -312,36 +314,12 @@ fn by_name(
 impl JobShape {
     pub(super) fn new(kinds: &Kinds, told: proto::JobStatus) -> Result<JobShape, AskError> {
         let job = Job::try_from(told.job.ok_or(Malformed::Missing("job"))?)?;
-        let group = |group: &omega_core::TaskGroup| GroupShape {
-            name: group.name.to_string(),
-            version: group.version,
-            count: group.count,
-            per_machine: group.per_machine,
-            request: by_kind(kinds, &group.request),
-            optional: group.optional.as_ref().map(|optional| by_kind(kinds, &optional.amounts)),
-            cores: group.cores.map(|cores| CoresShape {
-                count: cores.count,
-                place: match cores.place {
-                    CorePlace::AnyNodes => "any_nodes",
-                    CorePlace::OneNode => "one_node",
-                },
-            }),
-            optional_devices: group
-                .optional
-                .as_ref()
-                .and_then(|w| w.devices)
-                .map_or(0, |devices| devices.count),
-            demand_profiles: group
-                .demand_profiles
-                .iter()
-                .filter_map(|demand_profile| by_name(kinds, demand_profile))
-                .collect(),
-            cluster_request: by_kind(kinds, &group.cluster_request),
-            labels: texts(&group.labels),
-            restarts: group.restarts,
-            grace_ms: group.grace_ms,
-            run: group.run.as_deref().map(RunShape::from),
-            payload_bytes: group.payload.as_bytes().len(),
+        let target = told.target.map(Job::try_from).transpose()?;
+        let is_current = |group: &TaskGroup| target.as_ref().is_none_or(|job| has(job, group));
+        let shown = job.groups.iter().filter(|group| group.count > 0 || is_current(group));
+        let group = |group: &TaskGroup| GroupShape {
+            current: is_current(group),
+            ..GroupShape::new(kinds, group)
         };
         Ok(JobShape {
             name: job.name.to_string(),
@@ -378,9 +356,53 @@ impl JobShape {
             version: told.version,
             outdated: told.outdated,
             age_ms: told.age_ms,
-            groups: job.groups.iter().map(group).collect(),
+            groups: shown.map(group).collect(),
         })
     }
+}
+
+impl GroupShape {
+    /// A group of the present version.
+    fn new(kinds: &Kinds, group: &TaskGroup) -> GroupShape {
+        GroupShape {
+            name: group.name.to_string(),
+            version: group.version,
+            current: true,
+            count: group.count,
+            per_machine: group.per_machine,
+            request: by_kind(kinds, &group.request),
+            optional: group.optional.as_ref().map(|optional| by_kind(kinds, &optional.amounts)),
+            cores: group.cores.map(|cores| CoresShape {
+                count: cores.count,
+                place: match cores.place {
+                    CorePlace::AnyNodes => "any_nodes",
+                    CorePlace::OneNode => "one_node",
+                },
+            }),
+            optional_devices: group
+                .optional
+                .as_ref()
+                .and_then(|w| w.devices)
+                .map_or(0, |devices| devices.count),
+            demand_profiles: group
+                .demand_profiles
+                .iter()
+                .filter_map(|demand_profile| by_name(kinds, demand_profile))
+                .collect(),
+            cluster_request: by_kind(kinds, &group.cluster_request),
+            labels: texts(&group.labels),
+            restarts: group.restarts,
+            grace_ms: group.grace_ms,
+            run: group.run.as_deref().map(RunShape::from),
+            payload_bytes: group.payload.as_bytes().len(),
+        }
+    }
+}
+
+/// Whether a job has a group, with any number of tasks.
+fn has(job: &Job, group: &TaskGroup) -> bool {
+    let TaskGroup { count, version, .. } = *group;
+    job.groups.iter().any(|own| *group == TaskGroup { count, version, ..own.clone() })
 }
 
 impl TasksShape {

@@ -1,5 +1,6 @@
 //! Jobs as files: deleted, printed as they were read, and applied.
 
+use crate::agents::until;
 use crate::commands::Served;
 
 const JOB: &str = r#"{
@@ -36,4 +37,46 @@ fn a_job_is_printed_as_a_file_that_describes_it() {
     cell.ok("job submit -f again.toml");
     assert_eq!(cell.ok("job get gang -o toml"), file);
     assert!(cell.fails(2, "job list -o toml").contains("only `omega job get` prints TOML"));
+}
+
+const TWO: &str = r#"
+[[job]]
+name = "good"
+group = [{ count = 1, request = { cpu = 1 } }]
+
+[[job]]
+name = "web"
+kind = "service"
+group = [{ count = 2, request = { cpu = "CPU" }, restarts = 1 }]
+"#;
+
+#[test]
+fn an_error_in_a_file_of_several_jobs_names_the_job() {
+    let cell = Served::new(&[
+        ("unit.toml", &TWO.replace("CPU", "4GiB")),
+        ("two.toml", &TWO.replace("CPU", "1")),
+        ("many.toml", &TWO.replace("CPU", "1").replace("count = 2", "count = 2000000")),
+        ("batch.toml", &TWO.replace("CPU", "1").replace("\nkind = \"service\"", "")),
+    ]);
+    let why = cell.fails(2, "job apply -f unit.toml");
+    assert!(why.contains("unit.toml: job \"web\": group[0].request.cpu: \"4GiB\""), "{why}");
+    let why = cell.fails(1, "job apply -f many.toml");
+    assert!(why.starts_with("omega: job web: "), "{why}");
+    cell.ok("job apply -f two.toml");
+    let why = cell.fails(1, "job apply -f batch.toml");
+    assert_eq!(why.matches("web").count(), 2, "named once by the cell: {why}");
+}
+
+#[test]
+fn an_updated_job_shows_a_group_once() {
+    let cell = Served::new(&[("two.toml", &TWO.replace("CPU", "1"))]);
+    cell.ok("job apply -f two.toml");
+    let changed = TWO.replace("CPU", "2");
+    std::fs::write(cell.path().join("two.toml"), changed).unwrap();
+    cell.ok("job apply -f two.toml");
+    // No task runs, so all are replaced at once.
+    until(|| cell.json("job get web")["outdated"] == 0);
+    let groups = cell.json("job get web")["groups"].as_array().unwrap().clone();
+    assert_eq!((groups.len(), &groups[0]["version"]), (1, &1.into()), "{groups:?}");
+    assert!(cell.ok("job get web").contains("\nmain       2  2 cpu\n"));
 }

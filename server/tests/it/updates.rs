@@ -5,13 +5,14 @@ use crate::programs::Cell;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A web server that answers with its version. After it is told to stop, it accepts requests for some time, as a load
 /// balancer needs.
-const SERVER: &str = r#"
+pub(crate) const SERVER: &str = r#"
 import http.server, os, signal, sys, threading, time
 last = [time.monotonic()]
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -36,7 +37,7 @@ os.rename(port + ".new", port)
 server.serve_forever()
 "#;
 
-const JOB: &str = r#"
+pub(crate) const JOB: &str = r#"
 name = "web"
 kind = "service"
 
@@ -65,10 +66,27 @@ fn commands_of_the_page(heading: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
+<<<<<<< HEAD
 /// Sends a request to a running task. Returns an error if the task or its port is gone before the request begins.
 fn request(cell: &Cell, task: &str) -> Result<String, String> {
+=======
+/// The path of Python. Without one, the test is skipped.
+pub(crate) fn python() -> Option<String> {
+    let said = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    match said {
+        Ok(said) => Some(String::from_utf8(said.stdout).unwrap().trim().to_owned()),
+        Err(_) => {
+            println!("skipped: python3 not found");
+            None
+        }
+    }
+}
+
+/// A request to a running task. `None` if the task or its port is gone before the request begins.
+pub(crate) fn request(folder: &Path, task: &str) -> Result<String, String> {
+>>>>>>> 5087bd4f (job: shows a group once, errors name the job)
     let (_, index) = task.rsplit_once('/').expect("a task has an index");
-    let file = cell.served.path().join(format!("port-{index}"));
+    let file = folder.join(format!("port-{index}"));
     let port = std::fs::read_to_string(&file).map_err(|why| format!("{task}: {why}"))?;
     let ask = || {
         let mut stream = TcpStream::connect(format!("127.0.0.1:{port}"))?;
@@ -94,17 +112,12 @@ fn running(cell: &Cell) -> Vec<String> {
 
 /// Answers of all running tasks.
 fn answers(cell: &Cell) -> Vec<String> {
-    running(cell).iter().map(|task| request(cell, task).unwrap()).collect()
+    running(cell).iter().map(|task| request(cell.served.path(), task).unwrap()).collect()
 }
 
 #[test]
 fn a_web_server_is_updated_under_load_without_a_failed_request() {
-    let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
-    let Ok(python) = python else {
-        println!("skipped: python3 not found");
-        return;
-    };
-    let python = String::from_utf8(python.stdout).unwrap();
+    let Some(python) = python() else { return };
     let version = |version: &str| JOB.replace("VERSION", version).replace("PYTHON", python.trim());
     let (one, two) = (version("one"), version("two"));
     let bad = two.replace(python.trim(), "/bin/false");
@@ -122,7 +135,7 @@ fn a_web_server_is_updated_under_load_without_a_failed_request() {
             let mut failed = Vec::new();
             while !stop.load(Ordering::Relaxed) {
                 for task in running(&cell) {
-                    failed.extend(request(&cell, &task).err());
+                    failed.extend(request(cell.served.path(), &task).err());
                     asked.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -218,6 +231,11 @@ fn a_machine_is_emptied_and_new_ones_get_their_tasks() {
     cell.served.ok("machine drain one --deadline 0s");
     until(|| cell.tasks("batch", "pending") == 1);
     assert_eq!(on("one").len(), 1, "the task of each machine stays");
+    let history = cell.served.json("job history batch");
+    let events = history["items"].as_array().unwrap();
+    let moved = events.iter().find(|event| event["event"] == "moved").expect("it was moved");
+    assert_eq!((&moved["machine"], &moved["end"]["reason"]), (&"one".into(), &"stopped".into()));
+    assert!(events.iter().all(|event| event["event"] != "lost"), "{events:?}");
     cell.served.ok("machine resume one");
     until(|| cell.tasks("batch", "running") == 1);
     assert_eq!(cell.tasks("up", "running"), 3);

@@ -9,7 +9,7 @@ use super::plan::drain_by;
 use crate::host::Host;
 use futures_util::future::join_all;
 use omega_cellstate::Cell;
-use omega_core::{Command, MachineId, TaskId, TaskReport};
+use omega_core::{Command, EndReason, MachineId, RunEnd, TaskId, TaskReport};
 use std::collections::BTreeSet;
 use tokio::time::Instant;
 
@@ -21,7 +21,8 @@ pub(super) async fn step(host: &Host, machines: &BTreeSet<MachineId>, now_ms: u6
     let late = host.read(|cell| late(cell, machines, now_ms));
     let until = Instant::now() + COMMAND_MAX;
     let moved = late.into_iter().map(|(task, machine)| {
-        host.apply(Command::ReportTask { task, machine, report: TaskReport::Lost }, until)
+        let end = RunEnd { reason: EndReason::Stopped, restarts: 0 };
+        host.apply(Command::ReportEnd { task, machine, report: TaskReport::Lost, end }, until)
     });
     // If a task has ended or moved meanwhile, the report is rejected. Other failed reports are repeated in the next
     // step.

@@ -40,8 +40,12 @@ impl JobsFile {
     /// # Errors
     /// As [`JobFile::job`], or if two jobs have the same name.
     pub(in crate::ask) fn jobs(&self, kinds: &Kinds, file: &Path) -> Result<Vec<Job>, AskError> {
-        let jobs: Vec<Job> =
-            self.job.iter().map(|job| job.job(kinds, file)).collect::<Result<_, _>>()?;
+        let place = |job: &JobFile| match self.job.len() {
+            1 => file.display().to_string(),
+            _ => format!("{}: job {:?}", file.display(), job.name),
+        };
+        let jobs = self.job.iter().map(|job| job.job_at(kinds, file, &place(job)));
+        let jobs: Vec<Job> = jobs.collect::<Result<_, _>>()?;
         for (at, job) in jobs.iter().enumerate() {
             if jobs[..at].iter().any(|earlier| earlier.name == job.name) {
                 let place = format!("{}: job[{at}].name", file.display());
