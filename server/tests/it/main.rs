@@ -27,7 +27,8 @@
 //! - `spans.rs`: traces of commits.
 //! - `top.rs`: the output of `omega top`.
 //! - `txn.rs`: transactions by hand, and recorded results of transactions.
-//! - `updates.rs`: services that are updated under load, rolled back, and evacuated.
+//! - `updates.rs`: services that are updated under load, rolled back, and evacuated; `update_faults.rs`: while leaders
+//!   and agents are killed.
 //! - `upgrades.rs`: every verb rejects files of a newer version, and replicas of two versions
 //!   report why they cannot communicate.
 //! - `requests.rs`: invalid messages, and callers with excessive requests.
@@ -95,6 +96,7 @@ mod tenants;
 mod top;
 mod traces;
 mod txn;
+mod update_faults;
 mod updates;
 mod upgrades;
 mod web;

@@ -70,7 +70,7 @@ impl Cell {
 }
 
 /// Whether any process has a task folder below this one in its environment.
-fn is_anything_left(folder: &Path) -> bool {
+pub(crate) fn is_anything_left(folder: &Path) -> bool {
     let mark = format!("OMEGA_TASK_FOLDER={}", folder.canonicalize().unwrap().display());
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let environments = all.filter_map(|entry| std::fs::read(entry.path().join("environ")).ok());

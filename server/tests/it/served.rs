@@ -90,6 +90,12 @@ impl Three {
         Address::plain(self.clients.iter().map(|port| format!("127.0.0.1:{port}")))
     }
 
+    /// The addresses of all replicas, for `--cell`.
+    pub(crate) fn addresses(&self) -> String {
+        let all = self.clients.iter().map(|port| format!("127.0.0.1:{port}"));
+        all.collect::<Vec<_>>().join(",")
+    }
+
     pub(crate) fn url(&self, id: usize) -> String {
         format!("http://127.0.0.1:{}", self.clients[id - 1])
     }
