@@ -219,7 +219,7 @@ mod tests {
             (refused(|run| run.health = checked(Probe::Command(Vec::new()))), "is empty"),
             (
                 refused(|run| run.health = checked(Probe::Http { port: 1, path: "x".into() })),
-                "is no path",
+                "is not a path",
             ),
             (refused(|run| run.restart.delay_ms = HEALTH_MS_MAX + 1), "before a restart"),
         ];

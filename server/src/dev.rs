@@ -117,7 +117,7 @@ pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
     let cell = cell.join(",");
     let workers = args.workers.to_string();
     // After a restart, the cell may still have the lease of the former scheduler. The new scheduler waits until this
-    // lease ends.
+    // lease expires.
     let scheduler =
         ["scheduler", "--cell", &cell, "--workers", &workers, "--standby", "--lease=2s"];
     let mut scheduler = scheduler.map(str::to_owned).to_vec();

@@ -200,7 +200,7 @@ pub(crate) enum RebalanceError {
     /// There is no such term. Name an existing one.
     #[error(
         "{place}: there is no term {term:?}; the terms are: misplaced, load, load.KIND, balance, \
-         fragments, crowding, moves, job-moves"
+         fragments, in-use, crowding, moves, job-moves, machine-moves"
     )]
     NoTerm {
         /// Flag, or field of a file.
@@ -294,8 +294,7 @@ pub(crate) fn rebalance(args: &RebalanceArgs) -> Result<(), Error> {
     let report = match (args.input.served(), &args.from) {
         (Some(_), Some(_)) => {
             return Err(Error::Arguments(
-                "--cell and --from name two different \
-             cells: give only one of them",
+                "--cell and --from name two different cells: give only one of them",
             ));
         }
         (None, None) => of_workload(args)?,

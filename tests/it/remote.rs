@@ -295,7 +295,7 @@ fn what_a_process_sends_that_has_lost_its_name_is_fenced() {
     assert_eq!(first.hold("s").unwrap(), (me, number), "it holds it already");
     let refused = second.hold("s").unwrap_err();
     assert_eq!(refused.code, ErrorCode::LeaseHeld);
-    assert!(refused.message.starts_with("one holds"), "{refused}");
+    assert!(refused.message.starts_with("one owns"), "{refused}");
     let mut asked = 0;
     let wait = |why: &ApiError| {
         assert_eq!(why.code, ErrorCode::LeaseHeld);

@@ -58,10 +58,10 @@ fn the_example_of_the_documentation() {
     assert_eq!(
         workload.notes,
         [
-            "persistent volume claims are ignored, because the file has none: get it with \
-             `kubectl get nodes,pods,pvc,pv,sc,csinodes -A -o json`: 3 pods",
             "left out, because finished: 1 pod",
             "no pod of a DaemonSet is added for a machine that joins later: 6 pods",
+            "persistent volume claims are ignored, because the file has none: get it with \
+             `kubectl get nodes,pods,pvc,pv,sc,csinodes -A -o json`: 3 pods",
         ]
     );
     // The request is the maximum: the init container needs more processor time than the container, which needs more
@@ -159,10 +159,10 @@ fn what_is_not_understood_is_noted_once_per_kind() {
         [
             "ignored items of kind Service, which omega does not read: 1",
             "a group of pods that start together is ignored: 2 pods",
+            "a volume on a cloud disk is ignored: 2 pods",
             "persistent volume claims are ignored, because the file has none: get it with \
              `kubectl get nodes,pods,pvc,pv,sc,csinodes -A -o json`: 2 pods",
             "resource claims (DRA) are ignored: 2 pods",
-            "a volume on a cloud disk is ignored: 2 pods",
             "spec.schedulerName is ignored: 2 pods",
             "the runtime class is ignored, apart from the fields in the pod itself: 2 pods",
         ]
@@ -225,8 +225,8 @@ fn a_cluster_of_three_nodes() {
     assert_eq!(
         workload.notes,
         [
-            "left out, because finished: 1 pod",
             "left out, because deleted before running: 1 pod",
+            "left out, because finished: 1 pod",
             "left out, because of scheduling gates: 1 pod",
             "left out, because the node is not in the file: 1 pod",
         ]

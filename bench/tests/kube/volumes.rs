@@ -205,7 +205,10 @@ fn volumes_that_no_limit_counts_are_noted() {
 fn what_does_not_go_together_is_noted() {
     let two = ["x", "y"].map(|name| claim(name, r#","volumeName":"pv0""#));
     let workload = parsed(&[&[node("n0"), volume("pv0", "1Gi", "n0")], &two[..]].concat());
-    assert_eq!(workload.notes[1], r#"volumes: the volume "pv0" is of the claim "shop/x""#);
+    assert_eq!(
+        workload.notes[1],
+        r#"volumes: the volume "pv0" belongs to another claim, "shop/x""#
+    );
 }
 
 /// Profiles with the filters for volumes, for both schedulers.

@@ -243,7 +243,7 @@ impl Clock {
     fn check_new(&mut self, batch: u64) -> Result<(), String> {
         if batch < self.batch_min {
             return Err(format!(
-                "batch {batch} has already appeared at an earlier time: batches must be numbered \
+                "{batch} has already appeared at an earlier time: batches must be numbered \
                  by arrival"
             ));
         }
@@ -412,7 +412,10 @@ mod tests {
             (row("f,s,d,600,300,9,1,3,Unknown,1,1"), "6: vmdeleted: is before vmcreated"),
             (row("f,s,,600,900,9,1,3,Unknown,1,1"), "6: deploymentid: is empty"),
             (row("f,s,d,0,0,9,1,3,Unknown,>>1,1"), "6: vmcorecount: \">1\" is not a number"),
-            (row("f,s,d,0,0,9,1,3,Unknown,1"), "6: the row has 10 fields, but the header has 11"),
+            (
+                row("f,s,d,0,0,9,1,3,Unknown,1"),
+                "6: the row has 10 fields, but the header has 11: give each row as many fields as the header",
+            ),
         ];
         for (content, expected) in cases {
             let (dir, result) = raw("vmtable.csv", &content);
@@ -439,7 +442,10 @@ mod tests {
                 "3: batch: 0 has already appeared at an earlier time: batches must be numbered by \
                  arrival",
             ),
-            ("0,1800,0,8,1,0,0", "2: the row has 7 fields, but the header has 8"),
+            (
+                "0,1800,0,8,1,0,0",
+                "2: the row has 7 fields, but the header has 8: give each row as many fields as the header",
+            ),
         ];
         for (row, expected) in cases {
             let (dir, result) = read(&format!("{row}\n"));

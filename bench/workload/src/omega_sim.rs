@@ -229,7 +229,10 @@ mod tests {
             ("1,1,1,-1,1", "2: cpus_per_task: \"-1\" is negative"),
             ("1,1,1,1,1e30", "2: mem_gb_per_task: \"1e30\" is too large: must be at most 1048576"),
             ("1,1,nan,1,1", "2: duration_s: \"nan\" is not a finite number"),
-            ("1,1,1,1", "2: the row has 4 fields, but the header has 5"),
+            (
+                "1,1,1,1",
+                "2: the row has 4 fields, but the header has 5: give each row as many fields as the header",
+            ),
         ];
         for (row, expected) in cases {
             let (dir, result) = read(row);

@@ -403,8 +403,14 @@ mod tests {
         check_error(b"\n\r\n", "t.csv: the file is empty: its first line must be a header");
         check_error(b"name,m\n", "t.csv:1: n: the column is missing");
         check_error(b"name,n,name\n", "t.csv:1: name: the column is named twice");
-        check_error(b"name,n\na\n", "t.csv:2: the row has 1 fields, but the header has 2");
-        check_error(b"name,n\na,1,2\n", "t.csv:2: the row has 3 fields, but the header has 2");
+        check_error(
+            b"name,n\na\n",
+            "t.csv:2: the row has 1 fields, but the header has 2: give each row as many fields as the header",
+        );
+        check_error(
+            b"name,n\na,1,2\n",
+            "t.csv:2: the row has 3 fields, but the header has 2: give each row as many fields as the header",
+        );
         check_error(b"name,n\na,1\n\nb,\n", "t.csv:4: n: is empty");
         check_error(b"name,n\na,one\n", "t.csv:2: n: \"one\" is not a number");
         check_error(b"name,n\na,NaN\n", "t.csv:2: n: \"NaN\" is not a finite number");

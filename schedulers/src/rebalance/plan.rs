@@ -81,6 +81,7 @@ impl Hindrance {
             Hindrance::NoMachine => "no machine can accept it",
             Hindrance::RoomHeld => "room is held until other moves are done",
             Hindrance::RuntimeAffinity => "other tasks need it on its machine",
+            Hindrance::Rule => "a rule of the objectives forbids it",
             Hindrance::NotWorth => "not worth a move",
             Hindrance::Moves => "the maximum number of moves is reached",
             Hindrance::MovesOfJob => "the maximum number of moves of its job is reached",

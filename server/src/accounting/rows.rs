@@ -267,9 +267,9 @@ mod tests {
         assert_eq!(
             report(Per::Job).csv(),
             "hour,tenant,job,id,started,finished,failed,cpu_seconds,memory_byte_seconds\n\
-             2026-02-15T00:00:00Z,shop,\"a\"\"b,c\",j9,2,1,0,0.100,0\n\
-             2026-02-15T00:00:00Z,shop,web,j7,2,1,0,1800.000,966367641600\n\
-             2026-02-15T01:00:00Z,shop,web,j7,2,1,0,1800.000,966367641600\n"
+             2026-02-16T00:00:00Z,shop,\"a\"\"b,c\",j9,2,1,0,0.100,0\n\
+             2026-02-16T00:00:00Z,shop,web,j7,2,1,0,1800.000,966367641600\n\
+             2026-02-16T01:00:00Z,shop,web,j7,2,1,0,1800.000,966367641600\n"
         );
     }
 
@@ -278,9 +278,9 @@ mod tests {
         assert_eq!(
             report(Per::Tenant).table(),
             "HOUR              TENANT  JOB  CPU-H  MEMORY GiB-H  STARTED  FINISHED  FAILED\n\
-             2026-02-15T00:00  shop    -    0.500         0.250        4         2       0\n\
-             2026-02-15T01:00  shop    -    0.500         0.250        2         1       0\n\n\
-             from 2026-02-15T00:00:00Z to 2026-02-15T02:00:00Z, UTC\n"
+             2026-02-16T00:00  shop    -    0.500         0.250        4         2       0\n\
+             2026-02-16T01:00  shop    -    0.500         0.250        2         1       0\n\n\
+             from 2026-02-16T00:00:00Z to 2026-02-16T02:00:00Z, UTC\n"
         );
     }
 

@@ -99,5 +99,6 @@ mod txn;
 mod update_faults;
 mod updates;
 mod upgrades;
+mod verb_help;
 mod web;
 mod workflows;

@@ -203,10 +203,10 @@ fn wrong_certificates_open_nothing() {
     let nobody: [(&[&str], &str); 6] = [
         (&[], "has 0 URI names"),
         (&[ann, ann], "has 2 URI names"),
-        (&["omega://other/operator/ann"], "of another cell"),
-        (&["omega://test/admin/ann"], "is not like"),
-        (&["https://test/operator/ann"], "is not like"),
-        (&["omega://test/operator/ann?tenant=a"], "is not like"),
+        (&["omega://other/operator/ann"], "but this is the cell"),
+        (&["omega://test/admin/ann"], "must be omega://CELL/ROLE/NAME"),
+        (&["https://test/operator/ann"], "must be omega://CELL/ROLE/NAME"),
+        (&["omega://test/operator/ann?tenant=a"], "must be omega://CELL/ROLE/NAME"),
     ];
     for (uris, why) in nobody {
         let tls = made(&Odd { uris, ..Odd::default() });

@@ -90,7 +90,7 @@ fn the_same_file_under_the_same_number_has_the_same_answer() {
     assert_eq!(cell.json("job get web")["tasks"]["placed"], 2, "nothing was done twice");
     // The recorded result does not change, whether there is room now or not.
     let why = cell.fails(1, "machine remove m-1");
-    assert!(why.contains("machine m-1 has 2 tasks: drain it"), "{why}");
+    assert!(why.contains("machine m-1 has 2 tasks: run `omega machine drain m-1`"), "{why}");
     cell.ok("machine remove m-2");
     assert_eq!(refused(&cell, line), first);
     let said = cell.fails(1, "txn commit -f other.toml --as ann --id 7");
@@ -306,5 +306,5 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     assert_eq!(said, "web/9 was not resized: unknown task\n");
     cell.fails(2, "task resize web --cpu 1");
     let why = cell.fails(2, "task resize web/0");
-    assert!(why.contains("give the new amounts"), "{why}");
+    assert!(why.contains("give the new amount"), "{why}");
 }

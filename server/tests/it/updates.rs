@@ -66,10 +66,6 @@ fn commands_of_the_page(heading: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-<<<<<<< HEAD
-/// Sends a request to a running task. Returns an error if the task or its port is gone before the request begins.
-fn request(cell: &Cell, task: &str) -> Result<String, String> {
-=======
 /// The path of Python. Without one, the test is skipped.
 pub(crate) fn python() -> Option<String> {
     let said = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
@@ -84,7 +80,6 @@ pub(crate) fn python() -> Option<String> {
 
 /// A request to a running task. `None` if the task or its port is gone before the request begins.
 pub(crate) fn request(folder: &Path, task: &str) -> Result<String, String> {
->>>>>>> 5087bd4f (job: shows a group once, errors name the job)
     let (_, index) = task.rsplit_once('/').expect("a task has an index");
     let file = folder.join(format!("port-{index}"));
     let port = std::fs::read_to_string(&file).map_err(|why| format!("{task}: {why}"))?;

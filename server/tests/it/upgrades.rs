@@ -100,7 +100,7 @@ fn a_directory_of_a_newer_version_is_refused_and_stays_as_it_is() {
 
 #[test]
 fn snapshots_and_backups_of_a_newer_version_are_refused() {
-    let reads = "has format 2, this program reads 1: use one that reads 2";
+    let reads = "has format 2, but this program reads 1: use one that reads 2";
     let dir = kept();
     let snapshot = format!("cell/snapshots/{}", only(&dir.path().join("cell/snapshots")));
     newer(&dir.path().join(&snapshot));

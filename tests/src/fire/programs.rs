@@ -38,15 +38,15 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub struct Measured {
     /// From the start of the agent's process until a pending task runs.
     pub first_task: Duration,
-    /// From the submission of [`SHORT`] tasks of 10 ms until the cell knows that all have finished.
+    /// From the submission of `SHORT` tasks of 10 ms until the cell knows that all have finished.
     pub short_tasks: Duration,
     /// Starting and awaiting as many programs without a cell.
     pub forks: Duration,
     /// An agent without tasks.
     pub idle: Used,
-    /// An agent with [`LONG`] tasks.
+    /// An agent with `LONG` tasks.
     pub busy: Used,
-    /// From the restart of an agent with [`LONG`] tasks until it has reported them.
+    /// From the restart of an agent with `LONG` tasks until it has reported them.
     pub found_again: Duration,
 }
 

@@ -266,7 +266,11 @@ fn lists_are_read_and_their_faults_told() {
             "t.csv:2: gpu_milli: \"1001\" is too large: must be at most \
              1000",
         ),
-        (machines, "x,1,2\n", "t.csv:2: the row has 3 fields, but the header has 6"),
+        (
+            machines,
+            "x,1,2\n",
+            "t.csv:2: the row has 3 fields, but the header has 6: give each row as many fields as the header",
+        ),
     ];
     for (machines, tasks, expected) in cases {
         assert_eq!(read(machines, tasks).unwrap_err(), expected);

@@ -249,7 +249,7 @@ fn a_job_that_the_cell_refuses_is_an_error() {
     workload.arrivals.push(twice);
     let error =
         simulate(&workload, &settings(ArchitectureKind::SharedState)).err().expect("an error");
-    assert!(error.to_string().starts_with(&format!("the job {name:?}: ")), "{error}");
+    assert!(error.to_string().starts_with(&format!("job {name:?} is invalid: ")), "{error}");
     workload.machines.clear();
     let error =
         simulate(&workload, &settings(ArchitectureKind::SharedState)).err().expect("an error");

@@ -105,7 +105,7 @@ fn a_bad_reference_file_is_told_in_one_line() {
     check(
         &format!("{HEADER}\n{ROW},7\n"),
         LISTS,
-        "ref.csv:2: the row has 29 fields, but the header has 28",
+        "ref.csv:2: the row has 29 fields, but the header has 28: give each row as many fields as the header",
     );
     let nothing = "ref.csv: the file has a header and no rows: there is nothing to compare";
     check(&format!("{HEADER}\n"), LISTS, nothing);
@@ -126,7 +126,10 @@ fn a_bad_job_list_is_told_in_one_line() {
         ("-1,1,5.0,1.0,1.0", "b.csv.gz:2: submit_s: \"-1\" is negative"),
         ("1.0,1,NaN,1.0,1.0", "b.csv.gz:2: duration_s: \"NaN\" is not a finite number"),
         ("1.0,1,5.0,,1.0", "b.csv.gz:2: cpus_per_task: is empty"),
-        ("1.0,1,5.0,1.0", "b.csv.gz:2: the row has 4 fields, but the header has 5"),
+        (
+            "1.0,1,5.0,1.0",
+            "b.csv.gz:2: the row has 4 fields, but the header has 5: give each row as many fields as the header",
+        ),
     ];
     let reference = format!("{HEADER}\n{ROW}\n");
     for (row, expected) in cases {

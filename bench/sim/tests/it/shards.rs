@@ -127,7 +127,7 @@ fn a_merge_refuses_results_of_several_versions() {
     assert!(kept.contains(&version), "{kept}");
     std::fs::write(&point, kept.replace(&version, "\"version\": \"0.0.9\"")).expect("written");
     let (said, succeeded) = sweep.run("m", &["--merge", &sweep.path("a"), &sweep.path("b")]);
-    assert!(!succeeded && said.contains("point 3 by 0.0.9"), "{said}");
+    assert!(!succeeded && said.contains("point 3 by omega-sim 0.0.9"), "{said}");
 }
 
 /// A file of the examples.

@@ -123,10 +123,10 @@ fn a_bad_file_is_told_in_one_line() {
             "file.toml: [sweep]: a list is empty, so the sweep has no \
              points: give each list at least one value",
         ),
-        ("[sweep]\nbatch = 0\n", "file.toml: batch: must be 1 or more"),
+        ("[sweep]\nbatch = 0\n", "file.toml: batch: must be at least 1"),
         ("[sweep]\nt_job_batch = [1, -1]\n", "file.toml: t_job_batch: must be a number of seconds"),
         ("[sweep]\npickiness = nan\n", "file.toml: pickiness: must be a share from 0 to 1"),
-        ("[sweep]\n[input]\ntrace = \"openb\"\n", "file.toml: [input]: a trace needs data"),
+        ("[sweep]\n[input]\ntrace = \"openb\"\n", "file.toml: [input]: a trace needs `data`"),
         (
             "[sweep]\n[input]\njobs = \"j.csv\"\n",
             "file.toml: [input]: `machines` and `jobs` must be given together",

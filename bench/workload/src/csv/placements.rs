@@ -62,7 +62,7 @@ impl Placements {
         if arrival.at_ms > 0 {
             let seconds = arrival.at_ms as f64 / 1000.0;
             let message = format!(
-                "job {name:?} arrives {seconds} s after the start, but only jobs that arrive at \
+                "{name:?} arrives {seconds} s after the start, but only jobs that arrive at \
                  the start can have placements: set its arrival_s to 0, or remove this row"
             );
             return Err(self.error(rows[0].line, "job", message));
@@ -88,7 +88,7 @@ impl Placements {
         for row in &rows {
             let Some(task) = row.task.or_else(|| free.next()) else {
                 let message =
-                    format!("job {name:?} has {count} tasks, but more placements: remove this row");
+                    format!("{name:?} has {count} tasks, but more placements: remove this row");
                 return Err(self.error(row.line, "job", message));
             };
             arrival.placed.push((task, row.machine));

@@ -114,11 +114,11 @@ fn faults_of_machines_are_told_in_one_line() {
         (
             "name,cpu,memory\na,1,1\na,1,1\n",
             ":3: name: \"a\" is already the name of the machine \
-             in line 2",
+             in line 2: give each machine its own name",
         ),
         (
             "name,cpu,memory,count\na-1,1,1,\na,1,1,2\n",
-            ":3: name: \"a-1\" is already the name of the machine in line 2",
+            ":3: name: \"a-1\" is already the name of the machine in line 2: give each machine its own name",
         ),
         ("name,cpu,memory\na,x,1\n", ":2: cpu: \"x\" is not a number"),
         ("name,cpu,memory\na,1,\n", ":2: memory: is empty"),
@@ -212,7 +212,7 @@ fn faults_of_jobs_are_told_in_one_line() {
         assert_eq!(message(dir.path(), result), format!("jobs.csv:2: {column}: {expected}"));
     }
     let (dir, result) = read(MACHINES, &format!("{JOBS}j,1,1,1\n"));
-    let expected = "jobs.csv:3: name: \"j\" is already the name of the job in line 2";
+    let expected = "jobs.csv:3: name: \"j\" is already the name of the job in line 2: give each job its own name";
     assert_eq!(message(dir.path(), result), expected);
     let (dir, result) = read(MACHINES, "name,count,cpu,memory,gpu,gpu_share\nj,1,1,1,1,1001\n");
     let expected = "jobs.csv:2: gpu_share: \"1001\" must be 1 to 1000 thousandths of a device";

@@ -73,7 +73,7 @@ impl Machines {
                 }
             };
             if start.rows.insert(id, start.machines.len() as u32).is_some() {
-                return Err(row.error(self.columns.id, format!("machine {id} is added twice")));
+                return Err(row.error(self.columns.id, format!("{id} is added twice")));
             }
             if start.machines.len() == MACHINES_MAX {
                 return Err(

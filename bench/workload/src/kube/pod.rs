@@ -18,7 +18,7 @@ pub(super) enum Fate {
 
 /// Label of a task whose pod is being deleted. Its resources and anti-affinity are still considered, but not its
 /// spread. The key has a space, so no Kubernetes label equals it.
-pub(super) const TERMINATING: &str = "being deleted";
+pub(super) const TERMINATING: &str = "is being deleted";
 
 /// The classification of a pod in a cell with these machines.
 pub(super) fn fate(pod: &Pod, machines: &BTreeMap<&str, u32>) -> Fate {

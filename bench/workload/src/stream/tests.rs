@@ -113,6 +113,7 @@ fn a_name_that_comes_twice_is_told_without_the_jobs() {
         names.admit(&job(name, line), &head.jobs_at).unwrap();
     }
     let error = names.admit(&job("b", 5), &head.jobs_at);
-    let expected = "j.csv:5: name: \"b\" is already the name of the job in line 3";
+    let expected =
+        "j.csv:5: name: \"b\" is already the name of the job in line 3: give each job its own name";
     assert_eq!(message::<()>(dir.path(), error), expected);
 }

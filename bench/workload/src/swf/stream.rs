@@ -256,7 +256,7 @@ mod tests {
             (format!("{HEADER}1 2 3\n"), "a.swf:3: the line has 3 fields: a job must have 18"),
             (
                 "; MaxNodes: 2000000\n".to_owned(),
-                "a.swf: 2000000 nodes: a cell has at most 1048576",
+                "a.swf: the header has 2000000 nodes: a cell has at most 1048576 machines",
             ),
         ];
         for (log, expected) in cases {

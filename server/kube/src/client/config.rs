@@ -379,7 +379,7 @@ users: [{name: u, user: {token: secret}}]
             ("YWJj", "'!'", "certificate-authority-data"),
             ("token: secret", "auth-provider: {name: gcp}", "auth-provider"),
             ("token: secret", "client-key-data: YWJj", "client-certificate and client-key"),
-            ("token: secret", "as: root", "as \"root\""),
+            ("token: secret", "as: root", "`as` \"root\""),
             ("token: secret", "client-key: none.pem", "none.pem"),
         ] {
             let why = load(&GOOD.replace(from, to)).expect_err(to);

@@ -244,6 +244,6 @@ mod tests {
         let mut job = Job::batch("a", TaskGroup::new(1, Amounts::zero()));
         job.groups[0].payload = vec![0, 255].into();
         let why = JobFile::written(&job, &Kinds::standard()).unwrap_err().to_string();
-        assert!(why.contains("group[0].payload: is no text"), "{why}");
+        assert!(why.contains("group[0].payload: is not text"), "{why}");
     }
 }

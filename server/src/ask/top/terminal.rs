@@ -127,7 +127,7 @@ mod tests {
         let shown = frame("one\ntwo two two two two two\nthree\n", (3, 20), false);
         assert_eq!(
             shown,
-            "\x1b[Hone\x1b[K\r\ntwo two two two two \x1b[K\r\nq: quit, space: pause\x1b[K"
+            "\x1b[Hone\x1b[K\r\ntwo two two two two \x1b[K\r\nq: quit, space: paus\x1b[K"
         );
         let shown = frame("", (2, 20), true);
         assert_eq!(shown, "\x1b[H\x1b[K\r\npaused - space: resu\x1b[K");

@@ -45,7 +45,7 @@ fn run(seed: u64, kind: Kind) -> u64 {
         let state = world.pair.adapter.state(&name(pod));
         let waits = match state {
             Some(State::Pending) => true,
-            Some(State::Held(why)) => kind.has_groups() && why.starts_with("its group"),
+            Some(State::Held(why)) => kind.has_groups() && why.starts_with("the pod's group"),
             _ => false,
         };
         assert!(waits, "seed {seed}: {}: {state:?}", text(pod, "/metadata/name"));
