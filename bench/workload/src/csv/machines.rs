@@ -31,7 +31,7 @@ pub(super) fn read(table: &mut Table, kinds: &Kinds) -> Result<Vec<Machine>, Loa
                 return Err(row.error(
                     labels,
                     format!(
-                        "the label {key:?} is also given in a column \
+                        "{key:?} is also given in a column \
                      of its own: leave it out here"
                     ),
                 ));
