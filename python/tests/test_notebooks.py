@@ -48,7 +48,7 @@ class Notebooks(unittest.TestCase):
         self.addCleanup(dev.terminate)
         assert dev.stdout is not None
         self.addCleanup(dev.stdout.close)
-        self.assertTrue(any("see it at" in line for line in dev.stdout), "it says that it runs")
+        self.assertTrue(any("web page: " in line for line in dev.stdout), "it says that it runs")
         printed = self.execute("own_cell.ipynb", OMEGA_CELL=f"127.0.0.1:{port}")
         self.assertRegex(printed, r"\[\(0, '\S+'\), \(1, '\S+'\)\]")
         for page in ("docs/python.md", "python/README.md"):
