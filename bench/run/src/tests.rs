@@ -62,7 +62,7 @@ fn what_a_filter_of_the_profile_refuses_is_laid_to_it() {
     assert!(report.unplaced.iter().all(|entry| !entry.reason.contains("no machines")));
 }
 
-/// A workload whose machines are removed and added again; some of its jobs arrive and end at the same time.
+/// A workload whose machines are removed and added again; some jobs arrive at the moment at which others end.
 fn restless() -> Workload {
     let options = SynthOptions { machines: 20, seed: 1, span_hours: 2, utilisation_percent: 20 };
     let mut workload = synthesize(&options);

@@ -135,7 +135,7 @@ impl Row {
     }
 }
 
-/// Converts nanoseconds for each piece of work to a unit of time or rate.
+/// Converts nanoseconds per operation to a unit of time or of rate.
 fn convert(unit: Unit, nanos: f64) -> f64 {
     match unit {
         Unit::Micros => nanos / 1e3,

@@ -8,7 +8,7 @@ use crate::sets::MachineSets;
 /// A domain in which the runtime affinity of a placed task is not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alone {
-    /// Tracker that selects the missing tasks.
+    /// Tracker of the tasks that the affinity requires, of which the domain has none.
     pub(crate) tracker: TrackerId,
     /// The domain.
     pub(crate) domain: Domain,

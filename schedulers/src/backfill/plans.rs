@@ -61,7 +61,7 @@ struct Planned {
     /// `None` if all tasks are in a transaction, or if no start time can be computed.
     plan: Option<Plan>,
     lack: Lack,
-    /// Cell time of the last search for a plan, or for an earlier one.
+    /// Cell time of the last search for this plan, or for an earlier start of it.
     looked_ms: u64,
     /// Change stamps of the blocks with the plan's machines, as of the last check.
     stamps: Vec<u64>,

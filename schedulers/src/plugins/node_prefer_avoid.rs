@@ -13,7 +13,7 @@ use crate::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, MachineSet, SetId, View};
 use omega_core::{Job, MachineSelector, Operator, Requirement, Text};
 
-/// Default label of a machine with jobs and tenants to avoid.
+/// Default key of the label that lists the jobs and tenants that should avoid the machine.
 pub const PREFER_AVOID: &str = "prefer-avoid";
 
 /// Score: the maximum for a machine whose label lists neither the job nor its tenant, else 0.

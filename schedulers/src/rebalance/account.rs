@@ -9,6 +9,7 @@ use super::aims::demand::{Change, Swings};
 use super::aims::move_costs::Between;
 use super::objective::{Costs, MACHINE, MOVE, Objectives, PAIR};
 use super::plan::Picture;
+use super::search::Proposed;
 use super::valuation::{Objective, Spot};
 use foldhash::fast::FixedState;
 use omega_cellstate::{BLOCK, Need, PlacedTask, View};
@@ -166,16 +167,16 @@ impl Account {
 
     /// The weighted cost of one move and its effect on the cost of its job, if `moved` tasks of the job have moved
     /// before. The cost between its machines is in [`Account::between`].
-    pub(super) fn of_move(&self, (job, request): (JobId, &[i64]), moved: u32) -> i64 {
+    pub(super) fn of_move(&self, job: JobId, request: &[i64], moved: u32) -> i64 {
         let objectives = &self.objective.objectives;
         let more = (i128::from(moved) + 1) * i128::from(MOVE) - self.costs.job_moves;
         let of_job = if more > 0 { MOVE } else { 0 };
-        self.of_move_alone((job, request)) * i64::from(objectives.moves)
+        self.of_move_alone(job, request) * i64::from(objectives.moves)
             + of_job * i64::from(objectives.job_moves)
     }
 
     /// The cost of moving a task, without weights.
-    pub(super) fn of_move_alone(&self, (job, request): (JobId, &[i64])) -> i64 {
+    pub(super) fn of_move_alone(&self, job: JobId, request: &[i64]) -> i64 {
         self.objective.of_move(request) + self.of_jobs.get(&job).copied().unwrap_or(0)
     }
 
@@ -264,9 +265,9 @@ impl Account {
     }
 
     /// Adds the cost of a move, or subtracts it if `sign` is -1. The cost for its job is in [`Account::job_moves`].
-    pub(super) fn moved(&mut self, of: (JobId, &[i64]), (from, to): (usize, usize), sign: i128) {
-        self.costs.moves += i128::from(self.of_move_alone(of)) * sign;
-        self.costs.machine_moves += i128::from(self.between.cost(from, to) * MOVE) * sign;
+    pub(super) fn moved(&mut self, m: &Proposed, request: &[i64], sign: i128) {
+        self.costs.moves += i128::from(self.of_move_alone(m.task.id.job, request)) * sign;
+        self.costs.machine_moves += i128::from(self.between.cost(m.from, m.to) * MOVE) * sign;
     }
 
     /// Sets the cost of the job with the most moves, and returns the former cost.

@@ -335,7 +335,7 @@ fn add_tasks(
             next
         });
         let request = need.request.iter().enumerate();
-        let move_cost = search.account.of_move_alone((task.id.job, &need.request));
+        let move_cost = search.account.of_move_alone(task.id.job, &need.request);
         instance.tasks.push(reassign::Task {
             job,
             request: request.map(|(kind, amount)| units.up(kind, *amount)).collect(),

@@ -83,7 +83,7 @@ fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
     let there = account.value_with(view, partner, &changes(1), |kind| back[kind] - out[kind]);
     let moving = |m: &Proposed, request: &[i64]| {
         let job = m.task.id.job;
-        account.of_move((job, request), left.moved_of(job)) + account.between(m.from, m.to)
+        account.of_move(job, request, left.moved_of(job)) + account.between(m.from, m.to)
     };
     let moving = moving(&moves[0], out) + moving(&moves[1], back);
     let gain = account.value(here) + account.value(partner) - at_home - there - moving;

@@ -103,7 +103,7 @@ pub struct Safety {
 /// A balance between two kinds: for a free amount of one kind, some amount of the other should be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The kind of which an amount is free.
+    /// The kind whose unallocated amount is given.
     pub free: KindId,
     /// The kind of which a matching amount should be free on the same machine.
     pub beside: KindId,

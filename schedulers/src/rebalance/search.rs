@@ -216,7 +216,7 @@ impl<'a> Search<'a> {
         let misplaced =
             if self.misplaced.contains(&task.id) { self.account.of_misplaced() } else { 0 };
         self.account.leaving(self.view, row, (task.id.job, self.need(known))) + misplaced
-            - self.account.of_move((task.id.job, request), self.left.moved_of(task.id.job))
+            - self.account.of_move(task.id.job, request, self.left.moved_of(task.id.job))
     }
 
     /// The best move of a task off its row, and the gain of the move, if that is at least `least`. `off` is the gain of
@@ -368,7 +368,7 @@ impl<'a> Search<'a> {
             }
             if let Some(known) = self.know(m.task) {
                 let need = self.view.need(self.known[known].group);
-                self.account.moved((job, &need.request), (m.from, m.to), sign);
+                self.account.moved(m, &need.request, sign);
             }
             let of_job = moves.iter().filter(|other| other.task.id.job == job).count();
             let moved = i128::from(self.left.moved_of(job)) + of_job as i128;

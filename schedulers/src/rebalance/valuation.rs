@@ -98,11 +98,11 @@ impl Objective {
         for (kind, _) in self.loads.iter().enumerate().filter(|(_, weight)| **weight > 0) {
             let (capacity, used) = (capacity[kind], capacity[kind] - free[kind]);
             let load = match swings.of(kind) {
-                None => self.load(spot, kind, (capacity, used)),
+                None => self.load(spot, kind, capacity, used),
                 Some(swing) => {
                     let at = |point| used + swing.at(row, point, changes);
                     let loads =
-                        (0..swing.points).map(|point| self.load(spot, kind, (capacity, at(point))));
+                        (0..swing.points).map(|point| self.load(spot, kind, capacity, at(point)));
                     loads.sum::<i64>() / swing.points as i64
                 }
             };
@@ -129,7 +129,7 @@ impl Objective {
 
     /// The cost of the use of a kind on a machine.
     #[inline]
-    fn load(&self, spot: Spot<'_>, kind: usize, (capacity, used): (i64, i64)) -> i64 {
+    fn load(&self, spot: Spot<'_>, kind: usize, capacity: i64, used: i64) -> i64 {
         let above = match &self.curves[kind] {
             None => used - self.safe[spot.row * self.kinds + kind],
             Some(curve) => curve.cost(capacity, used),

@@ -6,8 +6,8 @@
 //!
 //! | reported | rule |
 //! |---|---|
-//! | a claim with a machine for its volume | it is chosen on that machine only, and its volume is a new one |
-//! | room of a driver | a volume is made only where there is enough room; of drivers that report none, everywhere |
+//! | a claim with a machine for its volume | a volume is chosen for it on that machine only, and is a new one |
+//! | room of a driver | a volume is made only where there is enough room; if a driver reports no room, everywhere |
 //! | an attachment | its volume counts on the machine, also without a task that uses it |
 //! | a claim for one machine | tasks of other machines may use it: the controller attaches it when it can |
 

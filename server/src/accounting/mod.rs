@@ -62,7 +62,7 @@ enum Format {
 fn seconds(text: &str) -> Result<u64, String> {
     let seconds = text.strip_prefix('@').and_then(|digits| digits.parse::<u64>().ok());
     let ms = seconds.and_then(|seconds| seconds.checked_mul(1000));
-    ms.ok_or_else(|| format!("{text:?} is no time: write seconds since 1970, as date +@%s does"))
+    ms.ok_or_else(|| format!("{text:?} must be @ and seconds since 1970, as `date +@%s` prints"))
 }
 
 /// Runs the command.
@@ -83,8 +83,8 @@ pub(crate) fn run(args: &AccountingArgs) -> Result<(), Error> {
         usage.observe(cell);
     })?;
     let cell = replay.cell();
-    let times = (from_ms.max(begin_ms.unwrap_or(0)), to_ms.min(cell.now_ms()));
-    let report = Report::new(cell.kinds(), times, usage.finish(), args.per);
+    let times_ms = from_ms.max(begin_ms.unwrap_or(0))..to_ms.min(cell.now_ms());
+    let report = Report::new(cell.kinds(), times_ms, usage.finish(), args.per);
     let text = match args.output {
         Format::Table => report.table(),
         Format::Csv => report.csv(),

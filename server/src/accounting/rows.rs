@@ -1,12 +1,13 @@
 //! Rows of the report, and how they are printed: a table, CSV, JSON.
 
-use super::usage::{HOUR_MS, Key, Owner, Sums};
+use super::usage::{HOUR_MS, Key, Sums, Totals};
 use clap::ValueEnum;
 use omega_core::{JobId, Kinds, ResourceKind, Text, Unit};
 use omega_run::report::text::clean;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::Range;
 
 /// One row for each of these in an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -117,15 +118,10 @@ impl Column {
 
 impl Report {
     /// The report of a range of times.
-    pub(super) fn new(
-        kinds: &Kinds,
-        (from_ms, to_ms): (u64, u64),
-        (rows, owners): (BTreeMap<Key, Sums>, BTreeMap<JobId, Owner>),
-        per: Per,
-    ) -> Report {
+    pub(super) fn new(kinds: &Kinds, times_ms: Range<u64>, totals: Totals, per: Per) -> Report {
         let mut all: BTreeMap<RowKey, Sums> = BTreeMap::new();
-        for (Key { hour, job }, sums) in rows {
-            let Some(owner) = owners.get(&job) else { continue };
+        for (Key { hour, job }, sums) in totals.rows {
+            let Some(owner) = totals.owners.get(&job) else { continue };
             let named = (per == Per::Job).then(|| (owner.job.clone(), job));
             let key = RowKey { hour, tenant: owner.tenant.clone(), job: named };
             all.entry(key).or_default().add(&sums);
@@ -153,7 +149,8 @@ impl Report {
                 sums: kinds.iter().map(sum).collect(),
             }
         };
-        Report { from_ms, to_ms, items: all.into_iter().map(row).collect(), kinds }
+        let items = all.into_iter().map(row).collect();
+        Report { from_ms: times_ms.start, to_ms: times_ms.end, items, kinds }
     }
 
     pub(super) fn json(&self) -> String {
@@ -244,6 +241,7 @@ fn utc(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounting::usage::Owner;
 
     fn report(per: Per) -> Report {
         let sums = |cpu: u128, memory: u128| Sums {
@@ -258,8 +256,13 @@ mod tests {
         let rows = rows.map(|(hour, job, sums)| (Key { hour, job: JobId(job) }, sums));
         let owner = |job: &str| Owner { job: job.into(), tenant: "shop".into() };
         let owners = [(JobId(7), owner("web")), (JobId(9), owner("a\"b,c"))];
-        let times = (492_000 * HOUR_MS, 492_002 * HOUR_MS);
-        Report::new(&Kinds::standard(), times, (rows.into(), owners.into()), per)
+        let times = 492_000 * HOUR_MS..492_002 * HOUR_MS;
+        Report::new(
+            &Kinds::standard(),
+            times,
+            Totals { rows: rows.into(), owners: owners.into() },
+            per,
+        )
     }
 
     #[test]

@@ -83,6 +83,13 @@ pub(super) struct Usage {
     now_ms: u64,
 }
 
+/// The usage of jobs by hour, and the owners of all jobs that had a machine.
+#[derive(Debug)]
+pub(super) struct Totals {
+    pub(super) rows: BTreeMap<Key, Sums>,
+    pub(super) owners: BTreeMap<JobId, Owner>,
+}
+
 /// Name and tenant of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
@@ -119,13 +126,12 @@ impl Usage {
         self.seen = Some(cell.version());
     }
 
-    /// Adds the time up to now of everything that is still allocated, and returns the rows, and the
-    /// owners of all jobs that had a machine.
-    pub(super) fn finish(mut self) -> (BTreeMap<Key, Sums>, BTreeMap<JobId, Owner>) {
+    /// Adds the time up to now of everything that is still allocated.
+    pub(super) fn finish(mut self) -> Totals {
         for (id, tasks) in std::mem::take(&mut self.tracked) {
             tasks.values().for_each(|task| self.add_time(id, task));
         }
-        (self.rows, self.names)
+        Totals { rows: self.rows, owners: self.names }
     }
 
     fn observe_all(&mut self, cell: &Cell) {

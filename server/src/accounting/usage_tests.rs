@@ -31,7 +31,7 @@ fn add_time(rows: &mut BTreeMap<Key, Sums>, tasks: &Tasks, times: Range<u64>) {
 }
 
 /// Adds the differences of two states.
-fn add_counts(rows: &mut BTreeMap<Key, Sums>, (old, new): (&Tasks, &Tasks), now_ms: u64) {
+fn add_counts(rows: &mut BTreeMap<Key, Sums>, old: &Tasks, new: &Tasks, now_ms: u64) {
     for (id, (state, failures, _)) in new {
         let (was, failed_before) =
             old.get(id).map_or((None, 0), |(state, failures, _)| (Some(*state), *failures));
@@ -77,13 +77,13 @@ fn compare(seed: u64, window: Range<u64>) -> BTreeMap<Key, Sums> {
         let (new, now) = (tasks(&cell), cell.now_ms());
         add_time(&mut naive, &old, then.max(window.start)..now.min(window.end));
         if window.contains(&now) {
-            add_counts(&mut naive, (&old, &new), now);
+            add_counts(&mut naive, &old, &new, now);
         }
         (old, then) = (new, now);
     }
-    let (rows, names) = usage.finish();
+    let Totals { rows, owners } = usage.finish();
     assert_eq!(rows, naive, "seed {seed}");
-    assert!(rows.keys().all(|key| names.contains_key(&key.job)), "seed {seed}");
+    assert!(rows.keys().all(|key| owners.contains_key(&key.job)), "seed {seed}");
     naive
 }
 

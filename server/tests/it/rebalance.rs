@@ -162,7 +162,7 @@ fn bad_input_ends_with_one_line() {
         (&["--objectives", "both.toml"], "both.toml: pair: give either percent, or want and per"),
         (&["--objectives", "want.toml"], "want.toml: pair.want: \"2x\" has an unknown unit"),
         (&["--objectives", "level.toml"], "machines.safety: is 1001; give at most 1000"),
-        (&["--objectives", "bent.toml"], "bent.toml: load.points: point 3 is reached by a line"),
+        (&["--objectives", "bent.toml"], "bent.toml: load.points: the line to point 3 is less"),
         (&["--objectives", "dear.toml"], "dear.toml: move.cost: is 10001; give at most 10000"),
         (&["--objectives", "table.toml"], "between.csv:3: from: this pair has two costs"),
         (&["--objectives", "points.toml"], "demand.percent: of \"web\" has 0 points; give it 1 to"),
@@ -217,7 +217,8 @@ fn an_instance_of_the_contest_is_searched_and_its_solution_is_written() {
     let said = rebalance(dir.path(), &[&files[..], &["--trail", "trail.csv"]].concat());
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     let total = said.stdout.lines().find(|line| line.contains("total")).unwrap();
-    // The cost is two units of load at 10 each, or one move, which costs 1 for its service and 1 between the machines.
+    // At the start the cost is 20, for two units of load. Afterwards it is 2: 1 for a move of the service, 1 for the pair
+    // of machines.
     let words: Vec<&str> = total.split_whitespace().collect();
     assert_eq!(words, ["total", "20", "2"]);
     let best = std::fs::read_to_string(dir.path().join("best.txt")).unwrap();

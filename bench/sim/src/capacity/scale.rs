@@ -14,7 +14,7 @@ type Sort<'a> = (&'a Amounts, &'a Overcommit, &'a [Taint], u8);
 
 /// Returns the workload with this number of machines, with the proportions of the sorts kept as nearly as possible.
 ///
-/// A smaller number takes machines evenly from each sort, and a larger one adds copies. Tasks of a removed machine are
+/// If the number is smaller, machines of each sort are removed in proportion; if it is larger, copies are added. Tasks of a removed machine are
 /// placed again.
 #[must_use]
 pub fn machines(workload: &Workload, count: usize) -> Workload {

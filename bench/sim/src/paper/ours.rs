@@ -1,5 +1,5 @@
-//! The paper's points on the shipped cell. Job lists and decision times are those of the reference; placement and
-//! conflict checks are Omega's.
+//! Data points of the paper's figures, computed with the shipped cell. Job lists and decision times are those of the
+//! reference simulator; placement and conflict checks are Omega's.
 
 use super::runs::{Found, Group, Setting, figures};
 use crate::compat::{Architecture, JobList};

@@ -192,7 +192,7 @@ impl Peaks {
         over
     }
 
-    /// The kinds of which batch tasks exceed their share of the machine in a row, each with the excess.
+    /// The kinds of which batch tasks have more than their share on the machine of this row, each with the excess.
     fn excess<'a>(
         &'a self,
         row: usize,

@@ -36,8 +36,8 @@ pub enum CurveError {
     Falls(usize),
     /// Remove the point, or raise its cost.
     #[error(
-        "point {0} is reached by a line less steep than the one before; remove the point before, or raise the cost of \
-         this one"
+        "the line to point {0} is less steep than the line before it, but must not be: remove the previous point, or \
+         raise the cost of point {0}"
     )]
     NotConvex(usize),
 }

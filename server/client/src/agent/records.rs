@@ -1,7 +1,7 @@
 //! An agent's records of its tasks.
 //!
-//! Directives and reports may cross on their way. So the report of an end is kept until the cell orders to stop the
-//! task, and is sent again on a new stream.
+//! Directives and reports may cross on their way. So the report that a task ended is kept, and sent again on each new
+//! stream, until the cell answers it by the directive to stop the task.
 
 use super::{Found, LogRead, Order, Task};
 use omega_core::{Amounts, MachineId, RunEnd, TaskId, TaskReport};

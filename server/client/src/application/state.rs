@@ -264,8 +264,7 @@ impl State {
         let mut inner = self.inner.lock();
         inner.is_closed = true;
         inner.listener = None;
-        // Items are dropped, because callbacks may have handles of their own containers, which would otherwise never be
-        // dropped.
+        // A callback may own a handle of its own container. Dropping the items here ends this cycle.
         let items = std::mem::take(&mut inner.items);
         let slots = std::mem::take(&mut inner.slots);
         drop(inner);

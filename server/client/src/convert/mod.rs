@@ -96,7 +96,7 @@ pub fn amounts(values: Vec<u64>) -> Amounts {
     Amounts::new(values)
 }
 
-/// Converts a tenant's configuration. Without fields, the tenant has no parent and no guarantee.
+/// Converts a tenant's configuration. Fields that are missing in the message give no parent and no guarantee.
 #[must_use]
 pub fn tenant_config(given: Option<proto::TenantConfig>) -> TenantConfig {
     let Some(given) = given else { return TenantConfig::default() };

@@ -91,10 +91,10 @@ enum Failure {
     /// The answer cannot be parsed. Try again.
     #[error("the response is not understood: {0}")]
     Json(String),
-    /// More objects than are held.
+    /// The list has more objects than this limit.
     #[error("it has more than {0} objects, which omega-kube does not hold; delete some")]
     Objects(usize),
-    /// A longer list than is read.
+    /// The list is longer than this limit in bytes.
     #[error("the list is longer than {0} bytes, which omega-kube does not read; delete objects")]
     Bytes(usize),
     /// Nobody takes events any more.

@@ -50,7 +50,7 @@ pub enum Damage {
     #[error("record {0} is in its place")]
     Number(u64),
     /// The record is intact, but does not follow from the state of the log.
-    #[error("it does not follow from the records before it")]
+    #[error("the record does not continue the records before it")]
     Order,
     /// The record is intact, but its kind is unknown.
     #[error("this version does not know its kind")]

@@ -54,7 +54,7 @@ impl Hours {
 }
 
 impl Curve {
-    /// Reading of the clock at a real time, in thousandths of a millisecond.
+    /// Returns the time, in microseconds, that the clock shows at a real time.
     pub(super) fn shows(&self, at_ms: u64) -> u128 {
         let hours = at_ms / HOUR_MS;
         let (days, hour) = (hours / 24, (hours % 24) as usize);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const GROUPS: u32 = 4;
 
-/// A group, by its number. The pods of one request the same.
+/// A group, by its number. All pods of a group have the same requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group(u32);
 
