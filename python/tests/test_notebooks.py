@@ -11,6 +11,9 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "python/notebooks"
 
+# Seconds after which an example that does not end is stopped, and its test fails.
+LIMIT = 120
+
 
 def free_port() -> int:
     """A port for `omega dev` such that the ports of its three replicas, for clients, peers and pages, are free."""
@@ -33,7 +36,7 @@ def free_port() -> int:
 class Notebooks(unittest.TestCase):
     def execute(self, name: str, **environment: str) -> str:
         command = [sys.executable, str(NOTEBOOKS / "execute"), str(NOTEBOOKS / name)]
-        ended = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
+        ended = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=LIMIT)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         return ended.stdout
 
@@ -53,7 +56,8 @@ class Notebooks(unittest.TestCase):
         self.assertRegex(printed, r"\[\(0, '\S+'\), \(1, '\S+'\)\]")
         for page in ("docs/python.md", "python/README.md"):
             first, *others = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-            exec(compile(re.sub(r"127\.0\.0\.1:760\d", f"127.0.0.1:{port}", first), page, "exec"), {})
+            example = re.sub(r"127\.0\.0\.1:760\d", f"127.0.0.1:{port}", first)
+            subprocess.run([sys.executable, "-c", example], check=True, timeout=LIMIT)
             for example in others:
                 compile(example, page, "exec")
 
