@@ -155,7 +155,7 @@ impl Adapter {
             let entry = self.pods.get(other).and_then(|entry| entry.waiting.as_ref());
             entry.is_some_and(|waiting| waiting.written.contains(claim))
         });
-        let choice = self.choice(object, claim, binding);
+        let need = self.need(object, claim, binding);
         let Some(waiting) = self.pods.get_mut(name).and_then(|entry| entry.waiting.as_mut()) else {
             return Step::Waits;
         };
@@ -166,34 +166,51 @@ impl Adapter {
             return Step::Failed("the provisioner removed the annotation of the chosen node");
         }
         // Another of our pods has already written its choice for this claim, and this pod uses that choice.
-        if !waiting.written.contains(claim) && !shared {
-            waiting.written.insert(claim.clone());
-            if let Some(choice) = choice.filter(|choice| !(here && choice.volume.is_none())) {
-                self.effects.push(Effect::Act(Action::Claim(choice, 0)));
+        let writes = !shared && waiting.written.insert(claim.clone());
+        match need {
+            Need::Decision => {
+                return Step::Failed("the volume that was chosen for the claim is gone");
             }
+            Need::Choice(choice) if writes && !(here && choice.volume.is_none()) => {
+                self.effects.push(Effect::Act(Action::Claim(*choice, 0)));
+            }
+            Need::Choice(_) | Need::Nothing => {}
         }
         Step::Waits
     }
 
-    /// Returns the choice to write for an unbound claim; `None` if the controller needs no choice.
-    fn choice(
-        &self,
-        object: &PersistentVolumeClaim,
-        claim: &Text,
-        binding: &Binding,
-    ) -> Option<ClaimChoice> {
+    /// Whether a claim of a decided pod is gone, or a volume that was chosen for the claim.
+    pub(super) fn lacks_volume(&self, name: &PodName) -> bool {
+        let claims = self.pods.get(name).map(|entry| Converter::claims(&entry.pod));
+        claims.into_iter().flatten().any(|claim| match self.storage.claims.get(&claim) {
+            Some(object) => self.awaits_choice(object) && self.chosen_volume(&claim).is_none(),
+            None => true,
+        })
+    }
+
+    /// Whether an object is an unbound claim whose controller waits for the scheduler's choice.
+    fn awaits_choice(&self, object: &PersistentVolumeClaim) -> bool {
         let class = self.storage.classes.get(object.spec.class.as_deref().unwrap_or_default());
-        if class.is_none_or(|class| class.binding_mode == BindingMode::Immediate)
-            || !object.spec.volume.is_empty()
-        {
-            return None;
+        let waits = class.is_some_and(|class| class.binding_mode != BindingMode::Immediate);
+        waits && !is_bound(object) && object.spec.volume.is_empty()
+    }
+
+    /// Returns the volume that is chosen for a claim. A volume that is yet to be created has a name, too.
+    fn chosen_volume(&self, claim: &Text) -> Option<Text> {
+        self.storage.list.claim(claim).and_then(|state| state.volume)
+    }
+
+    /// Returns what an unbound claim needs from the scheduler.
+    fn need(&self, object: &PersistentVolumeClaim, claim: &Text, binding: &Binding) -> Need {
+        if !self.awaits_choice(object) {
+            return Need::Nothing;
         }
-        let chosen = self.storage.list.claim(claim).and_then(|state| state.volume);
-        let existing = chosen.and_then(|volume| self.storage.volumes.get(&volume));
+        let Some(chosen) = self.chosen_volume(claim) else { return Need::Decision };
+        let existing = self.storage.volumes.get(&chosen);
         if existing.is_some_and(|volume| volume.spec.claim.is_some()) {
-            return None;
+            return Need::Nothing;
         }
-        Some(ClaimChoice {
+        Need::Choice(Box::new(ClaimChoice {
             binding: binding.clone(),
             namespace: object.metadata.namespace.clone(),
             claim: object.metadata.name.clone(),
@@ -201,7 +218,7 @@ impl Adapter {
             version: object.metadata.version.clone(),
             volume: existing
                 .map(|volume| (volume.metadata.name.clone(), volume.metadata.version.clone())),
-        })
+        }))
     }
 
     /// Handles the outcome of a written choice.
@@ -254,6 +271,17 @@ impl Adapter {
     fn give_up_claims(&mut self, name: &PodName) {
         self.give_up(name, self.now_ms);
     }
+}
+
+/// What an unbound claim needs from the scheduler.
+enum Need {
+    /// The controller binds the claim without a choice.
+    Nothing,
+    /// The choice is to be written.
+    Choice(Box<ClaimChoice>),
+    /// The chosen volume was deleted, or another claim has it. A new volume in its place might be impossible on the node, and
+    /// the claim would be tied to the node for ever.
+    Decision,
 }
 
 /// The next step for one claim of a waiting pod.

@@ -184,6 +184,7 @@ impl Adapter {
             Plan::Hold(why) => {
                 self.dissolve(group);
                 for name in &ready {
+                    self.give_nomination_up(name);
                     self.replace(name, None);
                     self.hold(name, why.clone());
                 }
@@ -251,6 +252,7 @@ impl Adapter {
             );
             self.dissolve(group);
             for name in &ready {
+                self.give_nomination_up(name);
                 self.replace(name, None);
                 self.hold(name, Hold::Told(rule.clone()));
             }
@@ -262,6 +264,8 @@ impl Adapter {
         }
         self.dissolve(group);
         for name in &ready {
+            // A pod that was single until now may have room of its own, which would be missing for the gang.
+            self.give_nomination_up(name);
             self.replace(name, None);
             self.set(name, State::Pending);
         }
@@ -335,6 +339,12 @@ impl Adapter {
             .filter_map(|(index, name)| Some((name.clone(), place(index)?)));
         let places: Vec<(PodName, MachineId)> = places.collect();
         if places.is_empty() {
+            return true;
+        }
+        // A pod whose volume is gone would be decided again later, without the others.
+        if places.iter().any(|(name, _)| self.lacks_volume(name)) {
+            self.dissolve(&group);
+            self.settle_group(&group);
             return true;
         }
         // No worker schedules jobs with this scheduler name, so they stay pending until they are adopted.

@@ -5,6 +5,7 @@ use crate::pairs::Pair;
 use crate::process::{block_on, create, pod as plain_pod, server, start};
 use crate::replay::transcript;
 use omega_kube::adapter::answer::Answer;
+use omega_kube::adapter::preempt::Verdict;
 use omega_kube::adapter::{Effect, PodName, State};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -130,6 +131,63 @@ fn of_two_gangs_with_room_for_one_one_is_whole() {
         }
         assert_eq!(of_gang.into_values().collect::<Vec<_>>(), [4]);
     }
+}
+
+#[test]
+fn a_nominated_pod_that_joins_a_gang_gives_its_room_up() {
+    let mut pair = Pair::new(1, 1);
+    group(&mut pair.server, "g", &gang(2));
+    let important = |milli| {
+        let mut spec: Value = serde_json::from_str(&member("g", milli)).expect("JSON");
+        spec["priority"] = 10.into();
+        spec.to_string()
+    };
+    pair.create_ranked("low", 2000, 0);
+    ["a", "b"].iter().for_each(|pod| pair.create_with(pod, &important(1000)));
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 3);
+    // The group has its minimum, so another pod of it is single and may preempt.
+    pair.create_with("c", &important(2000));
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 0);
+    assert_eq!(pair.preempt(), [Verdict::Nominated]);
+    assert_eq!(settle(&mut pair), 0);
+    // Now the group lacks a pod again, and the nominated pod is its gang.
+    pair.delete("a");
+    pair.deliver();
+    assert!(pair.adapter.gang_of(&name("c")).is_some());
+    assert_eq!(pair.adapter.nominated_node(&name("c")), None);
+    pair.delete("low");
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 1, "the room of the nomination is free for the gang");
+    let mut pods = pair.server.all(PODS);
+    let bound = pods.find(|pod| text(pod, "/metadata/name") == "c").expect("it is there");
+    assert_eq!(text(bound, "/status/nominatedNodeName"), "");
+}
+
+#[test]
+fn a_nominated_pod_that_is_held_with_its_group_gives_its_room_up() {
+    let mut pair = Pair::new(1, 1);
+    group(&mut pair.server, "g", &json!({"schedulingPolicy": {"basic": {}}}));
+    pair.create_ranked("low", 4000, 0);
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 1);
+    let mut spec: Value = serde_json::from_str(&member("g", 4000)).expect("JSON");
+    spec["priority"] = 10.into();
+    pair.create_with("a", &spec.to_string());
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 0);
+    assert_eq!(pair.preempt(), [Verdict::Nominated]);
+    assert_eq!(settle(&mut pair), 0);
+    let path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/t/podgroups/g";
+    pair.server.call("DELETE", path, &Value::Null);
+    pair.deliver();
+    assert_eq!(held(&pair, "a"), "the pod's group \"g\" does not exist");
+    assert_eq!(pair.adapter.nominated_node(&name("a")), None);
+    pair.delete("low");
+    pair.create("other", 4000);
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 1, "other pods can use the room");
 }
 
 #[test]

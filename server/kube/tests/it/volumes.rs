@@ -1,7 +1,7 @@
 //! Tests of pods with volume claims: the nodes on which they fit, the choices that are written for their claims, and
 //! the time at which they are bound.
 
-use crate::double::{CLAIMS, Double, text};
+use crate::double::{CLAIMS, Double, VOLUMES, text};
 use crate::pairs::Pair;
 use crate::process::{block_on, create, server, start};
 use crate::replay::transcript;
@@ -343,6 +343,34 @@ fn a_volume_that_others_took_is_not_bound_to_the_pod() {
     assert_eq!(volume, Some(Text::from("disk")));
     assert_eq!(pair.adapter.volumes().claim("t/ours").expect("a claim").volume, None);
     assert_eq!(bindings(&mut pair), []);
+}
+
+#[test]
+fn no_new_volume_is_requested_in_place_of_a_chosen_disk_that_is_gone() {
+    let mut pair = pair(2, 1);
+    volume(&mut pair.server, "disk", "local", "n0");
+    claim(&mut pair.server, "data", "local", "ReadWriteOnce");
+    pod(&mut pair, "a", &["data"]);
+    pair.deliver();
+    let choice = choices(&mut pair).pop().expect("a choice");
+    pair.server.call("DELETE", &format!("{VOLUMES}/disk"), &Value::Null);
+    write(&mut pair, &choice);
+    pair.adapter.tick(1000);
+    assert_eq!(
+        pair.requests(),
+        [],
+        "the claim is not tied to a node on which no volume is created"
+    );
+    assert!(matches!(pair.adapter.state(&name("a")), Some(State::Parked { .. })));
+    volume(&mut pair.server, "other", "local", "n1");
+    pair.deliver();
+    pair.adapter.tick(60_000);
+    let choice = choices(&mut pair).pop().expect("another choice");
+    assert_eq!(choice.binding.node, "n1");
+    write(&mut pair, &choice);
+    bind(&mut pair.server, "data", "other");
+    pair.deliver();
+    assert_eq!(bindings(&mut pair), [("a".to_owned(), "n1".to_owned())]);
 }
 
 #[test]

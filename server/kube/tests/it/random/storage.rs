@@ -5,6 +5,7 @@ use super::world::World;
 use crate::double::{CLAIMS as CLAIM_LIST, Double, PODS as POD_LIST, STORAGE, VOLUMES, text};
 use crate::storage::{bind, claim, class, make, provision, volume};
 use omega_kube::adapter::Binding;
+use omega_kube::adapter::claims::ClaimChoice;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -234,6 +235,13 @@ impl World {
             let path = format!("{ATTACHMENTS}/{node}-{volume}");
             server.call("DELETE", &path, &Value::Null);
         }
+    }
+
+    /// Panics if a new volume is requested from a class that provisions none.
+    pub(super) fn check_choice(&self, choice: &ClaimChoice) {
+        let object = find(&self.pair.server, CLAIM_LIST, &choice.claim);
+        let class = object.map_or("", |claim| text(claim, "/spec/storageClassName"));
+        assert!(class != "local" || choice.volume.is_some(), "{choice:?}");
     }
 
     /// Panics if a pod was bound away from its volumes, or to a node with too many, or beside another user of its claim.

@@ -6,10 +6,9 @@ use super::storage::Controllers;
 use super::{NODES, PODS};
 use crate::double::{NODES as NODE_LIST, PODS as POD_LIST, text};
 use crate::pairs::{Pair, add_node};
-use omega_kube::adapter::Binding;
 use omega_kube::adapter::answer::{Action, Answer};
-use omega_kube::adapter::claims::ClaimChoice;
 use omega_kube::adapter::preempt::Done;
+use omega_kube::adapter::{Binding, PodName, State};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::{Value, json};
@@ -158,29 +157,32 @@ impl World {
 
     /// Takes in bindings that follow from a decision.
     fn take_bindings(&mut self, bindings: Vec<Binding>) {
-        for binding in bindings {
-            self.note_decision(&binding);
-            self.actions.push(Action::Bind(binding, 0));
-        }
+        self.actions.extend(bindings.into_iter().map(|binding| Action::Bind(binding, 0)));
         self.take_requests();
     }
 
     fn take_requests(&mut self) {
+        self.note_decisions();
         for request in self.pair.requests() {
-            if let Action::Bind(of, _) | Action::Claim(ClaimChoice { binding: of, .. }, _) =
-                &request
-            {
-                self.note_decision(of);
+            if let Action::Claim(choice, _) = &request {
+                self.check_choice(choice);
             }
             self.actions.push(request);
         }
     }
 
-    /// Notes a decision that is new, and checks it.
-    fn note_decision(&mut self, binding: &Binding) {
-        if !self.decided.contains_key(&binding.decision) {
-            self.decided.insert(binding.decision, self.pair.delivered_version());
-            self.check_group_of(&binding.pod);
+    /// Notes decisions that are new, and checks them. A decision may have no request for a long time, if its pod waits for a
+    /// claim of another pod, and its group may change until then.
+    fn note_decisions(&mut self) {
+        for index in 0..PODS {
+            let pod = PodName { namespace: "t".into(), name: format!("p{index}") };
+            let Some(State::Assumed { decision, .. }) = self.pair.adapter.state(&pod) else {
+                continue;
+            };
+            if !self.decided.contains_key(decision) {
+                self.decided.insert(*decision, self.pair.delivered_version());
+                self.check_group_of(&pod);
+            }
         }
     }
 
@@ -274,7 +276,9 @@ impl World {
     /// Ends all faults, and runs until nothing changes any more.
     pub(super) fn rest(&mut self) {
         for _ in 0..super::RESTS {
-            self.pair.deliver();
+            while self.pair.deliver_one() {
+                self.note_decisions();
+            }
             let bindings = self.pair.decide();
             self.take_bindings(bindings);
             drop(self.pair.preempt());
