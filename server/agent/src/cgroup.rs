@@ -164,6 +164,11 @@ impl Cgroup {
         let _ = fs::write(self.folder.join("cgroup.kill"), "1");
     }
 
+    /// Processes of the group. A process that ends is listed until it has ended.
+    pub(crate) fn pids(&self) -> Vec<i32> {
+        self.read("cgroup.procs").lines().filter_map(|pid| pid.trim().parse().ok()).collect()
+    }
+
     /// Removes the group, which must be empty.
     pub(crate) fn remove(&self) {
         let _ = fs::remove_dir(&self.folder);

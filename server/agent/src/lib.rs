@@ -11,8 +11,8 @@
 //! finds each supervisor by its lock, which only one process can have. Agent and supervisor exchange data only by
 //! signals and by files in the folder of the task.
 //!
-//! In reading order: [`driver`], [`spec`], [`process`], `supervisor.rs`, `launch.rs`, `tree.rs`, `probe.rs`, [`logs`],
-//! [`cgroup`], [`machine`].
+//! In reading order: [`driver`], [`spec`], [`process`], `running.rs`, `supervisor.rs`, `launch.rs`, `tree.rs`,
+//! `strays.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
 
 pub mod cgroup;
 pub mod driver;
@@ -21,7 +21,9 @@ pub mod logs;
 pub mod machine;
 mod probe;
 pub mod process;
+mod running;
 pub mod spec;
+mod strays;
 mod supervisor;
 mod tree;
 mod users;

@@ -4,27 +4,30 @@
 //! as long as it keeps its lock. It is signalled by a handle of its process (a pidfd). After the handle is opened, the
 //! number and the start time of the process are compared with those in the folder. So another process to which the
 //! system has given the number is not signalled.
+//!
+//! A task may kill or stop its supervisor. When a supervisor has ended without ending all processes of its task, the
+//! driver ends them. A supervisor that does not end its task in time is killed.
 
 use crate::cgroup::{Cgroup, CgroupRoot};
 use crate::driver::{Driver, DriverError, Event, Exit, FoundTask, Usage};
-use crate::spec::{
-    self, EXIT, ExitFile, LOCK, LOGS, REPORTED, SPEC, STATUS, SUPERVISOR, StatusFile,
-    SupervisorFile, TaskSpec,
-};
+use crate::running::{Life, Running, handle};
+use crate::spec::{self, EXIT, LOGS, REPORTED, SPEC, STATUS, SUPERVISOR, StatusFile, TaskSpec};
+use crate::strays;
 use crate::tree;
-use rustix::fd::OwnedFd;
-use rustix::fs::FlockOperation;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Maximum number of ended tasks whose logs are kept.
 const ENDED_MAX: usize = 200;
+
+/// Shortest interval at which the processes of tasks are recorded. All processes of the machine are read for it.
+const RECORD_EVERY: Duration = Duration::from_millis(90);
 
 /// Settings of the driver.
 #[derive(Clone, Debug)]
@@ -36,21 +39,8 @@ pub struct ProcessSettings {
     pub supervisor: Vec<OsString>,
     /// The group below which groups with limits are created; `None` runs tasks without limits.
     pub cgroups: Option<CgroupRoot>,
-}
-
-/// A task that has a supervisor, or whose supervisor has just ended.
-#[derive(Debug)]
-struct Running {
-    spec: TaskSpec,
-    folder: PathBuf,
-    /// Pid of the supervisor if it is a child of this process; `None` if an earlier agent started it.
-    child: Option<Pid>,
-    handle: Option<OwnedFd>,
-    is_started: bool,
-    /// Number of the program's restarts that were reported.
-    restarts: u32,
-    /// Processor time that the task had used at the last measurement, in microseconds.
-    cpu_us: u64,
+    /// Time that a supervisor has to end its task, after the grace period if there is one. Then the driver kills both.
+    pub patience: Duration,
 }
 
 /// The process driver. See the module documentation.
@@ -61,6 +51,8 @@ pub struct ProcessDriver {
     events: Vec<Event>,
     /// Ended tasks whose logs are kept, the oldest first.
     ended: VecDeque<String>,
+    /// Time at which processes were recorded last.
+    recorded: Option<Instant>,
     /// Time of the last measurement of use.
     measured: Instant,
 }
@@ -73,15 +65,20 @@ fn file_error(path: &Path) -> impl Fn(io::Error) -> DriverError {
 impl ProcessDriver {
     /// A driver for the tasks in a folder.
     ///
+    /// Orphaned processes below this process become its children from now on. When a supervisor is lost, children of
+    /// this process in other sessions, except supervisors, are taken for processes of tasks and killed.
+    ///
     /// # Errors
     /// The folder cannot be created.
     pub fn new(settings: ProcessSettings) -> Result<ProcessDriver, DriverError> {
         fs::create_dir_all(&settings.folder).map_err(file_error(&settings.folder))?;
+        strays::adopt_orphans().map_err(file_error(&settings.folder))?;
         Ok(ProcessDriver {
             settings,
             tasks: BTreeMap::new(),
             events: Vec::new(),
             ended: VecDeque::new(),
+            recorded: None,
             measured: Instant::now(),
         })
     }
@@ -113,19 +110,11 @@ impl ProcessDriver {
         let mut command = Command::new(program);
         command.args(first).arg("supervise").arg(&folder).current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-        let child = command.spawn().map_err(file_error(Path::new(program)))?;
+        let child = strays::spawn(&mut command).map_err(file_error(Path::new(program)))?;
         let pid = Pid::from_child(&child);
         // The pid cannot have been reused, because the process is a child that was not waited for.
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
-        Ok(Running {
-            spec,
-            folder,
-            child: Some(pid),
-            handle,
-            is_started: false,
-            restarts: 0,
-            cpu_us: 0,
-        })
+        Ok(Running { child: Some(pid), handle, ..Running::new(spec, folder) })
     }
 
     /// Records that a task has ended, and removes the oldest folders of ended tasks.
@@ -141,79 +130,29 @@ impl ProcessDriver {
         }
     }
 
-    fn signal(&self, task: &str, signal: Signal) {
-        let handle = self.tasks.get(task).and_then(|running| running.handle.as_ref());
-        if let Some(handle) = handle {
-            // If the supervisor has ended, the next poll reports it.
-            let _ = rustix::process::pidfd_send_signal(handle, signal);
-        }
-    }
-}
-
-/// A handle of the supervisor that an earlier agent started; `None` if it has ended.
-fn handle(folder: &Path) -> Option<OwnedFd> {
-    let known: SupervisorFile = spec::read(folder, SUPERVISOR).ok()??;
-    let handle =
-        rustix::process::pidfd_open(Pid::from_raw(known.pid)?, PidfdFlags::empty()).ok()?;
-    (tree::start_ticks(known.pid) == Some(known.start_ticks)).then_some(handle)
-}
-
-/// Whether a supervisor has locked the folder.
-fn is_locked(folder: &Path) -> bool {
-    let Ok(lock) = OpenOptions::new().append(true).open(folder.join(LOCK)) else { return false };
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()
-}
-
-impl Running {
-    /// Whether the task's supervisor has ended.
-    fn is_over(&mut self) -> bool {
-        match self.child {
-            Some(pid) => match rustix::process::waitpid(Some(pid), WaitOptions::NOHANG) {
-                Ok(None) | Err(rustix::io::Errno::INTR) => false,
-                Ok(Some(_)) | Err(_) => true,
-            },
-            None => !is_locked(&self.folder),
-        }
+    /// Sends a signal to a supervisor, which must end the task in this time.
+    fn signal(&mut self, task: &str, signal: Signal, time: Duration) {
+        let running = self.tasks.get_mut(task).filter(|running| running.handle.is_some());
+        let Some(running) = running else { return };
+        let at = Instant::now() + time;
+        running.kill_at = Some(running.kill_at.map_or(at, |earlier| earlier.min(at)));
+        running.signal(signal);
+        // The task may have stopped its supervisor.
+        running.signal(Signal::CONT);
     }
 
-    /// The end that the task's supervisor reported. Without a report, the remaining processes are killed.
-    fn exit(&self) -> Exit {
-        if let Ok(Some(ExitFile { exit, .. })) = spec::read(&self.folder, EXIT) {
-            return exit;
+    /// Records the processes of tasks that an earlier agent started. If the supervisor of such a task is killed, its
+    /// processes do not become children of this process.
+    fn record(&mut self) {
+        let mut found = self.tasks.values_mut().filter(|running| running.is_recorded()).peekable();
+        if found.peek().is_none() || self.recorded.is_some_and(|at| at.elapsed() < RECORD_EVERY) {
+            return;
         }
-        if let Some(cgroup) = &self.spec.limits.cgroup {
-            Cgroup::at(cgroup).kill();
+        self.recorded = Some(Instant::now());
+        let all = tree::processes();
+        for running in found {
+            running.record(&all);
         }
-        tree::kill_strays(&self.folder);
-        let said = fs::read_to_string(self.folder.join("supervisor.log")).unwrap_or_default();
-        match said.lines().next_back() {
-            Some(line) => Exit::NotStarted(line.to_owned()),
-            None => Exit::Lost,
-        }
-    }
-
-    /// The event for restarts that were not reported yet, if any.
-    fn restarted(&mut self, id: &str, status: &StatusFile) -> Option<Event> {
-        let last = status.last.clone().filter(|_| status.restarts > self.restarts)?;
-        self.restarts = status.restarts;
-        Some(Event::Restarted(id.to_owned(), last, status.restarts))
-    }
-
-    fn status(&self) -> StatusFile {
-        spec::read(&self.folder, STATUS).ok().flatten().unwrap_or_default()
-    }
-
-    /// Use of the task: processor time in microseconds, and bytes of memory, of the supervisor and all processes below
-    /// it.
-    fn used(&self) -> (u64, u64) {
-        if let Some(cgroup) = &self.spec.limits.cgroup {
-            let cgroup = Cgroup::at(cgroup);
-            return (cgroup.cpu_us(), cgroup.memory_bytes());
-        }
-        let pid = self.child.map(|pid| pid.as_raw_nonzero().get());
-        let known = || spec::read::<SupervisorFile>(&self.folder, SUPERVISOR).ok().flatten();
-        let Some(pid) = pid.or_else(|| known().map(|known| known.pid)) else { return (0, 0) };
-        tree::used(pid)
     }
 }
 
@@ -228,29 +167,27 @@ impl Driver for ProcessDriver {
         for entry in entries.map_err(file_error(&self.settings.folder))?.flatten() {
             let folder = entry.path();
             let Ok(Some(spec)) = spec::read::<TaskSpec>(&folder, SPEC) else { continue };
-            let handle = handle(&folder);
-            let mut running = Running {
-                spec,
-                folder,
-                child: None,
-                handle,
-                is_started: true,
-                restarts: 0,
-                cpu_us: 0,
-            };
+            let (known, handle) = handle(&folder).unzip();
+            let mut running =
+                Running { handle, found: known, is_started: true, ..Running::new(spec, folder) };
             let id = running.spec.id.clone();
             // An end that was reported before is not reported again. If a task ended while no agent ran, the next poll
             // reports it.
-            if running.is_over() && running.folder.join(REPORTED).exists() {
+            if running.look() != Life::Alive && running.folder.join(REPORTED).exists() {
                 let changed = running.folder.metadata().and_then(|known| known.modified()).ok();
                 over.push((changed, id));
                 continue;
             }
             let StatusFile { ending: is_ending, restarts, .. } = running.status();
             running.restarts = restarts;
+            if is_ending {
+                let grace = Duration::from_millis(running.spec.grace_ms.into());
+                running.kill_at = Some(Instant::now() + grace + self.settings.patience);
+            }
             found.push(FoundTask { spec: running.spec.clone(), is_ending, restarts });
             self.tasks.insert(id, running);
         }
+        self.record();
         over.sort();
         over.into_iter().for_each(|(_, id)| self.keep(id));
         Ok(found)
@@ -266,11 +203,13 @@ impl Driver for ProcessDriver {
     }
 
     fn stop(&mut self, task: &str) {
-        self.signal(task, Signal::TERM);
+        let grace = self.tasks.get(task).map_or(0, |running| running.spec.grace_ms);
+        let grace = Duration::from_millis(grace.into());
+        self.signal(task, Signal::TERM, grace + self.settings.patience);
     }
 
     fn kill(&mut self, task: &str) {
-        self.signal(task, Signal::USR1);
+        self.signal(task, Signal::USR1, self.settings.patience);
     }
 
     fn resize(
@@ -290,11 +229,15 @@ impl Driver for ProcessDriver {
 
     fn poll(&mut self) -> Vec<Event> {
         let mut over = Vec::new();
+        self.record();
         for (id, running) in &mut self.tasks {
-            if running.is_over() {
-                over.push(id.clone());
+            if running.look() != Life::Alive {
+                if running.is_swept() {
+                    over.push(id.clone());
+                }
                 continue;
             }
+            running.hurry();
             let status = running.status();
             if !running.is_started && status.ready {
                 running.is_started = true;

@@ -2,22 +2,41 @@
 //!
 //! A supervisor is a *subreaper*: orphaned processes of its program become its children, so no process escapes by
 //! forking twice. With a cgroup, the kernel kills all processes at once. Without one, processes are killed until the
-//! supervisor has no child.
+//! supervisor has no child. For processes that outlive their supervisor, see `strays.rs`.
 
-use crate::launch::FOLDER_VARIABLE;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 /// Pause between killing processes and checking for more.
-const PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const PAUSE: Duration = Duration::from_millis(1);
 
-/// Maximum number of checks for remaining processes. A process that the kernel cannot end in this time, such as one
-/// that waits for a dead disk, is left to the next agent.
-const ROUNDS: u32 = 1000;
+/// A process of the machine, as `/proc/PID/stat` describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) parent: i32,
+    pub(crate) session: i32,
+    /// Start of the process, in clock ticks since the machine booted.
+    pub(crate) start_ticks: u64,
+    /// Whether all threads have ended. A process whose first thread has ended is a zombie, but others may still run.
+    pub(crate) is_over: bool,
+}
+
+impl Process {
+    fn parse(stat: &str) -> Option<Process> {
+        let fields: Vec<&str> = after_name(stat)?.collect();
+        let number = |at: usize| fields.get(at)?.parse::<i64>().ok();
+        let is_zombie = matches!(*fields.first()?, "Z" | "X");
+        Some(Process {
+            parent: number(1)? as i32,
+            session: number(3)? as i32,
+            start_ticks: number(19)? as u64,
+            is_over: is_zombie && number(17)? <= 1,
+        })
+    }
+}
 
 /// Start of a process, in clock ticks since the machine booted; `None` if there is no such process, or it has ended.
 pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
@@ -35,8 +54,8 @@ fn after_name(stat: &str) -> Option<std::str::SplitWhitespace<'_>> {
     Some(stat.get(stat.rfind(')')? + 1..)?.split_whitespace())
 }
 
-/// The parent of each process on the machine.
-fn parents() -> BTreeMap<i32, i32> {
+/// All processes of the machine by their pid.
+pub(crate) fn processes() -> BTreeMap<i32, Process> {
     let mut all = BTreeMap::new();
     let Ok(entries) = fs::read_dir("/proc") else { return all };
     for entry in entries.flatten() {
@@ -44,33 +63,43 @@ fn parents() -> BTreeMap<i32, i32> {
             continue;
         };
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-        let parent = after_name(&stat).and_then(|mut fields| fields.nth(1)?.parse::<i32>().ok());
-        all.extend(parent.map(|parent| (pid, parent)));
+        all.extend(Process::parse(&stat).map(|process| (pid, process)));
     }
     all
 }
 
 /// All processes below a process.
 pub(crate) fn descendants(of: i32) -> Vec<i32> {
-    let parents = parents();
-    let mut found = BTreeSet::from([of]);
-    loop {
-        let before = found.len();
-        let below = parents.iter().filter(|(_, parent)| found.contains(*parent));
-        let below: Vec<i32> = below.map(|(pid, _)| *pid).collect();
-        found.extend(below);
-        if found.len() == before {
-            break;
-        }
-    }
+    let mut found = with_descendants(&processes(), BTreeSet::from([of]));
     found.remove(&of);
     found.into_iter().collect()
 }
 
+/// Some processes, and all processes below them.
+pub(crate) fn with_descendants(
+    processes: &BTreeMap<i32, Process>,
+    mut found: BTreeSet<i32>,
+) -> BTreeSet<i32> {
+    loop {
+        let before = found.len();
+        let below = processes.iter().filter(|(_, process)| found.contains(&process.parent));
+        let below: Vec<i32> = below.map(|(pid, _)| *pid).collect();
+        found.extend(below);
+        if found.len() == before {
+            return found;
+        }
+    }
+}
+
 /// Processor time of a process and all processes below it, in microseconds, and the bytes of memory that they use now.
 pub(crate) fn used(pid: i32) -> (u64, u64) {
+    used_by(descendants(pid).into_iter().chain([pid]))
+}
+
+/// Processor time of some processes, in microseconds, and the bytes of memory that they use now.
+pub(crate) fn used_by(pids: impl IntoIterator<Item = i32>) -> (u64, u64) {
     let (mut cpu_us, mut memory) = (0, 0);
-    for pid in descendants(pid).into_iter().chain([pid]) {
+    for pid in pids {
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         let Some(fields) = after_name(&stat) else { continue };
         let fields: Vec<u64> = fields.map(|field| field.parse().unwrap_or_default()).collect();
@@ -83,7 +112,7 @@ pub(crate) fn used(pid: i32) -> (u64, u64) {
     (cpu_us, memory)
 }
 
-fn signal(pid: i32, signal: Signal) {
+pub(crate) fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         // If this fails, the process has ended meanwhile and needs no signal.
         let _ = rustix::process::kill_process(pid, signal);
@@ -112,30 +141,6 @@ pub(crate) fn kill_all_below() -> io::Result<()> {
     }
 }
 
-/// Kills the remaining processes of a task whose supervisor has ended. They are found by the task's folder in their
-/// environment. Returns their number.
-pub(crate) fn kill_strays(folder: &Path) -> usize {
-    let mark = format!("{FOLDER_VARIABLE}={}", folder.display());
-    let mut killed = 0;
-    for _ in 0..ROUNDS {
-        let strays: Vec<i32> = parents().into_keys().filter(|pid| has_mark(*pid, &mark)).collect();
-        if strays.is_empty() {
-            break;
-        }
-        killed += strays.len();
-        strays.iter().for_each(|pid| signal(*pid, Signal::STOP));
-        strays.iter().for_each(|pid| signal(*pid, Signal::KILL));
-        std::thread::sleep(PAUSE);
-    }
-    killed
-}
-
-/// Whether a running process has a variable in its environment. A zombie has no environment.
-fn has_mark(pid: i32, mark: &str) -> bool {
-    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +157,18 @@ mod tests {
     fn names_with_brackets_do_not_shift_fields() {
         let stat = "7 (a) b) S 1 7 7 0";
         assert_eq!(after_name(stat).unwrap().collect::<Vec<_>>(), ["S", "1", "7", "7", "0"]);
+    }
+
+    #[test]
+    fn a_zombie_with_threads_is_not_over() {
+        let stat = |state: &str, threads: u32| {
+            format!("7 (a) {state} 1 7 6 0 0 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 55 0")
+        };
+        let process = |is_over| Process { parent: 1, session: 6, start_ticks: 55, is_over };
+        assert_eq!(Process::parse(&stat("S", 1)), Some(process(false)));
+        assert_eq!(Process::parse(&stat("Z", 2)), Some(process(false)));
+        assert_eq!(Process::parse(&stat("Z", 1)), Some(process(true)));
+        assert_eq!(Process::parse("7 (a) S 1"), None);
     }
 
     #[test]

@@ -5,12 +5,20 @@
 use omega_agent::logs::{self, LogStream};
 use omega_agent::{Driver, Event, Exit, ProcessDriver, ProcessSettings, TaskSpec};
 use omega_core::{HealthCheck, Probe, RestartPolicy};
+use rustix::fs::FlockOperation;
+use rustix::process::{Pid, Signal};
+use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 fn driver(folder: &Path) -> ProcessDriver {
+    driver_with(folder, Duration::from_secs(60))
+}
+
+fn driver_with(folder: &Path, patience: Duration) -> ProcessDriver {
     let supervisor = vec![env!("CARGO_BIN_EXE_omega-agent-exec").into()];
     let folder = folder.to_owned();
-    ProcessDriver::new(ProcessSettings { folder, supervisor, cgroups: None }).unwrap()
+    ProcessDriver::new(ProcessSettings { folder, supervisor, cgroups: None, patience }).unwrap()
 }
 
 fn shell(id: &str, script: &str) -> TaskSpec {
@@ -70,12 +78,36 @@ fn said(driver: &ProcessDriver, task: &str, expected: &str) {
     }
 }
 
-/// Whether any process has this folder in its environment.
+/// Whether any process has this folder in its environment or its arguments.
 fn is_anything_left(folder: &Path) -> bool {
     let mark = folder.display().to_string();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let environments = entries.filter_map(|entry| std::fs::read(entry.path().join("environ")).ok());
-    environments.into_iter().any(|bytes| String::from_utf8_lossy(&bytes).contains(&mark))
+    let files =
+        entries.flat_map(|entry| ["environ", "cmdline"].map(|name| entry.path().join(name)));
+    let mut texts = files.filter_map(|file| std::fs::read(file).ok());
+    texts.any(|bytes| String::from_utf8_lossy(&bytes).contains(&mark))
+}
+
+/// Waits until a file exists.
+fn exists(file: &Path) {
+    while !file.exists() {
+        std::thread::yield_now();
+    }
+}
+
+/// The supervisor of a task.
+fn supervisor(folder: &Path, task: &str) -> Pid {
+    let text = std::fs::read_to_string(folder.join(task).join("supervisor.json")).unwrap();
+    let known: serde_json::Value = serde_json::from_str(&text).unwrap();
+    Pid::from_raw(known["pid"].as_i64().unwrap() as i32).unwrap()
+}
+
+/// A script that starts a process in a session of its own and without environment, which runs `first` with the
+/// supervisor's pid as `$P`, and then never ends.
+fn stray(folder: &Path, first: &str) -> String {
+    let inner = format!("{first}; while :; do sleep 0.05; done");
+    let mark = folder.display();
+    format!("P=$PPID; env -i P=$P setsid /bin/sh -c '{inner}' {mark} & wait")
 }
 
 #[test]
@@ -165,12 +197,72 @@ fn what_a_killed_supervisor_leaves_is_killed() {
     driver.start(&shell("orphan", "sleep 1000 & echo up; wait")).unwrap();
     assert_eq!(next(&mut driver), Event::Started("orphan".to_owned()));
     said(&driver, "orphan", "up");
-    let text = std::fs::read_to_string(folder.path().join("orphan/supervisor.json")).unwrap();
-    let known: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let pid = rustix::process::Pid::from_raw(known["pid"].as_i64().unwrap() as i32).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let pid = supervisor(folder.path(), "orphan");
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
     assert_eq!(next(&mut driver), Event::Ended("orphan".to_owned(), Exit::Lost));
     assert!(!is_anything_left(folder.path()));
+}
+
+#[test]
+fn a_task_that_kills_its_supervisor_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    driver.start(&shell("rogue", &stray(folder.path(), "kill -9 $P"))).unwrap();
+    let events = all(&mut driver, 2);
+    assert_eq!(events[1], Event::Ended("rogue".to_owned(), Exit::Lost));
+    assert!(!is_anything_left(folder.path()));
+}
+
+#[test]
+fn a_task_that_forges_its_end_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    let exit = folder.path().join("forger/exit.json");
+    let end = r#"{\"exit\":{\"code\":0},\"restarts\":0}"#;
+    let first = format!("echo \"{end}\" > {}; kill -9 $P", exit.display());
+    driver.start(&shell("forger", &stray(folder.path(), &first))).unwrap();
+    let events = all(&mut driver, 2);
+    assert_eq!(events[1], Event::Ended("forger".to_owned(), Exit::Code(0)));
+    assert!(!is_anything_left(folder.path()));
+}
+
+#[test]
+fn a_lock_that_a_task_holds_does_not_hide_the_end_of_its_supervisor() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = driver(folder.path());
+    first.start(&shell("holder", "echo up; while :; do sleep 0.05; done")).unwrap();
+    assert_eq!(next(&mut first), Event::Started("holder".to_owned()));
+    drop(first);
+    let mut second = driver(folder.path());
+    assert_eq!(second.find().unwrap().len(), 1);
+    rustix::process::kill_process(supervisor(folder.path(), "holder"), Signal::KILL).unwrap();
+    // Simulates a process of the task that takes the lock as soon as it is free.
+    let lock = File::open(folder.path().join("holder/lock")).unwrap();
+    rustix::fs::flock(&lock, FlockOperation::LockShared).unwrap();
+    assert_eq!(next(&mut second), Event::Ended("holder".to_owned(), Exit::Lost));
+    assert!(!is_anything_left(folder.path()));
+}
+
+#[test]
+fn a_task_that_stops_its_supervisor_is_killed() {
+    // Without patience, the driver kills the supervisor before it can do it.
+    for patience in [Duration::from_secs(60), Duration::ZERO] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut driver = driver_with(folder.path(), patience);
+        let (gate, stopped) = (folder.path().join("gate"), folder.path().join("stopped"));
+        let script = format!(
+            "while [ ! -e {} ]; do sleep 0.05; done; kill -STOP $P; echo > {}",
+            gate.display(),
+            stopped.display()
+        );
+        driver.start(&shell("stopper", &stray(folder.path(), &script))).unwrap();
+        assert_eq!(next(&mut driver), Event::Started("stopper".to_owned()));
+        File::create(&gate).unwrap();
+        exists(&stopped);
+        driver.kill("stopper");
+        assert_eq!(next(&mut driver), Event::Ended("stopper".to_owned(), Exit::Stopped));
+        assert!(!is_anything_left(folder.path()));
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::service::{Room, page_size};
 use crate::{jobs, machines, names, responses};
 use omega_cellstate::{Cell, Event, EventKind};
 use omega_client::{ApiError, ErrorCode, proto};
-use omega_core::{JobId, SchedulerId, TaskId, TaskState};
+use omega_core::{EndReason, JobId, RunEnd, SchedulerId, TaskId, TaskState};
 
 /// Lists events.
 ///
@@ -132,12 +132,7 @@ fn kind(kind: &EventKind) -> &'static str {
 }
 
 /// The end of a run, without details of the program that the caller may not see.
-fn shown(
-    cell: &Cell,
-    end: &omega_core::RunEnd,
-    job: Option<JobId>,
-    caller: &Caller,
-) -> proto::RunEnd {
+fn shown(cell: &Cell, end: &RunEnd, job: Option<JobId>, caller: &Caller) -> proto::RunEnd {
     let mut told = proto::RunEnd::from(end);
     let job = job.and_then(|job| cell.job(job));
     if job.is_none_or(|job| !caller.sees_programs(job)) {
@@ -170,10 +165,20 @@ pub(crate) struct TaskNotes(std::collections::HashMap<TaskId, TaskNote>);
 
 #[derive(Debug, Default)]
 struct TaskNote {
-    /// Restarts of the task's program on its machines.
+    /// Restarts of the task's program on its machines, and losses of its supervisor.
     restarts: u32,
     /// Last end of the task's program.
-    end: Option<omega_core::RunEnd>,
+    end: Option<RunEnd>,
+}
+
+/// Whether the task's program starts again after the event, without a failure that the cell counts.
+fn is_restart(event: &Event) -> bool {
+    let is_killed = |end: &RunEnd| end.reason == EndReason::SupervisorLost;
+    match event.kind {
+        EventKind::Restarted => true,
+        EventKind::Lost => event.end.as_deref().is_some_and(is_killed),
+        _ => false,
+    }
 }
 
 impl TaskNotes {
@@ -186,7 +191,7 @@ impl TaskNotes {
                 continue;
             }
             let note = notes.0.entry(TaskId { job, index }).or_default();
-            note.restarts += u32::from(event.kind == EventKind::Restarted);
+            note.restarts += u32::from(is_restart(event));
             if note.end.is_none() {
                 note.end = event.end.as_deref().cloned();
             }

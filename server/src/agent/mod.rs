@@ -5,6 +5,7 @@
 
 mod core_pool;
 mod environment;
+mod losses;
 mod note;
 mod offer;
 mod simulated;

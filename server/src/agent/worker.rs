@@ -1,6 +1,7 @@
 //! Executes the cell's directives on this machine, and reports the results.
 
 use super::core_pool::CorePool;
+use super::losses::Losses;
 use super::note::Note;
 use super::{AgentArgs, AgentError, environment, offer};
 use crate::ask;
@@ -17,13 +18,16 @@ use rustix::fs::FlockOperation;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// Interval at which the driver is polled to see whether tasks have become ready, and whether tasks that an earlier
 /// agent started have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Time that a supervisor has to end its task, after the grace period if there is one.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Steps to which reported loads are rounded, so that small changes do not cause log entries.
 const CPU_STEP: u64 = 50;
@@ -54,7 +58,8 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     };
     let supervisor = ["/proc/self/exe", "agent-exec"].map(Into::into).to_vec();
     let folder = dir.join("tasks");
-    let mut driver = ProcessDriver::new(ProcessSettings { folder, supervisor, cgroups })?;
+    let settings = ProcessSettings { folder, supervisor, cgroups, patience: PATIENCE };
+    let mut driver = ProcessDriver::new(settings)?;
     let left = driver.find()?;
     let found = machine::find(&dir);
     let kinds = ask::kinds_of(&args.cell.address()?)?;
@@ -76,6 +81,7 @@ pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError
         limits: Limits { log_bytes: args.log_bytes, pids: args.pids, ..Limits::default() },
         tasks: BTreeMap::new(),
         waiting: BTreeMap::new(),
+        losses: Losses::default(),
         load: Amounts::zero(),
     };
     worker.find(left);
@@ -117,8 +123,9 @@ struct Worker {
     limits: Limits,
     /// Tasks by their name in the driver, which is also the name of their folder.
     tasks: BTreeMap<String, Held>,
-    /// Tasks to start as soon as their earlier run on this machine has ended.
+    /// Tasks to start as soon as their earlier run on this machine has ended, and the delay after its loss is over.
     waiting: BTreeMap<String, Task>,
+    losses: Losses,
     /// The last reported load.
     load: Amounts,
 }
@@ -186,10 +193,15 @@ impl Worker {
                     None => return Ok(Ended::Agent),
                 },
                 _ = children.recv() => self.look(),
-                _ = look.tick(), if !self.tasks.is_empty() => self.look(),
+                _ = look.tick(), if self.is_busy() => self.look(),
                 _ = loads.tick() => self.tell_load(id),
             }
         }
+    }
+
+    /// Whether the driver runs a task, or one is to be started later.
+    fn is_busy(&self) -> bool {
+        !self.tasks.is_empty() || !self.waiting.is_empty()
     }
 
     /// Kills tasks of a former machine with this name. The cell has placed them elsewhere since then.
@@ -207,8 +219,14 @@ impl Worker {
             Order::Start(task) => self.start(task),
             Order::Stop { task, grace_ms, .. } => {
                 let name = folder(task);
-                self.waiting.remove(&name);
-                let Some(held) = self.tasks.get_mut(&name) else { return };
+                let waiting = self.waiting.remove(&name);
+                let Some(held) = self.tasks.get_mut(&name) else {
+                    if let Some(waiting) = waiting.filter(|_| grace_ms > 0) {
+                        // It was delayed after a loss, so nothing has to be stopped.
+                        self.agent.report(waiting.machine, task, TaskReport::Finished);
+                    }
+                    return;
+                };
                 (held.is_stopping, held.is_reported) = (true, grace_ms > 0);
                 match grace_ms {
                     0 => self.driver.kill(&name),
@@ -218,6 +236,10 @@ impl Worker {
             Order::Kill { task, .. } => self.driver.kill(&folder(task)),
             Order::Resize { task, to, .. } => {
                 let (cpu, memory) = self.amounts(&to);
+                if let Some(waiting) = self.waiting.get_mut(&folder(task)) {
+                    waiting.request = to;
+                    return;
+                }
                 if let Err(why) = self.driver.resize(&folder(task), cpu, memory) {
                     let name = self.tasks.get(&folder(task)).map(|held| held.note.name());
                     tracing::warn!(task = name, %why, "the limits of a task could not be changed");
@@ -248,7 +270,7 @@ impl Worker {
 
     fn start(&mut self, task: Task) {
         let name = folder(task.id);
-        if self.tasks.contains_key(&name) {
+        if self.tasks.contains_key(&name) || self.losses.delays(&name, Instant::now()) {
             self.waiting.insert(name, task);
             return;
         }
@@ -314,6 +336,19 @@ impl Worker {
                 Event::Ended(name, exit) => self.ended(&name, &exit),
             }
         }
+        self.start_delayed();
+    }
+
+    /// Starts the tasks whose delay is over.
+    fn start_delayed(&mut self) {
+        let now = Instant::now();
+        let is_due = |name: &String, _: &mut Task| {
+            !self.tasks.contains_key(name) && !self.losses.delays(name, now)
+        };
+        let due: Vec<Task> = self.waiting.extract_if(.., is_due).map(|(_, task)| task).collect();
+        for task in due {
+            self.start(task);
+        }
     }
 
     /// Reports that a program was started again.
@@ -337,7 +372,15 @@ impl Worker {
             exit if exit.is_success() => TaskReport::Finished,
             _ => TaskReport::Failed,
         };
-        if report == TaskReport::Finished {
+        if report == TaskReport::Lost {
+            let delay = self.losses.lost(name, Instant::now());
+            tracing::warn!(
+                task = note.name(),
+                ?delay,
+                "a task is lost because its supervisor was killed; it starts here again only \
+                 after a delay"
+            );
+        } else if report == TaskReport::Finished {
             tracing::debug!(task = note.name(), %exit, "a task has ended");
         } else {
             tracing::info!(task = note.name(), %exit, "a task has failed");
@@ -345,9 +388,6 @@ impl Worker {
         if is_reported {
             let end = RunEnd { reason: reason(exit), restarts };
             self.agent.report_end(note.machine, note.task, report, end);
-        }
-        if let Some(next) = self.waiting.remove(name) {
-            self.start(next);
         }
     }
 

@@ -210,7 +210,8 @@ pub(super) struct TaskShape {
     pub(super) cores: Vec<u32>,
     /// Allocation of the task on its machine; `null` if it is its group's request.
     pub(super) allocated: Option<ByKind<u64>>,
-    /// Number of failures after which the task was placed again, and of restarts on the same machine.
+    /// Number of failures after which the task was placed again, and of restarts on the same machine. Losses of the task's
+    /// supervisor count, too.
     pub(super) restarts: u32,
     /// Time at which the task got its machine, in milliseconds since 1970; 0 if it has none.
     pub(super) placed_ms: u64,

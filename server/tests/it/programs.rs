@@ -8,6 +8,7 @@ use crate::commands::Served;
 use crate::process::omega;
 use crate::served::{Process, serve};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const ARRAY: &str = r#"
 name = "array"
@@ -260,6 +261,42 @@ fn what_happened_is_told_with_reasons() {
     cell.served.ok("job submit absent --cpu 1 -- /no/such/program");
     until(|| cell.tasks("absent", "failed") == 1);
     assert!(cell.served.ok("job history absent").contains("exit code 127"));
+}
+
+const ROGUE: &str = r#"
+name = "rogue"
+[[group]]
+request = { cpu = 1 }
+[group.run]
+command = "/bin/sh"
+args = ["-c", "echo run >> FOLDER/runs; P=$PPID; env -i setsid /bin/sh -c \"kill -9 $P; while :; do sleep 0.1; done\" OMEGA_TASK_FOLDER=FOLDER & wait"]
+"#;
+
+#[test]
+fn a_task_that_kills_its_supervisor_is_delayed_and_leaves_nothing() {
+    let cell = Cell::new(&[("rogue.toml", ROGUE)]);
+    let _agent = cell.agent("one");
+    let runs = || {
+        let runs = std::fs::read_to_string(cell.served.path().join("runs"));
+        runs.unwrap_or_default().lines().count()
+    };
+    let begin = Instant::now();
+    cell.served.ok("job submit -f rogue.toml");
+    until(|| runs() >= 3);
+    assert!(begin.elapsed() >= Duration::from_secs(3), "delays of one and two seconds");
+    until(|| cell.served.json("task get rogue/0")["restarts"].as_u64().unwrap() >= 3);
+    let history = cell.served.ok("job history rogue");
+    assert!(history.contains("supervisor lost"), "{history}");
+    cell.served.ok("job kill rogue");
+    until(|| !is_an_argument(cell.served.path()));
+}
+
+/// Whether any process has the mark of a stray below this folder in its arguments.
+fn is_an_argument(folder: &Path) -> bool {
+    let mark = format!("OMEGA_TASK_FOLDER={}", folder.display());
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let arguments = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    arguments.into_iter().any(|bytes| String::from_utf8_lossy(&bytes).contains(&mark))
 }
 
 /// The commands of `docs/run-programs.md` that begin with this text, and their documented outputs.

@@ -1,0 +1,208 @@
+//! A task of the process driver, from the start of its supervisor until all its processes have ended.
+
+use crate::cgroup::Cgroup;
+use crate::driver::{Event, Exit};
+use crate::spec::{
+    self, EXIT, ExitFile, LOCK, STATUS, SUPERVISOR, StatusFile, SupervisorFile, TaskSpec,
+};
+use crate::strays::{self, Below};
+use crate::tree;
+use rustix::fd::OwnedFd;
+use rustix::fs::FlockOperation;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Pause before a supervisor is killed again that the kernel has not ended.
+const FORCE_AGAIN: Duration = Duration::from_secs(60);
+
+/// The state of a supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It runs, or is stopped by a signal.
+    Alive,
+    /// It has ended the task, and exited.
+    Done,
+    /// It has ended in another way, so processes of the task may be left.
+    Broken,
+}
+
+/// A task that has a supervisor, or whose supervisor has just ended.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) spec: TaskSpec,
+    pub(crate) folder: PathBuf,
+    pub(crate) life: Life,
+    /// Pid of the supervisor if it is a child of this process; `None` if an earlier agent started it.
+    pub(crate) child: Option<Pid>,
+    pub(crate) handle: Option<OwnedFd>,
+    /// The supervisor's process if an earlier agent started it, and it was alive when it was found.
+    pub(crate) found: Option<SupervisorFile>,
+    /// Processes of a task that an earlier agent started.
+    pub(crate) below: Below,
+    /// Processes that could not be ended.
+    pub(crate) remains: Vec<i32>,
+    /// Time at which the supervisor is killed, if the task was stopped.
+    pub(crate) kill_at: Option<Instant>,
+    pub(crate) is_started: bool,
+    /// Number of the program's restarts that were reported.
+    pub(crate) restarts: u32,
+    /// Processor time that the task had used at the last measurement, in microseconds.
+    pub(crate) cpu_us: u64,
+}
+
+/// The supervisor that an earlier agent started, and its handle; `None` if it has ended.
+pub(crate) fn handle(folder: &Path) -> Option<(SupervisorFile, OwnedFd)> {
+    let known: SupervisorFile = spec::read(folder, SUPERVISOR).ok()??;
+    let handle =
+        rustix::process::pidfd_open(Pid::from_raw(known.pid)?, PidfdFlags::empty()).ok()?;
+    (tree::start_ticks(known.pid) == Some(known.start_ticks)).then_some((known, handle))
+}
+
+/// Whether a supervisor has locked the folder.
+fn is_locked(folder: &Path) -> bool {
+    let Ok(lock) = OpenOptions::new().append(true).open(folder.join(LOCK)) else { return false };
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()
+}
+
+impl Running {
+    /// A task whose supervisor is not known yet.
+    pub(crate) fn new(spec: TaskSpec, folder: PathBuf) -> Running {
+        Running {
+            spec,
+            folder,
+            life: Life::Alive,
+            child: None,
+            handle: None,
+            found: None,
+            below: Below::default(),
+            remains: Vec::new(),
+            kill_at: None,
+            is_started: false,
+            restarts: 0,
+            cpu_us: 0,
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Some(handle) = &self.handle {
+            // If the supervisor has ended, the next poll reports it.
+            let _ = rustix::process::pidfd_send_signal(handle, signal);
+        }
+    }
+
+    /// Finds out whether the task's supervisor has ended.
+    pub(crate) fn look(&mut self) -> Life {
+        if self.life != Life::Alive {
+            return self.life;
+        }
+        self.life = match (self.child, self.found) {
+            (Some(pid), _) => match rustix::process::waitpid(Some(pid), WaitOptions::NOHANG) {
+                Ok(None) | Err(rustix::io::Errno::INTR) => return Life::Alive,
+                Ok(Some((_, status))) => {
+                    strays::forget(pid);
+                    if status.exit_status() == Some(0) { Life::Done } else { Life::Broken }
+                }
+                Err(_) => Life::Broken,
+            },
+            // The lock is not asked, because a task could hold it after the end of its supervisor.
+            (None, Some(found)) if tree::start_ticks(found.pid) == Some(found.start_ticks) => {
+                Life::Alive
+            }
+            (None, None) if is_locked(&self.folder) => Life::Alive,
+            (None, _) => Life::Broken,
+        };
+        self.life
+    }
+
+    /// Whether the task's processes are recorded, because neither a group nor this process would get them.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.found.is_some() && self.spec.limits.cgroup.is_none()
+    }
+
+    /// Records the processes below the supervisor.
+    pub(crate) fn record(&mut self, all: &BTreeMap<i32, tree::Process>) {
+        if let Some(supervisor) = self.found {
+            self.below.record(supervisor, all);
+        }
+    }
+
+    /// Kills the supervisor if it has not ended its task in time. The next poll ends the other processes.
+    pub(crate) fn hurry(&mut self) {
+        if self.kill_at.is_none_or(|at| Instant::now() < at) {
+            return;
+        }
+        tracing::warn!(
+            task = self.spec.id,
+            "the supervisor of a task has not ended it in time, and is killed"
+        );
+        if self.is_recorded() {
+            self.record(&tree::processes());
+        }
+        self.signal(Signal::KILL);
+        self.kill_at = Some(Instant::now() + FORCE_AGAIN);
+    }
+
+    /// Ends what a supervisor has left. Returns whether nothing remains.
+    pub(crate) fn is_swept(&mut self) -> bool {
+        if self.life == Life::Done {
+            return true;
+        }
+        let is_first = self.remains.is_empty();
+        let cgroup = self.spec.limits.cgroup.as_deref();
+        let task = strays::Task { folder: &self.folder, cgroup, below: &self.below };
+        self.remains = if is_first { task.end() } else { task.end_once() };
+        if is_first && !self.remains.is_empty() {
+            tracing::warn!(
+                task = self.spec.id,
+                processes = ?self.remains,
+                "processes of a task cannot be killed, so the task has not ended"
+            );
+        }
+        self.remains.is_empty()
+    }
+
+    /// The end that the task's supervisor reported.
+    pub(crate) fn exit(&self) -> Exit {
+        if let Ok(Some(ExitFile { exit, .. })) = spec::read(&self.folder, EXIT) {
+            return exit;
+        }
+        if self.kill_at.is_some() {
+            return Exit::Stopped;
+        }
+        let said = fs::read_to_string(self.folder.join("supervisor.log")).unwrap_or_default();
+        match said.lines().next_back() {
+            Some(line) => Exit::NotStarted(line.to_owned()),
+            None => Exit::Lost,
+        }
+    }
+
+    /// The event for restarts that were not reported yet, if any.
+    pub(crate) fn restarted(&mut self, id: &str, status: &StatusFile) -> Option<Event> {
+        let last = status.last.clone().filter(|_| status.restarts > self.restarts)?;
+        self.restarts = status.restarts;
+        Some(Event::Restarted(id.to_owned(), last, status.restarts))
+    }
+
+    pub(crate) fn status(&self) -> StatusFile {
+        spec::read(&self.folder, STATUS).ok().flatten().unwrap_or_default()
+    }
+
+    /// Use of the task: processor time in microseconds, and bytes of memory, of the supervisor and all processes below
+    /// it.
+    pub(crate) fn used(&self) -> (u64, u64) {
+        if !self.remains.is_empty() {
+            return tree::used_by(self.remains.iter().copied());
+        }
+        if let Some(cgroup) = &self.spec.limits.cgroup {
+            let cgroup = Cgroup::at(cgroup);
+            return (cgroup.cpu_us(), cgroup.memory_bytes());
+        }
+        let pid = self.child.map(|pid| pid.as_raw_nonzero().get());
+        let known = || spec::read::<SupervisorFile>(&self.folder, SUPERVISOR).ok().flatten();
+        let Some(pid) = pid.or_else(|| known().map(|known| known.pid)) else { return (0, 0) };
+        tree::used(pid)
+    }
+}

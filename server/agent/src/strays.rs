@@ -1,0 +1,211 @@
+//! Processes of a task that outlive its supervisor, and how the agent ends them.
+//!
+//! ```text
+//!   agent (subreaper) ──▶ supervisor (subreaper) ──▶ program ──▶ ...
+//!     ▲                       └ killed: its children become the agent's
+//!     └ a child in another session that is no supervisor is a stray
+//! ```
+//!
+//! A task may kill its supervisor. The agent is a *subreaper*, too, so it becomes the parent of what is left, and a
+//! process cannot change its parent or enter the agent's session. The children of supervisors that an earlier agent
+//! started do not become the agent's. These are recorded while their supervisor lives, with their sessions. Processes
+//! are also found by the folder of the task in their environment.
+
+use crate::cgroup::Cgroup;
+use crate::launch::FOLDER_VARIABLE;
+use crate::spec::SupervisorFile;
+use crate::tree::{self, PAUSE, Process};
+use rustix::process::{Pid, Signal, WaitOptions};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Number of checks for remaining processes when a supervisor has ended. What is left then is checked once at each
+/// poll, which must not take long.
+const ROUNDS: u32 = 100;
+
+/// Supervisors that are children of this process. All drivers of the process share them, so that none takes the
+/// supervisor of another for a stray.
+static SUPERVISORS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+fn supervisors() -> MutexGuard<'static, BTreeSet<i32>> {
+    SUPERVISORS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes this process the parent of processes whose supervisor is killed.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// Starts a supervisor.
+pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
+    let mut supervisors = supervisors();
+    let child = command.spawn()?;
+    supervisors.insert(child.id() as i32);
+    Ok(child)
+}
+
+/// Records that a supervisor was waited for.
+pub(crate) fn forget(supervisor: Pid) {
+    supervisors().remove(&supervisor.as_raw_nonzero().get());
+}
+
+/// Processes below a supervisor that is not a child of this process, of a task without a control group.
+#[derive(Debug, Default)]
+pub(crate) struct Below {
+    processes: BTreeMap<i32, Process>,
+}
+
+impl Below {
+    /// Records what is below the supervisor now, if it lives. Processes that were recorded before are kept while they
+    /// live, because the supervisor may end while the processes are listed.
+    pub(crate) fn record(&mut self, supervisor: SupervisorFile, all: &BTreeMap<i32, Process>) {
+        self.processes.retain(|pid, process| is_same(all, *pid, process.start_ticks));
+        let SupervisorFile { pid: of, start_ticks } = supervisor;
+        if !is_same(all, of, start_ticks) {
+            return;
+        }
+        for pid in tree::with_descendants(all, BTreeSet::from([of])) {
+            let process = all.get(&pid).filter(|_| pid != of);
+            self.processes.extend(process.map(|process| (pid, *process)));
+        }
+    }
+
+    /// The recorded processes that live, and others of their sessions.
+    fn living<'a>(&'a self, all: &'a BTreeMap<i32, Process>) -> impl Iterator<Item = i32> + 'a {
+        // In a container, 0 is the session of all processes whose session began outside.
+        let sessions = self.processes.values().map(|one| one.session).filter(|one| *one != 0);
+        let sessions: BTreeSet<i32> = sessions.collect();
+        let is_below = move |pid: i32, process: &Process| {
+            sessions.contains(&process.session)
+                || self
+                    .processes
+                    .get(&pid)
+                    .is_some_and(|known| is_same(all, pid, known.start_ticks))
+        };
+        all.iter().filter(move |(pid, process)| is_below(**pid, process)).map(|(pid, _)| *pid)
+    }
+}
+
+/// Whether a process is still the one that was recorded, and not another one with its pid.
+fn is_same(all: &BTreeMap<i32, Process>, pid: i32, start_ticks: u64) -> bool {
+    all.get(&pid).is_some_and(|now| now.start_ticks == start_ticks)
+}
+
+/// A task whose supervisor has ended without ending all processes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) cgroup: Option<&'a Path>,
+    pub(crate) below: &'a Below,
+}
+
+impl Task<'_> {
+    /// Kills what is left of the task, and waits a short time for its end. Returns the processes that remain.
+    pub(crate) fn end(self) -> Vec<i32> {
+        for _ in 1..ROUNDS {
+            if self.end_once().is_empty() {
+                return Vec::new();
+            }
+            std::thread::sleep(PAUSE);
+        }
+        self.end_once()
+    }
+
+    /// Kills what is left of the task. Returns the processes that were left.
+    pub(crate) fn end_once(self) -> Vec<i32> {
+        if let Some(cgroup) = self.cgroup {
+            Cgroup::at(cgroup).kill();
+        }
+        let left = self.left();
+        // All processes are stopped first, so that none can fork while the others are killed.
+        left.iter().for_each(|pid| tree::signal(*pid, Signal::STOP));
+        left.iter().for_each(|pid| tree::signal(*pid, Signal::KILL));
+        left
+    }
+
+    fn left(self) -> Vec<i32> {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        // Supervisors cannot be started meanwhile, so each one that is listed below is known.
+        let supervisors = supervisors();
+        let all = tree::processes();
+        let mut found = orphans(own, &supervisors, &all);
+        found.extend(self.below.living(&all));
+        let mark = format!("{FOLDER_VARIABLE}={}", self.folder.display());
+        found.extend(all.keys().filter(|pid| has_mark(**pid, &mark)));
+        found.extend(self.cgroup.map(|group| Cgroup::at(group).pids()).unwrap_or_default());
+        found.retain(|pid| *pid != own && !supervisors.contains(pid));
+        let found = tree::with_descendants(&all, found).into_iter();
+        found.filter(|pid| all.get(pid).is_some_and(|process| !process.is_over)).collect()
+    }
+}
+
+/// Children of this process that were below a supervisor. Those that have ended are waited for.
+fn orphans(own: i32, supervisors: &BTreeSet<i32>, all: &BTreeMap<i32, Process>) -> BTreeSet<i32> {
+    let Some(session) = all.get(&own).map(|process| process.session) else {
+        return BTreeSet::new();
+    };
+    let is_orphan = |pid: &i32, process: &Process| {
+        process.parent == own && process.session != session && !supervisors.contains(pid)
+    };
+    let found = all.iter().filter(|(pid, process)| is_orphan(pid, process)).map(|(pid, _)| *pid);
+    let reap = |pid: &i32| {
+        let waited =
+            Pid::from_raw(*pid).map(|pid| rustix::process::waitpid(Some(pid), WaitOptions::NOHANG));
+        !matches!(waited, Some(Ok(Some(_))))
+    };
+    found.filter(reap).collect()
+}
+
+/// Whether a running process has a variable in its environment. A zombie has no environment.
+fn has_mark(pid: i32, mark: &str) -> bool {
+    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(parent: i32, session: i32, start_ticks: u64) -> Process {
+        Process { parent, session, start_ticks, is_over: false }
+    }
+
+    fn table<const N: usize>(all: [(i32, Process); N]) -> BTreeMap<i32, Process> {
+        all.into_iter().collect()
+    }
+
+    const SUPERVISOR: SupervisorFile = SupervisorFile { pid: 10, start_ticks: 5 };
+
+    fn living(below: &Below, all: &BTreeMap<i32, Process>) -> Vec<i32> {
+        below.living(all).collect()
+    }
+
+    #[test]
+    fn processes_of_a_supervisor_are_known_after_its_end() {
+        let mut below = Below::default();
+        let supervisor = (10, process(1, 10, 5));
+        let other = (90, process(1, 90, 1));
+        let before = table([supervisor, (11, process(10, 11, 6)), (12, process(11, 12, 7)), other]);
+        below.record(SUPERVISOR, &before);
+        assert_eq!(living(&below, &before), [11, 12], "neither the supervisor nor others");
+        // The supervisor and 11 have ended; 13 was started later, in the session of 12. The pid of the supervisor is
+        // that of another process.
+        let reused = [(10, process(1, 90, 8)), (91, process(10, 90, 9))];
+        let others = [(12, process(1, 12, 7)), (13, process(1, 12, 8)), other];
+        let after = reused.into_iter().chain(others).collect();
+        below.record(SUPERVISOR, &after);
+        assert_eq!(living(&below, &after), [12, 13]);
+    }
+
+    #[test]
+    fn a_process_with_the_pid_of_a_recorded_one_is_left_alone() {
+        let mut below = Below::default();
+        below.record(SUPERVISOR, &table([(10, process(1, 10, 5)), (11, process(10, 0, 6))]));
+        let after = table([(11, process(1, 90, 7)), (12, process(1, 0, 1))]);
+        assert_eq!(living(&below, &after), [0; 0]);
+    }
+}
