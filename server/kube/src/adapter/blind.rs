@@ -76,9 +76,10 @@ impl Adapter {
     pub(super) fn note_node_sight(&mut self, node: &str, unreadable: Option<&String>) {
         match unreadable {
             Some(why) => {
-                tracing::error!(%node, %why, "the node has fields that omega-kube does not \
-                     understand: it accepts no pods");
-                self.blind.nodes.insert(node.to_owned());
+                if self.blind.nodes.insert(node.to_owned()) {
+                    tracing::error!(%node, %why, "the node has fields that omega-kube does not \
+                         understand: it accepts no pods");
+                }
             }
             None => {
                 self.blind.nodes.remove(node);

@@ -82,7 +82,7 @@ impl Stored {
         }
     }
 
-    fn metadata(&self) -> &Metadata {
+    pub(crate) fn metadata(&self) -> &Metadata {
         match self {
             Stored::Claim(it) => &it.metadata,
             Stored::Volume(it) => &it.metadata,

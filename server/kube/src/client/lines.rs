@@ -11,6 +11,21 @@ use tokio::time::Instant;
 /// Maximum length of a line in bytes. Etcd accepts objects of 1.5 MiB, and JSON escapes make them longer.
 const LINE_MAX: usize = 16 << 20;
 
+/// Number of bytes at the start of a longer line that are kept, to find out which object it is about.
+const HEAD_MAX: usize = 64 << 10;
+
+/// Maximum number of bytes that are skipped up to the end of a line. After that, the stream is given up.
+const SKIPPED_MAX: usize = 64 << 20;
+
+/// A line, without its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A whole line.
+    Whole(Bytes),
+    /// The start of a line that is longer than any object can be, and the length of the line in bytes.
+    Long(Bytes, usize),
+}
+
 /// A stream of lines. Dropping it closes its connection.
 #[derive(Debug)]
 pub struct Lines {
@@ -19,6 +34,8 @@ pub struct Lines {
     buffer: BytesMut,
     /// Length of the beginning of the buffer that was already searched for the end of a line.
     searched: usize,
+    /// The start of a line that is skipped, and the bytes of it that are no longer in the buffer.
+    skipped: Option<(Bytes, usize)>,
     longest: Duration,
     end: Instant,
 }
@@ -26,32 +43,31 @@ pub struct Lines {
 impl Lines {
     pub(super) fn new(body: Incoming, connection: Sender, longest: Duration) -> Lines {
         let (buffer, end) = (BytesMut::new(), Instant::now() + longest);
-        Lines { body, _connection: connection, buffer, searched: 0, longest, end }
+        Lines { body, _connection: connection, buffer, searched: 0, skipped: None, longest, end }
     }
 
-    /// Returns the next line, without its end; `None` at the end of the stream.
+    /// Returns the next line; `None` at the end of the stream.
     ///
     /// # Errors
     /// If the connection breaks, or nothing arrives for too long.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
+    pub async fn next(&mut self) -> Result<Option<Line>, CallError> {
         loop {
             let fresh = &self.buffer[self.searched..];
             if let Some(at) = fresh.iter().position(|byte| *byte == b'\n') {
                 let mut line = self.buffer.split_to(self.searched + at + 1);
                 line.truncate(line.len() - 1);
-                self.searched = 0;
-                return Ok(Some(line.freeze()));
+                return Ok(Some(self.ended(line.freeze())));
             }
             self.searched = self.buffer.len();
-            if self.searched > LINE_MAX {
-                return Err(CallError::Line(LINE_MAX));
+            if self.searched > LINE_MAX || self.skipped.is_some() {
+                self.skip()?;
             }
             let frame = tokio::time::timeout_at(self.end, self.body.frame()).await;
             match frame.map_err(|_| CallError::Timeout(self.longest))? {
-                None if self.buffer.is_empty() => return Ok(None),
+                None if self.buffer.is_empty() && self.skipped.is_none() => return Ok(None),
                 None => {
-                    self.searched = 0;
-                    return Ok(Some(self.buffer.split().freeze()));
+                    let line = self.buffer.split().freeze();
+                    return Ok(Some(self.ended(line)));
                 }
                 Some(Err(why)) => return Err(CallError::Broken(why.to_string())),
                 Some(Ok(frame)) => {
@@ -61,5 +77,25 @@ impl Lines {
                 }
             }
         }
+    }
+
+    /// Returns the line that ends with these bytes.
+    fn ended(&mut self, rest: Bytes) -> Line {
+        self.searched = 0;
+        match self.skipped.take() {
+            Some((head, length)) => Line::Long(head, length + rest.len()),
+            None => Line::Whole(rest),
+        }
+    }
+
+    /// Drops the buffer, which is a part of a line that is too long.
+    fn skip(&mut self) -> Result<(), CallError> {
+        let buffer = std::mem::take(&mut self.buffer);
+        self.searched = 0;
+        let (_, length) = self.skipped.get_or_insert_with(|| {
+            (Bytes::copy_from_slice(&buffer[..HEAD_MAX.min(buffer.len())]), 0)
+        });
+        *length += buffer.len();
+        if *length > SKIPPED_MAX { Err(CallError::Line(SKIPPED_MAX)) } else { Ok(()) }
     }
 }

@@ -12,7 +12,7 @@ mod session;
 pub mod time;
 mod tls;
 
-pub use self::lines::Lines;
+pub use self::lines::{Line, Lines};
 
 use self::config::{Config, ConfigError};
 use self::connection::{Endpoint, Sender};

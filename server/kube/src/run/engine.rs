@@ -155,6 +155,9 @@ impl Engine {
 
     fn take(&mut self, input: Input) -> Result<(), EngineError> {
         match input {
+            Input::LeftOut => {
+                self.parts.metrics.left_out.inc();
+            }
             Input::Lead => {
                 self.leads = true;
                 self.start_workers()?;
@@ -278,7 +281,7 @@ impl Engine {
                 let action = adapter.evicted(eviction, done, now_ms);
                 self.act(action, now_ms);
             }
-            Input::Lead | Input::Stop => {}
+            Input::Lead | Input::LeftOut | Input::Stop => {}
         }
         self.follow_up(now_ms);
     }

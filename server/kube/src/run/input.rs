@@ -47,6 +47,8 @@ pub enum Input {
     Evicted(Eviction, Done),
     /// The reason why a pod is pending was computed, in words.
     Explained(PodName, String),
+    /// A change of an object was left out, because it is too long to be read.
+    LeftOut,
     /// Time has passed.
     Tick,
     /// This process is the leader from now on.
@@ -66,5 +68,10 @@ pub struct Into<T> {
 impl<T: Send> Sink<T> for Into<T> {
     async fn take(&mut self, event: Event<T>) -> bool {
         self.queue.send((self.wrap)(event)).await.is_ok()
+    }
+
+    async fn left_out(&mut self) {
+        // If the engine has stopped, nobody reads the figure.
+        let _ = self.queue.send(Input::LeftOut).await;
     }
 }

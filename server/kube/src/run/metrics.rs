@@ -37,6 +37,8 @@ pub struct Metrics {
     pub overcommitted: Gauge,
     /// `omega_kube_unreadable_objects`.
     pub unreadable: Gauge,
+    /// `omega_kube_left_out_changes_total`: changes of objects that are too long to be read.
+    pub left_out: Counter,
     /// `omega_kube_blind_nodes`.
     pub blind: Gauge,
     /// `omega_kube_nodes`.
@@ -69,6 +71,7 @@ impl Default for Metrics {
             overcommits: Counter::default(),
             overcommitted: Gauge::default(),
             unreadable: Gauge::default(),
+            left_out: Counter::default(),
             blind: Gauge::default(),
             nodes: Gauge::default(),
             notices: Family::default(),
@@ -110,6 +113,8 @@ impl Metrics {
         all.register("omega_kube_overcommitted_nodes", help, self.overcommitted.clone());
         let help = "Pods and nodes with fields that omega-kube does not understand";
         all.register("omega_kube_unreadable_objects", help, self.unreadable.clone());
+        let help = "Changes of objects that were left out, because they are too long to be read";
+        all.register("omega_kube_left_out_changes", help, self.left_out.clone());
         let help = "Nodes that accept no pods, because the requests on them are not known";
         all.register("omega_kube_blind_nodes", help, self.blind.clone());
         let help = "Nodes in the cell";

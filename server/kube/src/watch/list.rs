@@ -1,6 +1,6 @@
 //! Lists in pages.
 
-use super::partial::{Object, read};
+use super::partial::Object;
 use super::{Event, Failure, Held, Keeper, Sink};
 use crate::client::{Call, CallError, Response, escape};
 use serde::Deserialize;
@@ -61,7 +61,7 @@ impl<S> Keeper<'_, S> {
             let found = page.items.unwrap_or_default();
             // An empty page counts too, so that tokens without end come to one.
             self.count(found.len().max(1), response.body.len())?;
-            items.extend(found.into_iter().filter_map(|item| read(item.get())));
+            items.extend(found.into_iter().filter_map(|item| self.read(item.get())));
             next = page.metadata.next;
             if next.is_empty() {
                 self.version.clone_from(&page.metadata.resource_version);

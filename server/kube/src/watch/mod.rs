@@ -6,14 +6,18 @@
 //! | the watch ends, breaks or is silent | watch again from the last version, that of a bookmark at the latest |
 //! | 410, as a status or as an ERROR event | list again |
 //! | more objects or bytes than are held | list again, after a growing delay; what was known stays known |
+//! | a line that is longer than any object | it is left out: the object stays as it was known |
 //! | 429, 5xx, no connection | the same step again, after `Retry-After` or a growing delay |
 
 mod list;
+mod long;
 pub mod partial;
 mod stream;
 
-use self::partial::Object;
+use self::partial::{Object, read};
 use crate::client::{CallError, Client};
+use omega_workload::kube::api::Metadata;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::time::Duration;
 
@@ -106,7 +110,15 @@ enum Failure {
 pub trait Sink<T>: Send {
     /// Handles an event. Returns `false` if the receiver accepts no more events.
     fn take(&mut self, event: Event<T>) -> impl Future<Output = bool> + Send;
+
+    /// Records that a change of an object was left out, because it is too long to be read.
+    fn left_out(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
+
+/// Maximum number of objects of which is remembered that the log already names them.
+const TOLD_MAX: usize = 1000;
 
 /// Keeps one list up to date.
 pub(crate) struct Keeper<'a, S> {
@@ -118,6 +130,8 @@ pub(crate) struct Keeper<'a, S> {
     watch_list: bool,
     /// The objects that are held, and the bytes of the list that is being read.
     held: Held,
+    /// Namespaces and names of objects that could not be read, which the log already names.
+    told: BTreeSet<(String, String)>,
 }
 
 /// Objects and bytes of a list, which are bounded.
@@ -128,6 +142,33 @@ struct Held {
 }
 
 impl<S> Keeper<'_, S> {
+    /// Reads an object. If only a part of it is understood, the log says so once.
+    fn read<T: Object>(&mut self, text: &str) -> Option<T> {
+        let mut object = read::<T>(text)?;
+        let Metadata { namespace, name, unreadable, .. } = object.metadata();
+        let key = (namespace.clone(), name.clone());
+        match unreadable {
+            None => {
+                self.told.remove(&key);
+            }
+            Some(why) if self.is_news(&key) => {
+                let resource = self.resource.path;
+                tracing::error!(resource, namespace, name, %why, "an object has fields that omega-kube does \
+                     not understand: only the others are read");
+            }
+            Some(_) => {}
+        }
+        Some(object)
+    }
+
+    /// Whether the log does not name an unreadable object yet; it does from now on.
+    fn is_news(&mut self, key: &(String, String)) -> bool {
+        if self.told.len() >= TOLD_MAX {
+            self.told.clear();
+        }
+        self.told.insert(key.clone())
+    }
+
     /// Counts objects that were read, and their bytes.
     fn count(&mut self, objects: usize, bytes: usize) -> Result<(), Failure> {
         self.held.objects += objects;
@@ -149,8 +190,8 @@ where
     S: Sink<T>,
 {
     let (version, watch_list) = (String::new(), true);
-    let held = Held::default();
-    let mut keeper = Keeper { client, resource, settings, sink, version, watch_list, held };
+    let (held, told) = (Held::default(), BTreeSet::new());
+    let mut keeper = Keeper { client, resource, settings, sink, version, watch_list, held, told };
     let mut failures = 0;
     loop {
         let listed = !keeper.version.is_empty();

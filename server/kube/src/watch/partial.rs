@@ -9,6 +9,9 @@ use omega_workload::kube::api::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A kind of objects that are watched.
@@ -74,22 +77,35 @@ pub fn read<T: Object>(text: &str) -> Option<T> {
         Ok(object) => return named(object),
         Err(why) => why.to_string(),
     };
-    let head: String = text.chars().take(200).collect();
-    tracing::error!(%why, object = %head, "an object has fields that omega-kube does not \
-         understand: only the others are read");
-    let whole: Value = serde_json::from_str(text).ok()?;
     let kept = |more: &[&str]| {
         let mut part = Value::Object(serde_json::Map::new());
         for path in HEAD.iter().chain(more) {
-            if let Some(value) = whole.pointer(path) {
-                set(&mut part, path, value.clone());
+            if let Some(value) = field(text, path) {
+                set(&mut part, path, value);
             }
         }
         serde_json::from_value::<T>(part).ok()
     };
-    let mut object = kept(T::KEPT).or_else(|| kept(&[]))?;
+    let object = kept(T::KEPT).or_else(|| kept(&[])).and_then(named);
+    let Some(mut object) = object else {
+        let head: String = text.chars().take(200).collect();
+        tracing::error!(%why, object = %head, "an object has fields that omega-kube does not \
+             understand, and no name: it is left out");
+        return None;
+    };
     object.metadata().unreadable = Some(why);
-    named(object)
+    Some(object)
+}
+
+/// Returns the value at a JSON pointer; `None` if there is none, or if the value is nested too deep. Whatever stands beside the
+/// value is skipped without recursion, so it may be nested as deep as it likes.
+fn field(text: &str, path: &str) -> Option<Value> {
+    let mut place = text;
+    for field in path.trim_start_matches('/').split('/') {
+        let fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(place).ok()?;
+        place = fields.get(field)?.get();
+    }
+    serde_json::from_str(place).ok()
 }
 
 /// Returns an object whose name and namespace are names; the paths of calls contain them.
@@ -134,5 +150,22 @@ mod tests {
         assert!(read::<Pod>(r#"{"spec":{"priority":"high"}}"#).is_none(), "it has no name");
         let whole: Pod = read(r#"{"metadata":{"name":"a"}}"#).expect("a pod");
         assert_eq!(whole.metadata.unreadable, None);
+    }
+
+    #[test]
+    fn of_a_pod_that_is_nested_too_deep_the_head_is_read() {
+        let deep = |levels| format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
+        for levels in [129, 100_000] {
+            let text = format!(
+                r#"{{"metadata":{{"name":"a","namespace":"t","labels":{{"x":{0}}}}},"spec":{{"nodeName":"n","x":{0}}}}}"#,
+                deep(levels)
+            );
+            let pod: Pod = read(&text).expect("its head");
+            assert!(pod.metadata.unreadable.is_some());
+            assert_eq!((pod.metadata.name.as_str(), pod.spec.node_name.as_str()), ("a", "n"));
+        }
+        let text = format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"nodeName":{}}}}}"#, deep(200));
+        let pod: Pod = read(&text).expect("its name");
+        assert_eq!((pod.metadata.name.as_str(), pod.spec.node_name.as_str()), ("a", ""));
     }
 }

@@ -1,9 +1,11 @@
 //! Watches, which may begin with the list of all objects (WatchList).
 
+use super::long;
 use super::partial::{Object, read};
 use super::{Event, Failure, Held, Keeper, Sink};
-use crate::client::{Call, CallError, escape};
+use crate::client::{Call, CallError, Line as Received, escape};
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -63,8 +65,10 @@ impl<S> Keeper<'_, S> {
         let call = Call::get(self.watch_path(from_start));
         let (status, mut lines) = self.client.stream(&call, longest).await?;
         if status != 200 {
-            let text = lines.next().await?.unwrap_or_default();
-            let message = String::from_utf8_lossy(&text).into_owned();
+            let message = match lines.next().await? {
+                Some(Received::Whole(text)) => String::from_utf8_lossy(&text).into_owned(),
+                Some(Received::Long(..)) | None => String::new(),
+            };
             return Err(match status {
                 410 => Failure::Expired,
                 // 400 and 422 mean that the server does not know the parameter, or that the feature is disabled.
@@ -81,13 +85,62 @@ impl<S> Keeper<'_, S> {
                 Err(CallError::Timeout(_)) if initial.0.is_none() => return Ok(()),
                 line => line?,
             };
-            let Some(line) = line else { break };
-            if !line.is_empty() {
-                self.line(&line, &mut initial).await?;
+            match line {
+                None => break,
+                Some(Received::Whole(line)) if line.is_empty() => {}
+                Some(Received::Whole(line)) => self.line(&line, &mut initial).await?,
+                Some(Received::Long(start, length)) => {
+                    self.leave_out(&long::head(&start), length, &mut initial).await?;
+                }
             }
         }
         // A server without WatchList serves an ordinary watch, without the bookmark that ends the list.
         if initial.0.is_some() { Err(Failure::NoWatchList) } else { Ok(()) }
+    }
+
+    /// Goes on without an event that is too long to be read. Its object stays as it was known, unless it was deleted.
+    async fn leave_out<T>(
+        &mut self,
+        head: &long::Head,
+        length: usize,
+        initial: &mut Initial<T>,
+    ) -> Result<(), Failure>
+    where
+        T: Object,
+        S: Sink<T>,
+    {
+        let long::Head { kind, namespace, name, version } = head;
+        let key = (namespace.clone(), name.clone());
+        if self.is_news(&key) {
+            let resource = self.resource.path;
+            tracing::error!(
+                resource,
+                ?namespace,
+                ?name,
+                length,
+                "an object is longer than any object can be, and \
+                 is left out: shorten it, or delete it"
+            );
+        }
+        self.sink.left_out().await;
+        let is_deleted = kind == "DELETED";
+        match &mut initial.0 {
+            Some(items) if is_deleted => drop(items.remove(&key)),
+            Some(_) => {}
+            None => {
+                if !version.is_empty() {
+                    self.version.clone_from(version);
+                }
+                let text = json!({"metadata": {"namespace": namespace, "name": name, "resourceVersion": version}});
+                let gone = is_deleted.then(|| read(&text.to_string())).flatten();
+                if let Some(gone) = gone
+                    && !self.sink.take(Event::Deleted(gone)).await
+                {
+                    return Err(Failure::Closed);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn watch_path(&self, from_start: bool) -> String {
@@ -138,14 +191,14 @@ impl<S> Keeper<'_, S> {
             }
             ("BOOKMARK", _) => None,
             ("ADDED" | "MODIFIED", Some(items)) => {
-                items.extend(read(text).map(|object| (key, object)));
+                items.extend(self.read(text).map(|object| (key, object)));
                 None
             }
             ("DELETED", Some(items)) => {
                 items.remove(&key);
                 None
             }
-            ("ADDED" | "MODIFIED", None) => read(text).map(Event::Changed),
+            ("ADDED" | "MODIFIED", None) => self.read(text).map(Event::Changed),
             ("DELETED", None) => read(text).map(Event::Deleted),
             (kind, _) => return Err(Failure::Json(format!("event of type {kind:?}"))),
         };

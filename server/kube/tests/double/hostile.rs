@@ -18,6 +18,8 @@ pub(crate) enum Hostile {
     EndlessPods,
     /// Bytes that are no JSON.
     Garbage,
+    /// A watch whose first and last events are longer than any object: a new pod `long`, and its deletion.
+    LongLines,
     /// Objects in objects, 200,000 deep, and a label as deep.
     Nested,
     /// 429 with a wait of half an eternity.
@@ -47,6 +49,20 @@ impl Hostile {
                 lines.map(|pod| format!("{{\"type\":\"ADDED\",\"object\":{pod}}}\n")).collect()
             }),
             Hostile::Garbage => respond(200, "\u{1b}[2J}{\u{0}\n[[\n\"\n".into()),
+            Hostile::LongLines => {
+                let long = |kind| {
+                    let metadata = format!(
+                        r#"{{"name":"long","namespace":"t","resourceVersion":"2","annotations":{{"a":"{}"}}}}"#,
+                        "a".repeat(17 << 20)
+                    );
+                    format!(r#"{{"type":"{kind}","object":{{"metadata":{metadata}}}}}"#)
+                };
+                let end = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1",
+                    "annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+                let new = format!(r#"{{"type":"ADDED","object":{}}}"#, pod(1));
+                let lines = [long("ADDED"), new, end.replace('\n', ""), long("DELETED")];
+                respond(200, lines.join("\n") + "\n")
+            }
             Hostile::Nested => {
                 let deep = format!("{}1{}", r#"{"a":"#.repeat(200_000), "}".repeat(200_000));
                 let label = format!(r#"{{"metadata":{{"name":"deep","labels":{{"a":{deep}}}}}}}"#);

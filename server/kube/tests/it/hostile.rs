@@ -4,13 +4,14 @@ use crate::double::hostile::Hostile;
 use crate::double::http::Server;
 use crate::pairs::Pair;
 use crate::process::{Program, block_on, bound, check, create, pod, server, start};
+use omega_kube::adapter::{PodName, State};
 use omega_kube::client::config::Config;
 use omega_kube::client::{Call, Client};
 use omega_kube::run::PODS;
 use omega_kube::watch::{self, Event, Settings, Sink};
 use omega_workload::kube::api::Pod;
 use serde_json::json;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Number of lists and watches that got a hostile answer.
@@ -74,6 +75,69 @@ impl Sink<Arc<Pod>> for NoList {
     async fn take(&mut self, event: Event<Arc<Pod>>) -> bool {
         panic!("{event:?} has no end");
     }
+}
+
+/// A sink that notes what it takes, up to the first deletion.
+#[derive(Clone, Default)]
+struct Noted(Arc<Mutex<Vec<String>>>);
+
+impl Noted {
+    fn note(&self, what: String) {
+        self.0.lock().expect("no panic with it").push(what);
+    }
+}
+
+impl Sink<Arc<Pod>> for Noted {
+    async fn take(&mut self, event: Event<Arc<Pod>>) -> bool {
+        let names = |pods: &[Arc<Pod>]| -> Vec<String> {
+            pods.iter().map(|pod| pod.metadata.name.clone()).collect()
+        };
+        match &event {
+            Event::Listed(pods, _) => self.note(format!("listed {:?}", names(pods))),
+            Event::Changed(pod) => self.note(format!("changed {}", pod.metadata.name)),
+            Event::Deleted(pod) => self.note(format!("deleted {}", pod.metadata.name)),
+        }
+        !matches!(event, Event::Deleted(_))
+    }
+
+    async fn left_out(&mut self) {
+        self.note("left out".into());
+    }
+}
+
+#[test]
+fn an_event_that_is_too_long_is_left_out_and_the_watch_goes_on() {
+    block_on(async {
+        let server = server(0).await;
+        server.faults(|faults| faults.hostile = Some(Hostile::LongLines));
+        let client = Client::new(Config::plain(&server.url()), Duration::from_secs(60));
+        let noted = Noted::default();
+        let client = client.expect("a client");
+        watch::keep::<Arc<Pod>, _>(&client, PODS, Settings::default(), noted.clone()).await;
+        let noted = noted.0.lock().expect("no panic with it").clone();
+        assert_eq!(noted, ["left out", "listed [\"p1\"]", "left out", "deleted long"]);
+        assert_eq!(struck(&server), 1, "nothing is asked for again");
+    });
+}
+
+#[test]
+fn a_pod_that_is_nested_too_deep_is_held_and_not_forgotten() {
+    let mut pair = Pair::new(1, 1);
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(200), "}".repeat(200));
+    let text = |node: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"deep","namespace":"t","uid":"u","resourceVersion":"9{}","labels":{{"a":{deep}}}}},
+                "spec":{{"schedulerName":"omega","nodeName":"{node}"}}}}"#,
+            node.len()
+        )
+    };
+    let pod = PodName { namespace: "t".into(), name: "deep".into() };
+    pair.adapter.pod_changed(watch::partial::read::<Pod>(&text("")).expect("its head"));
+    let state = pair.adapter.state(&pod);
+    assert!(matches!(state, Some(State::Held(why)) if why.contains("does not understand")));
+    pair.adapter.pod_changed(watch::partial::read::<Pod>(&text("n0")).expect("its head"));
+    assert_eq!(pair.adapter.state(&pod), Some(&State::Bound("n0".into())));
+    assert_eq!(pair.adapter.blind_nodes(), 1, "its node takes no pods");
 }
 
 #[test]
