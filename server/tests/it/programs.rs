@@ -269,7 +269,7 @@ name = "rogue"
 request = { cpu = 1 }
 [group.run]
 command = "/bin/sh"
-args = ["-c", "echo run >> FOLDER/runs; P=$PPID; env -i setsid /bin/sh -c \"kill -9 $P; while :; do sleep 0.1; done\" OMEGA_TASK_FOLDER=FOLDER & wait"]
+args = ["-c", "echo run >> FOLDER/runs; P=$PPID; env -i setsid /bin/sh -c \"kill -9 $P; while :; do sleep 0.1; done\" stray=FOLDER & wait"]
 "#;
 
 #[test]
@@ -293,7 +293,7 @@ fn a_task_that_kills_its_supervisor_is_delayed_and_leaves_nothing() {
 
 /// Whether any process has the mark of a stray below this folder in its arguments.
 fn is_an_argument(folder: &Path) -> bool {
-    let mark = format!("OMEGA_TASK_FOLDER={}", folder.display());
+    let mark = format!("stray={}", folder.display());
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let arguments = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
     arguments.into_iter().any(|bytes| String::from_utf8_lossy(&bytes).contains(&mark))
