@@ -273,7 +273,7 @@ impl Adapter {
     }
 }
 
-/// What an unbound claim needs from the scheduler.
+/// The need of an unbound claim for a step of the scheduler.
 enum Need {
     /// The controller binds the claim without a choice.
     Nothing,
