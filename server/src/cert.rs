@@ -149,6 +149,13 @@ fn issue(args: &IssueArgs) -> Result<(), CertError> {
     let made = params.signed_by(&pair, &issuer)?;
     let name = args.whom.replace('/', "-");
     let certificate = args.dir.join(format!("{name}.pem"));
+    if certificate.exists() {
+        eprintln!(
+            "omega: {} and its key are replaced; the earlier certificate is valid until it expires \
+             or is revoked",
+            certificate.display()
+        );
+    }
     write(&args.dir.join(format!("{name}.key")), &pair.serialize_pem())?;
     write(&certificate, &made.pem())?;
     println!("{}", certificate.display());

@@ -3,15 +3,16 @@
 //! Replicas, a scheduler and an agent of simulated machines are separate processes, as in production, so that each can
 //! be killed while the others continue. Their output is written to files in the cell's folder.
 
+mod part;
+
 use crate::output;
 use crate::signals::Signals;
 use clap::Args;
-use std::fs::File;
+use part::Part;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Run a complete cell on this machine, to try it out.
 #[derive(Debug, Args)]
@@ -52,40 +53,29 @@ pub(crate) enum DevError {
         /// Underlying error.
         why: io::Error,
     },
-    /// A part of the cell did not start. Its output has the reason.
-    #[error("{name} does not start: its log {} has the reason", log.display())]
+    /// Another process uses an address of the cell. End that process, or choose other ports.
+    #[error("{address}: {why}: end the process that uses this address, or choose other ports with --port")]
+    Address {
+        /// Address of a replica.
+        address: SocketAddr,
+        /// Underlying error.
+        why: io::Error,
+    },
+    /// A part of the cell did not start. The message has the reason, which is the last line of its output.
+    #[error("{name} does not start: {why}")]
     Start {
         /// Name of the part that did not start.
         name: String,
-        /// File with the output of the part.
-        log: PathBuf,
+        /// Last line of its output.
+        why: String,
     },
     /// The operating system has no processes left.
     #[error("cannot start a process: {0}")]
     Process(io::Error),
 }
 
-/// Maximum time until a replica listens.
-const START_MAX: Duration = Duration::from_secs(20);
-
 /// Interval at which processes are checked for their end.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// A process of the cell. It is ended when this is dropped.
-struct Part {
-    name: String,
-    child: Child,
-    log: PathBuf,
-    has_ended: bool,
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// Starts a cell, and runs it until a signal arrives.
 pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
@@ -105,12 +95,13 @@ pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
     };
     let folder = |why| DevError::Folder { path: root.clone(), why };
     std::fs::create_dir_all(&root).map_err(folder)?;
+    check_that_addresses_are_free(args)?;
     let mut parts = Vec::new();
     for replica in 1..=args.replicas {
-        parts.push(start(&format!("r{replica}"), &root, &serve(args, &root, replica))?);
+        parts.push(Part::start(&format!("r{replica}"), &root, &serve(args, &root, replica))?);
     }
     for (part, replica) in parts.iter_mut().zip(1..) {
-        wait_until_it_listens(part, client_address(args, replica))?;
+        part.wait_until_it_listens(client_address(args, replica))?;
     }
     let cell: Vec<String> =
         (1..=args.replicas).map(|replica| client_address(args, replica).to_string()).collect();
@@ -124,11 +115,11 @@ pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
     if let Some(profile) = &args.profile {
         scheduler.extend(["--profile".to_owned(), profile.display().to_string()]);
     }
-    parts.push(start("scheduler", &root, &scheduler)?);
+    parts.push(Part::start("scheduler", &root, &scheduler)?);
     if args.machines > 0 {
         let machines = args.machines.to_string();
         let agent = ["agent", "--cell", &cell, "--simulate", &machines].map(str::to_owned);
-        parts.push(start("agent", &root, &agent)?);
+        parts.push(Part::start("agent", &root, &agent)?);
     }
     tell(&format!("{}\n", summary(args, &root, &parts)));
     watch(&mut parts)
@@ -143,6 +134,24 @@ fn web_address(args: &DevArgs, replica: u16) -> SocketAddr {
     ([127, 0, 0, 1], args.port + 200 + replica - 1).into()
 }
 
+/// Address of a replica for its peers.
+fn peer_address(args: &DevArgs, replica: u16) -> SocketAddr {
+    ([127, 0, 0, 1], args.port + 100 + replica - 1).into()
+}
+
+/// Checks that no other process listens on an address of the cell. Otherwise the scheduler and the agent could connect to
+/// another cell, and place its jobs on simulated machines.
+fn check_that_addresses_are_free(args: &DevArgs) -> Result<(), DevError> {
+    for replica in 1..=args.replicas {
+        let peer = (args.replicas > 1).then(|| peer_address(args, replica));
+        let others = [client_address(args, replica), web_address(args, replica)];
+        for address in others.into_iter().chain(peer) {
+            TcpListener::bind(address).map_err(|why| DevError::Address { address, why })?;
+        }
+    }
+    Ok(())
+}
+
 /// The arguments of a replica.
 fn serve(args: &DevArgs, root: &Path, replica: u16) -> Vec<String> {
     let dir = root.join(format!("r{replica}"));
@@ -153,7 +162,7 @@ fn serve(args: &DevArgs, root: &Path, replica: u16) -> Vec<String> {
     say("--listen", client_address(args, replica).to_string());
     say("--web-listen", web_address(args, replica).to_string());
     if args.replicas > 1 {
-        let peer = |id: u16| format!("{id}=127.0.0.1:{}", args.port + 100 + id - 1);
+        let peer = |id: u16| format!("{id}={}", peer_address(args, id));
         let peers: Vec<String> = (1..=args.replicas).map(peer).collect();
         say("--cell-name", "dev".into());
         say("--replica", replica.to_string());
@@ -165,47 +174,16 @@ fn serve(args: &DevArgs, root: &Path, replica: u16) -> Vec<String> {
     all
 }
 
-/// Starts a part, with its output in a file.
-fn start(name: &str, root: &Path, arguments: &[String]) -> Result<Part, DevError> {
-    let log = root.join(format!("{name}.log"));
-    let folder = |why| DevError::Folder { path: log.clone(), why };
-    let out = File::create(&log).map_err(folder)?;
-    let err = out.try_clone().map_err(folder)?;
-    let program = std::env::current_exe().map_err(DevError::Process)?;
-    let child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(out)
-        .stderr(err)
-        .spawn()
-        .map_err(DevError::Process)?;
-    Ok(Part { name: name.to_owned(), child, log, has_ended: false })
-}
-
-fn wait_until_it_listens(part: &mut Part, address: SocketAddr) -> Result<(), DevError> {
-    let began = Instant::now();
-    loop {
-        let has_ended = part.child.try_wait().map_err(DevError::Process)?.is_some();
-        if has_ended || began.elapsed() > START_MAX {
-            return Err(DevError::Start { name: part.name.clone(), log: part.log.clone() });
-        }
-        if TcpStream::connect(address).is_ok() {
-            return Ok(());
-        }
-        std::thread::sleep(LOOK);
-    }
-}
-
 fn summary(args: &DevArgs, root: &Path, parts: &[Part]) -> String {
     let mut text = String::new();
     for (part, replica) in parts.iter().zip(1..) {
-        let pid = part.child.id();
+        let pid = part.id();
         text += &match replica <= args.replicas {
             true => {
                 let address = client_address(args, replica);
-                format!("  {:<10} {address}   process {pid}\n", part.name)
+                format!("  {:<10} {address}   process {pid}\n", part.name())
             }
-            false => format!("  {:<10} {:<16} process {pid}\n", part.name, ""),
+            false => format!("  {:<10} {:<16} process {pid}\n", part.name(), ""),
         };
     }
     let root = root.display();
@@ -227,13 +205,9 @@ fn watch(parts: &mut [Part]) -> Result<(), DevError> {
                 () = signals.end() => return Ok(()),
                 () = tokio::time::sleep(LOOK) => {}
             }
-            for part in parts.iter_mut().filter(|part| !part.has_ended) {
-                if let Some(status) = part.child.try_wait().map_err(DevError::Process)? {
-                    part.has_ended = true;
-                    tell(&format!(
-                        "{} has ended ({status}); the other processes continue\n",
-                        part.name
-                    ));
+            for part in parts.iter_mut() {
+                if let Some(end) = part.new_end()? {
+                    tell(&format!("{end}; the other processes continue\n"));
                 }
             }
         }

@@ -21,6 +21,10 @@ pub(crate) enum FileError {
     /// The file has a syntax error, or a wrong field. Correct it.
     #[error("{}:{line}:{column}: {field}{why}", file.display())]
     Content { file: PathBuf, line: usize, column: usize, field: String, why: String },
+    /// A name is that of an existing file, so `-f` was forgotten. Give it, or choose another name.
+    #[cfg(feature = "serve")]
+    #[error("NAME {0:?} is an existing file: give -f {0:?} to read it, or choose another name")]
+    IsFile(String),
     /// A value in the file is invalid. Correct it.
     #[cfg(feature = "serve")]
     #[error("{}: {field}: {why}", file.display())]
@@ -30,6 +34,16 @@ pub(crate) enum FileError {
 /// Contents of a file; `-` is standard input.
 pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
     parse(file, &text(file)?)
+}
+
+/// Rejects a name of an object that is rather a file, for which the user forgot `-f`.
+#[cfg(feature = "serve")]
+pub(crate) fn reject_file_name(name: Option<&str>) -> Result<(), FileError> {
+    let is_file = |name: &&str| {
+        let kind = Path::new(name).extension().and_then(|kind| kind.to_str());
+        matches!(kind, Some("toml" | "json" | "yaml" | "yml")) && Path::new(name).is_file()
+    };
+    name.filter(is_file).map_or(Ok(()), |name| Err(FileError::IsFile(name.to_owned())))
 }
 
 /// Parses the text of a file that has been read.

@@ -348,7 +348,7 @@ fn tried(
     let drain = args.pass.drain.clone();
     let annealing = args.annealing(&clock);
     let mut go_on = || clock.spent_of(ALL) < 1.0;
-    let pass = Pass { settings, drain, annealing, go_on: &mut go_on, carry: Carry::Out };
+    let pass = Pass { settings, drain, annealing, go_on: &mut go_on, carry: Carry::OnCopy };
     Ok(rebalance_cell(cell, name, pass).map_err(RebalanceError::Run)?)
 }
 

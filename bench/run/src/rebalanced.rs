@@ -6,7 +6,7 @@ use super::clock::RunClock;
 use super::feeder::submitted;
 use super::{Progress, RunError, RunOptions, run_to_the_end};
 use crate::report::rebalanced::{
-    Applied, FactLine, MoveLine, ReasonLine, RebalanceReport, StuckLine, TermLine,
+    Applied, AppliedOn, FactLine, MoveLine, ReasonLine, RebalanceReport, StuckLine, TermLine,
 };
 use omega_cellstate::{Cell, CellHandle, HandleError, View};
 use omega_core::{Command, KindId, Kinds, MachineId, Outcome, TaskId, TopologyLevel};
@@ -71,8 +71,10 @@ pub struct Pass<'a> {
 pub enum Carry {
     /// The plan is reported, and not applied.
     PlanOnly,
-    /// Each wave is applied as soon as the one before it is done.
+    /// Each wave is applied to the cell as soon as the one before it is done.
     Out,
+    /// Likewise, to a cell that is only a copy in this process, to check the plan.
+    OnCopy,
 }
 
 /// Returns the cell of a workload at a moment.
@@ -163,10 +165,15 @@ pub fn rebalance_at(
     let seconds = clock.seconds();
     let mut report = report(&mut rebalancer, &plan, name);
     report.seconds = seconds;
-    if pass.carry == Carry::Out {
+    let on = match pass.carry {
+        Carry::PlanOnly => None,
+        Carry::Out => Some(AppliedOn::Cell),
+        Carry::OnCopy => Some(AppliedOn::Copy),
+    };
+    if let Some(on) = on {
         let pursuit = Pursuit { replans: REPLANS, wait: &mut wait };
         let pursued = rebalancer.pursue(cell, &plan, pursuit);
-        report.applied = Some(applied(&pursued, rebalancer.view().kinds()));
+        report.applied = Some(applied(&pursued, on, rebalancer.view().kinds()));
     }
     Ok(report)
 }
@@ -369,7 +376,7 @@ fn wait(failures: usize) -> bool {
     true
 }
 
-fn applied(pursued: &Pursued, kinds: &Kinds) -> Applied {
+fn applied(pursued: &Pursued, on: AppliedOn, kinds: &Kinds) -> Applied {
     let mut refused: BTreeMap<String, usize> = BTreeMap::new();
     for fate in &pursued.left {
         let reason = match fate {
@@ -380,6 +387,7 @@ fn applied(pursued: &Pursued, kinds: &Kinds) -> Applied {
         *refused.entry(reason).or_default() += 1;
     }
     Applied {
+        on,
         committed: pursued.moved,
         stale: pursued.left.iter().filter(|fate| **fate == Fate::Stale).count(),
         refused: refused.into_iter().collect(),

@@ -7,7 +7,7 @@ use crate::users::{self, User};
 use omega_core::Probe;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,11 +21,22 @@ pub(crate) const FOLDER_VARIABLE: &str = "OMEGA_TASK_FOLDER";
 /// Folders in which a program is looked up if its name has no path.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// File in which this stage leaves the reason if it cannot become the program.
+pub(crate) const NOT_STARTED: &str = "not-started";
+
 /// Becomes the program of a task.
 pub(crate) fn program(folder: &Path) -> io::Result<()> {
-    let spec = read_spec(folder)?;
-    let command = spec.command.clone();
-    become_program(folder, &spec, &command, &spec.args)
+    // Created now, because the user of the task may not write to the folder. The program does not inherit it.
+    let mut reason = fs::File::create(folder.join(NOT_STARTED))?;
+    let done = read_spec(folder).and_then(|spec| {
+        let command = spec.command.clone();
+        become_program(folder, &spec, &command, &spec.args)
+    });
+    if let Err(why) = &done {
+        // If this fails, the reason is only in the output of the task.
+        let _ = write!(reason, "{why}");
+    }
+    done
 }
 
 /// Becomes the command of a task's health check.

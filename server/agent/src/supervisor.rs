@@ -5,6 +5,7 @@
 
 use crate::cgroup::Cgroup;
 use crate::driver::Exit;
+use crate::launch::{CANNOT_START, NOT_STARTED};
 use crate::logs::{LogStream, Writer};
 use crate::probe;
 use crate::spec::{
@@ -17,7 +18,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -33,6 +34,9 @@ const DELAY_MAX: Duration = Duration::from_secs(300);
 
 /// Bytes of the program's output that are read at once.
 const READ_BYTES: usize = 16 << 10;
+
+/// Maximum length of the reason for which a program was not started.
+const REASON_BYTES: u64 = 1 << 10;
 
 /// An event for the thread that makes decisions.
 #[derive(Debug)]
@@ -319,6 +323,17 @@ impl Supervisor {
         }
     }
 
+    /// The reason for which the last stage could not become the program, if this is its exit code and it left one.
+    fn not_started(&self, code: i32) -> Option<Exit> {
+        if code != i32::from(CANNOT_START) {
+            return None;
+        }
+        let mut why = String::new();
+        let file = File::open(self.folder.join(NOT_STARTED)).ok()?;
+        file.take(REASON_BYTES).read_to_string(&mut why).ok()?;
+        (!why.is_empty()).then_some(Exit::NotStarted(why))
+    }
+
     /// Ends a run, so that none of its processes is left. Returns the end of the task, unless the program will be
     /// restarted.
     fn ended(&mut self, status: WaitStatus) -> io::Result<Option<Exit>> {
@@ -337,7 +352,7 @@ impl Supervisor {
             _ if self.status.ending => Exit::Stopped,
             _ if killed => Exit::OutOfMemory,
             _ if self.is_unhealthy => Exit::Unhealthy,
-            Some(code) => Exit::Code(code),
+            Some(code) => self.not_started(code).unwrap_or(Exit::Code(code)),
             None => Exit::Signal(status.terminating_signal().unwrap_or_default()),
         };
         let is_done = exit.is_success() && !self.spec.stays_up;

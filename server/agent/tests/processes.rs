@@ -128,7 +128,9 @@ fn signals_and_missing_programs_are_told_apart() {
     assert_eq!(run(&shell("a", "kill -9 $$")).0, Exit::Signal(9));
     assert_eq!(run(&shell("b", "exit 0")).0, Exit::Code(0));
     let missing = TaskSpec { command: "/no/such/program".to_owned(), ..shell("c", "") };
-    assert_eq!(run(&missing).0, Exit::Code(127));
+    let why = "/no/such/program: No such file or directory (os error 2)";
+    assert_eq!(run(&missing).0, Exit::NotStarted(why.to_owned()));
+    assert_eq!(run(&shell("d", "exit 127")).0, Exit::Code(127));
     let folder = tempfile::tempdir().unwrap();
     let refused = driver(folder.path()).start(&shell("../up", "true")).unwrap_err();
     assert!(refused.to_string().contains("cannot be the name of a folder"), "{refused}");

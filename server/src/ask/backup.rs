@@ -50,7 +50,8 @@ pub(crate) struct BackupShape {
     bytes: u64,
     machines: usize,
     jobs: usize,
-    /// State hash that any replica of the cell has at this version.
+    /// State hash that any replica of the cell has after the same log entry. Some entries change the state without a new
+    /// version.
     state_hash: String,
 }
 

@@ -410,6 +410,7 @@ struct SubmittedShape {
 fn submit(args: &SubmitArgs) -> Result<(), AskError> {
     let file = args.file.as_deref();
     let described: Option<JobFile> = file.map(file::read).transpose()?;
+    file::reject_file_name(args.flags.name.as_deref())?;
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
     let job = match (&described, file) {

@@ -296,6 +296,7 @@ fn one(kinds: &Kinds, machine: &MachineShape) -> String {
 }
 
 fn add(args: &AddArgs) -> Result<(), AskError> {
+    file::reject_file_name(args.given.name.as_deref())?;
     let files: MachinesFile = match &args.file {
         Some(file) => file::read(file)?,
         None => MachinesFile { machine: vec![args.given.machine()] },

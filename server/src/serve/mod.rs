@@ -40,7 +40,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     given: Given,
     /// Read settings from this file, whose keys are the names of the flags; flags take precedence.
-    #[arg(long, env = "OMEGA_CONFIG", value_name = "FILE.toml")]
+    #[arg(long, env = "OMEGA_SERVE_CONFIG", value_name = "FILE.toml")]
     config: Option<PathBuf>,
     /// Check the settings, print them, and exit.
     #[arg(long)]

@@ -453,6 +453,8 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ),
         ("job submit -f level.toml", "level.toml:4:"),
         ("job submit -f broken.toml", "broken.toml:1:"),
+        ("job submit job.toml", "\"job.toml\" is an existing file: give -f \"job.toml\""),
+        ("machine add machines.toml --cpu 1", "is an existing file: give -f \"machines.toml\""),
         ("job submit x --cpu 4cores", "has an unknown unit"),
         ("job submit x --cpu -1", "is negative"),
         ("job submit x --amount fpga=1", "no resource kind \"fpga\""),

@@ -50,6 +50,14 @@ fn a_context_names_a_cell_for_every_command() {
 }
 
 #[test]
+fn the_file_of_contexts_is_not_the_settings_of_a_server() {
+    let dir = folder(&[]);
+    ok(dir.path(), "context set here --cell 127.0.0.1:7600");
+    let checked = ok(dir.path(), "serve --memory --check-config");
+    assert!(checked.starts_with("clients   127.0.0.1:7600\n"), "{checked}");
+}
+
+#[test]
 fn a_context_at_fault_is_named_with_its_file() {
     let cell = Served::new(&[]);
     let dir = cell.path();

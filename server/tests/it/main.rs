@@ -65,6 +65,7 @@ mod commands;
 mod container;
 mod contexts;
 mod cores;
+mod dev;
 mod durable;
 mod events;
 mod evicting;

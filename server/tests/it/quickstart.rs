@@ -35,7 +35,7 @@ fn commands(page: &str) -> Vec<(String, String)> {
 
 /// A base port for which all ports of `omega dev` are free: three for clients, three for peers a hundred above, and
 /// three for pages another hundred above.
-fn free_base() -> u16 {
+pub(crate) fn free_base() -> u16 {
     const SPAN: u16 = 203;
     loop {
         let all = ports(SPAN.into());

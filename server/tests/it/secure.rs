@@ -511,6 +511,10 @@ fn certificates_that_cannot_be_used_are_told_in_one_line() {
         let mode = std::fs::metadata(dir.path().join("certs").join(file)).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o600, "{file}");
     }
+    let renew = ["cert", "issue", "replica/1", "--cell-name=test"];
+    let renewed = say(dir.path(), &renew);
+    assert!(renewed.stderr.contains("certs/replica-1.pem and its key are replaced"), "{renewed:?}");
+    assert_eq!((renewed.code, renewed.stdout.as_str()), (Some(0), "certs/replica-1.pem\n"));
     let again = say(dir.path(), &["cert", "authority"]);
     assert_eq!((again.code, again.stderr.lines().count()), (Some(2), 1), "{}", again.stderr);
     for whom in ["root/ann", "operator", "operator/a/b", "agent/a b", "replica/0", "scheduler/a-1"]

@@ -118,9 +118,21 @@ pub struct StuckLine {
     pub reasons: Vec<(String, usize)>,
 }
 
+/// The cell in which the moves of a plan are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AppliedOn {
+    /// The served cell.
+    Cell,
+    /// A copy in this process, to check the plan.
+    Copy,
+}
+
 /// Result of applying the steps of a plan.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Applied {
+    /// The changed cell.
+    pub on: AppliedOn,
     /// Number of steps that the cell committed.
     pub committed: usize,
     /// Number of steps whose task was no longer on the planned machine.
@@ -355,8 +367,12 @@ fn end(report: &RebalanceReport) -> String {
     if let Some(done) = &report.applied {
         let refused: usize = done.refused.iter().map(|(_, number)| number).sum();
         let steps = plural(wide(done.committed), "transaction");
+        let to = match done.on {
+            AppliedOn::Cell => "",
+            AppliedOn::Copy => " to a copy of the cell",
+        };
         text.push_str(&format!(
-            "applied: {steps} committed, {} out of date, {} refused",
+            "applied{to}: {steps} committed, {} out of date, {} refused",
             done.stale, refused
         ));
         for (reason, number) in &done.refused {
@@ -423,6 +439,7 @@ mod tests {
             seconds: 0.25,
             ended: "nothing is better".into(),
             applied: Some(Applied {
+                on: AppliedOn::Cell,
                 committed: 21,
                 stale: 0,
                 refused: vec![("too little cpu left".into(), 1)],
@@ -458,6 +475,12 @@ mod tests {
             assert!(text.contains(line), "{line:?} is not in\n{text}");
         }
         assert!(!text.contains('\u{1b}'));
+        let mut checked = example();
+        if let Some(applied) = &mut checked.applied {
+            applied.on = AppliedOn::Copy;
+        }
+        let text = render(&checked, Detail::Short);
+        assert!(text.contains("applied to a copy of the cell: 21 transactions"), "{text}");
         assert_eq!(render(&example(), Detail::All).matches("  m0    m1  ").count(), 22);
         let nothing = RebalanceReport::default();
         assert!(render(&nothing, Detail::Short).contains("no move improves the objective"));
