@@ -54,7 +54,9 @@ pub(crate) enum DevError {
         why: io::Error,
     },
     /// Another process uses an address of the cell. End that process, or choose other ports.
-    #[error("{address}: {why}: end the process that uses this address, or choose other ports with --port")]
+    #[error(
+        "{address}: {why}: end the process that uses this address, or choose other ports with --port"
+    )]
     Address {
         /// Address of a replica.
         address: SocketAddr,

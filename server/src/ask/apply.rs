@@ -8,7 +8,7 @@ use super::call::Caller;
 use super::job::{by_name, find};
 use super::job_file::JobsFile;
 use super::show::{self, clean_name};
-use super::wait;
+use super::wait::{Awaited, WaitArgs};
 use super::{AskArgs, AskError};
 use clap::Args;
 use difference::GroupChange;
@@ -27,11 +27,10 @@ pub(crate) struct ApplyArgs {
     #[arg(long, short, value_name = "FILE")]
     file: PathBuf,
     /// Only print which tasks would be replaced, resized and kept.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
-    /// Wait until all tasks of a service are healthy, or those of a batch job have ended; exit with 1 if one fails.
-    #[arg(long, conflicts_with = "dry_run")]
-    wait: bool,
+    #[command(flatten)]
+    wait: WaitArgs,
     #[command(flatten)]
     ask: AskArgs,
 }
@@ -69,10 +68,10 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<(), AskError> {
         shapes.push(applied.map_err(|error| error.of_job(&job.name, jobs.len()))?);
     }
     show::print(args.ask.output, &shapes, || shapes.iter().map(lines).collect())?;
-    match args.wait {
-        true => jobs.iter().try_for_each(|job| wait::until_done(&caller, &job.name)),
-        false => Ok(()),
-    }
+    shapes.iter().try_for_each(|shape| {
+        let job = Awaited { name: &shape.name, version: Some(shape.version) };
+        args.wait.until_done(&caller, job)
+    })
 }
 
 fn apply(

@@ -15,6 +15,9 @@ use serde::Serialize;
 /// Number of events that `task get` and `machine get` print.
 pub(super) const FEW: u32 = 10;
 
+/// Number of latest events of a job among which a failure is searched.
+const FAILURES_AMONG: u32 = 100;
+
 /// The job, and how many events.
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArgs {
@@ -145,6 +148,23 @@ pub(super) fn latest(
     })?;
     let items = told.events.into_iter().rev().map(EventShape::new).collect();
     Ok(EventsShape { version: told.version, more: told.more, items })
+}
+
+/// The task of a job whose program failed last since a time, and the end of the program: `web/4: exit code 127`.
+pub(super) fn latest_failure(
+    caller: &Caller,
+    name: &str,
+    since_ms: u64,
+) -> Result<Option<String>, AskError> {
+    let events = latest(caller, job::by_name(name).map(Of::Job), None, FAILURES_AMONG)?;
+    let is_failure = |event: &&EventShape| {
+        matches!(&*event.event, "failed" | "requeued" | "restarted") && event.at_ms >= since_ms
+    };
+    let failure = events.items.iter().rev().find(is_failure);
+    Ok(failure.and_then(|event| {
+        let task = show::clean_name(event.task.as_ref()?);
+        Some(format!("{task}: {}", event.end.as_ref()?.words()))
+    }))
 }
 
 /// The events as a table.

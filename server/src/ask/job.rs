@@ -9,8 +9,9 @@ use super::job_flags::JobFlags;
 use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, RunShape, listed};
 use super::show::{self, Align, Format, and_more, clean_name, columns, facts};
 use super::versions::{self, RollbackArgs};
+use super::wait::{Awaited, WaitArgs};
 use super::watch::{self, WatchArgs};
-use super::{AskArgs, AskError, NameArgs, task, wait};
+use super::{AskArgs, AskError, NameArgs, task};
 use crate::{file, output};
 use clap::{Args, Subcommand};
 use omega_client::convert::Malformed;
@@ -109,9 +110,8 @@ pub(crate) struct SubmitArgs {
           "precedence", "run_time", "deadline", "gang", "gang_timeout", "labels", "require", "spread",
           "anti_affinity", "cores", "one_node", "env", "user", "run"])]
     file: Option<PathBuf>,
-    /// Wait until all tasks of a service run, or those of a batch job have ended; exit with 1 if one fails.
-    #[arg(long)]
-    wait: bool,
+    #[command(flatten)]
+    wait: WaitArgs,
     #[command(flatten)]
     ask: AskArgs,
 }
@@ -435,7 +435,7 @@ fn submit(args: &SubmitArgs) -> Result<(), AskError> {
             }
         }
     })?;
-    if args.wait { wait::until_done(&caller, &job.name) } else { Ok(()) }
+    args.wait.until_done(&caller, Awaited { name: &job.name, version: None })
 }
 
 fn resize(args: &ResizeArgs) -> Result<(), AskError> {

@@ -77,7 +77,7 @@ pub(crate) struct NameArgs {
 pub(crate) struct AskArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// Maximum time for the command; the replicas are tried in turn until then.
+    /// Maximum time for each request; the replicas are tried in turn until then.
     #[arg(long, env = "OMEGA_TIMEOUT", value_name = "TIME", default_value = "10s",
           value_parser = amount::timeout)]
     timeout: Duration,

@@ -4,7 +4,8 @@ use super::apply::{Difference, update};
 use super::call::Caller;
 use super::job::by_name;
 use super::show::{self, Align, columns};
-use super::{AskArgs, AskError, NameArgs, events, moment, wait};
+use super::wait::{Awaited, WaitArgs};
+use super::{AskArgs, AskError, NameArgs, events, moment};
 use clap::Args;
 use omega_client::convert::Malformed;
 use omega_client::proto;
@@ -18,12 +19,11 @@ pub(crate) struct RollbackArgs {
     /// Name.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Version to return to [default: the one before the current one].
+    /// Version to return to [default: the latest one that differs and was not rolled back].
     #[arg(long, value_name = "VERSION")]
     to: Option<u32>,
-    /// Wait until all tasks are healthy; exit with 1 if one fails.
-    #[arg(long)]
-    wait: bool,
+    #[command(flatten)]
+    wait: WaitArgs,
     #[command(flatten)]
     ask: AskArgs,
 }
@@ -36,6 +36,10 @@ struct VersionShape {
     at_ms: u64,
     /// Number of tasks in this version.
     tasks: u64,
+    /// Number of the latest earlier version with the same content, if any.
+    content_of: Option<u32>,
+    /// Whether the next version returned to the content of an earlier one.
+    rolled_back: bool,
     /// The difference from the previous version.
     #[serde(flatten)]
     difference: Difference,
@@ -47,21 +51,40 @@ struct RolledShape {
     name: String,
     /// The version to which the job returns.
     to: u32,
-    /// The job's new version.
+    /// The job's version from now on.
     version: u32,
+    /// Whether the job had this content already, so that there is no new version.
+    unchanged: bool,
 }
 
-/// Number, time and description of a version.
-type Version = (u32, u64, Job);
+/// A version of a job.
+pub(super) struct Version {
+    pub(super) number: u32,
+    /// Time at which the version began, in milliseconds since 1970; 0 for the first version.
+    pub(super) at_ms: u64,
+    job: Job,
+}
 
-fn versions(caller: &Caller, name: &str) -> Result<Vec<Version>, AskError> {
+/// The latest earlier version with the content of the version at this position.
+pub(super) fn content_of(all: &[Version], at: usize) -> Option<u32> {
+    all[..at].iter().rev().find(|earlier| earlier.job == all[at].job).map(|earlier| earlier.number)
+}
+
+/// Whether the version after the one at this position returned to the content of an earlier one.
+fn was_rolled_back(all: &[Version], at: usize) -> bool {
+    let next = all.get(at + 1);
+    next.is_some_and(|next| all[..at].iter().any(|earlier| earlier.job == next.job))
+}
+
+/// The latest versions of a job, oldest first.
+pub(super) fn all(caller: &Caller, name: &str) -> Result<Vec<Version>, AskError> {
     let request = proto::ListJobVersionsRequest { job: by_name(name) };
     let told = caller.call(&request, |channel, request| async move {
         JobServiceClient::new(channel).list_job_versions(request).await
     })?;
     let version = |told: proto::JobVersion| {
         let job = Job::try_from(told.job.ok_or(Malformed::Missing("job"))?)?;
-        Ok((told.number, told.at_ms, job))
+        Ok(Version { number: told.number, at_ms: told.at_ms, job })
     };
     told.versions.into_iter().map(version).collect()
 }
@@ -70,20 +93,24 @@ fn versions(caller: &Caller, name: &str) -> Result<Vec<Version>, AskError> {
 pub(crate) fn list(args: &NameArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
-    let all = versions(&caller, &args.name)?;
+    let all = all(&caller, &args.name)?;
     let shapes: Vec<VersionShape> = shapes(&kinds, &all);
     show::print(args.ask.output, &shapes, || table(&shapes))
 }
 
 fn shapes(kinds: &Kinds, all: &[Version]) -> Vec<VersionShape> {
-    let before = std::iter::once(None).chain(all.iter().map(Some));
-    let shape = |((version, at_ms, job), before): (&Version, Option<&Version>)| VersionShape {
-        version: *version,
-        at_ms: *at_ms,
-        tasks: job.task_count(),
-        difference: Difference::of(kinds, before.map(|(.., job)| job), job),
+    let shape = |(at, version): (usize, &Version)| {
+        let before = at.checked_sub(1).map(|before| &all[before].job);
+        VersionShape {
+            version: version.number,
+            at_ms: version.at_ms,
+            tasks: version.job.task_count(),
+            content_of: content_of(all, at),
+            rolled_back: was_rolled_back(all, at),
+            difference: Difference::of(kinds, before, &version.job),
+        }
     };
-    all.iter().zip(before).map(shape).collect()
+    all.iter().enumerate().map(shape).collect()
 }
 
 fn table(shapes: &[VersionShape]) -> String {
@@ -91,42 +118,114 @@ fn table(shapes: &[VersionShape]) -> String {
         ("version", Align::Right),
         ("age", Align::Right),
         ("tasks", Align::Right),
+        ("state", Align::Left),
         ("changed", Align::Left),
     ];
     let now = moment::unix_ms();
+    let current = shapes.last().map(|shape| shape.version);
     let row = |shape: &VersionShape| {
         let age = match shape.at_ms {
             0 => "-".to_owned(),
             at => events::age(now, at),
         };
-        let changed = match shape.at_ms {
-            0 => "as submitted".to_owned(),
-            _ => shape.difference.summary(),
+        let changed = match (shape.at_ms, shape.content_of) {
+            (0, _) => "as submitted".to_owned(),
+            (_, None) => shape.difference.summary(),
+            (_, Some(of)) => format!("content of version {of}: {}", shape.difference.summary()),
         };
-        vec![shape.version.to_string(), age, shape.tasks.to_string(), changed]
+        let state = match shape.rolled_back {
+            _ if Some(shape.version) == current => "current",
+            true => "rolled back",
+            false => "-",
+        };
+        vec![shape.version.to_string(), age, shape.tasks.to_string(), state.to_owned(), changed]
     };
     columns(&heading, &shapes.iter().map(row).collect::<Vec<_>>())
+}
+
+/// The version to which a job returns by default: the latest one with other content that was not rolled back itself.
+fn default_version(all: &[Version]) -> Option<&Version> {
+    let (present, earlier) = all.split_last()?;
+    let is_other = |at: &usize| earlier[*at].job != present.job && !was_rolled_back(all, *at);
+    (0..earlier.len()).rev().find(is_other).map(|at| &earlier[at])
 }
 
 /// Returns to an earlier version. Its description becomes the job's next version.
 pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
-    let all = versions(&caller, &args.name)?;
-    let kept = || all.iter().map(|(number, ..)| number.to_string()).collect::<Vec<_>>().join(", ");
-    let Some((present, ..)) = all.last() else { return Err(Malformed::Missing("versions").into()) };
-    let found = match args.to {
-        Some(to) => all.iter().find(|(number, ..)| *number == to),
-        None => all.iter().rev().nth(1),
+    let all = all(&caller, &args.name)?;
+    let kept = || all.iter().map(|one| one.number.to_string()).collect::<Vec<_>>().join(", ");
+    let Some(present) = all.last() else { return Err(Malformed::Missing("versions").into()) };
+    let (found, lacks) = match args.to {
+        Some(to) => (all.iter().find(|one| one.number == to), "such version"),
+        None => (default_version(&all), "earlier version that differs and was not rolled back"),
     };
-    let Some((to, _, job)) = found else {
-        let why = format!("job {} has no such version; its versions are {}", args.name, kept());
+    let Some(found) = found else {
+        let why = format!("job {} has no {lacks}; its versions are {}", args.name, kept());
         return Err(AskError::Field { place: "--to".to_owned(), why });
     };
-    let version = update(&caller, job, *present)?;
-    let shape = RolledShape { name: args.name.clone(), to: *to, version };
-    show::print(args.ask.output, &shape, || {
-        let name = show::clean_name(&shape.name);
-        format!("job {name} goes back to version {}, as version {}\n", shape.to, shape.version)
-    })?;
-    if args.wait { wait::until_done(&caller, &args.name) } else { Ok(()) }
+    let unchanged = found.job == present.job;
+    let version =
+        if unchanged { present.number } else { update(&caller, &found.job, present.number)? };
+    let shape = RolledShape { name: args.name.clone(), to: found.number, version, unchanged };
+    show::print(args.ask.output, &shape, || rolled(&shape))?;
+    args.wait.until_done(&caller, Awaited { name: &args.name, version: Some(version) })
+}
+
+/// The line about a rollback.
+fn rolled(shape: &RolledShape) -> String {
+    let RolledShape { to, version, unchanged, .. } = shape;
+    let name = show::clean_name(&shape.name);
+    match unchanged {
+        true => {
+            format!("job {name} is unchanged: version {version} has the content of version {to}\n")
+        }
+        false => format!("job {name} goes back to version {to}, as version {version}\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, JobKind, TaskGroup};
+
+    /// Versions with these contents, by the number of cores of their tasks.
+    fn versions(contents: &[u64]) -> Vec<Version> {
+        let job = |cores: &u64| {
+            let group = TaskGroup::new(2, Amounts::new([*cores]));
+            Job { kind: JobKind::Service, ..Job::batch("web", group) }
+        };
+        let version = |(number, cores)| Version { number, at_ms: 1, job: job(cores) };
+        (0..).zip(contents).map(version).collect()
+    }
+
+    #[test]
+    fn the_default_version_is_the_latest_one_that_nobody_left() {
+        let cases: [(&[u64], Option<u32>); 7] = [
+            (&[1], None),
+            (&[1, 2], Some(0)),
+            (&[1, 2, 3], Some(1)),
+            // The second version was rolled back.
+            (&[1, 2, 1], None),
+            (&[0, 1, 2, 1], Some(0)),
+            (&[1, 2, 1, 3], Some(2)),
+            (&[1, 2, 3, 2, 1], Some(1)),
+        ];
+        for (contents, expected) in cases {
+            let all = versions(contents);
+            let found = default_version(&all).map(|found| found.number);
+            assert_eq!(found, expected, "{contents:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_names_equal_and_rolled_back_versions() {
+        let table = table(&shapes(&Kinds::standard(), &versions(&[1, 2, 1])));
+        let lines: Vec<&str> = table.lines().collect();
+        assert!(lines[2].contains("rolled back"), "{table}");
+        assert!(
+            lines[3].contains("current") && lines[3].contains("content of version 0: "),
+            "{table}"
+        );
+    }
 }

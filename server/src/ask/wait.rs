@@ -3,45 +3,87 @@
 use super::AskError;
 use super::apply::target;
 use super::call::Caller;
+use super::events;
 use super::job::{by_name, find};
+use super::versions::{self, Version};
+use crate::duration::duration;
+use clap::Args;
 use omega_client::proto;
-use omega_core::{Job, JobKind};
+use omega_core::{Job, JobKind, OnFailure};
 use std::time::{Duration, Instant};
 
 /// Interval between two checks, which is also the interval of the leader's update steps.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Waits until a job is done.
-///
-/// # Errors
-/// If one of its tasks fails or is killed, or the job is updated or deleted meanwhile.
-pub(super) fn until_done(caller: &Caller, name: &str) -> Result<(), AskError> {
-    let first = find(caller, by_name(name))?;
-    let mut healthy: Option<Instant> = None;
-    let mut told = first.clone();
-    loop {
-        let job = target(&told)?;
-        let failed = |why: String| Err(AskError::NotDone { name: name.to_owned(), why });
-        if told.id != first.id || told.version != first.version {
-            let is = told.version;
-            return failed(format!(
-                "the job was updated or rolled back by another command, and now \
-                 has version {is}"
-            ));
-        }
-        if let Some(why) = failure(&job, &told) {
-            return failed(why);
-        }
-        if is_there(&job, &told) {
-            let since = *healthy.get_or_insert_with(Instant::now);
-            if since.elapsed() >= settle(&job) {
-                return Ok(());
+/// Time without a change after which a service with failed tasks will probably not become complete. Failures of tasks
+/// that came with the version are reported at once.
+const STUCK_AFTER: Duration = Duration::from_secs(30);
+
+/// Whether a command waits for the job.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct WaitArgs {
+    /// Wait until all tasks of a service are healthy, or those of a batch job have ended; exit with
+    /// 1 if one fails, or if the job is not done within the time, such as --wait=5m.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = duration)]
+    wait: Option<Option<Duration>>,
+}
+
+/// A job to wait for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Awaited<'a> {
+    pub(super) name: &'a str,
+    /// Version that the command made or found; `None` for the version that the job has now.
+    pub(super) version: Option<u32>,
+}
+
+impl WaitArgs {
+    /// Waits until a job is done, if the user asked for it.
+    ///
+    /// # Errors
+    /// If one of its tasks fails or is killed, the job is updated or deleted meanwhile, or the time is over.
+    pub(super) fn until_done(self, caller: &Caller, job: Awaited<'_>) -> Result<(), AskError> {
+        let Some(limit) = self.wait else { return Ok(()) };
+        let began = Instant::now();
+        let mut told = find(caller, by_name(job.name))?;
+        let (id, version) = (told.id, job.version.unwrap_or(told.version));
+        let mut healthy: Option<Instant> = None;
+        let mut changed = Instant::now();
+        loop {
+            let target = target(&told)?;
+            let failed = |why: String| Err(AskError::NotDone { name: job.name.to_owned(), why });
+            if told.id != id {
+                return failed("the job was deleted and submitted again meanwhile".to_owned());
             }
-        } else {
-            healthy = None;
+            if told.version != version {
+                return failed(replaced(caller, job.name, version)?);
+            }
+            if let Some(why) = failure(caller, &target, &told) {
+                return failed(why);
+            }
+            if is_there(&target, &told) {
+                let since = *healthy.get_or_insert_with(Instant::now);
+                if since.elapsed() >= settle(&target) {
+                    return Ok(());
+                }
+            } else {
+                healthy = None;
+            }
+            if may_be_stuck(&target, &told) && changed.elapsed() >= STUCK_AFTER + settle(&target) {
+                let (now, name) = (progress(&told), job.name);
+                return failed(format!(
+                    "nothing has changed for {STUCK_AFTER:?}, and failed tasks are not replaced \
+                     ({now}): run `omega job history {name}` to see why"
+                ));
+            }
+            if let Some(limit) = limit.filter(|limit| began.elapsed() >= *limit) {
+                return failed(format!("it was not done within {limit:?}: {}", progress(&told)));
+            }
+            caller.runtime().block_on(async { tokio::time::sleep(LOOK).await });
+            let before = std::mem::replace(&mut told, find(caller, by_name(job.name))?);
+            if progress(&before) != progress(&told) || before.outdated != told.outdated {
+                changed = Instant::now();
+            }
         }
-        caller.runtime().block_on(async { tokio::time::sleep(LOOK).await });
-        told = find(caller, by_name(name))?;
     }
 }
 
@@ -63,19 +105,125 @@ fn is_there(job: &Job, told: &proto::JobStatus) -> bool {
     }
 }
 
+/// The progress of a job in words.
+fn progress(told: &proto::JobStatus) -> String {
+    let states = [
+        (told.pending, "pending"),
+        (told.placed, "placed"),
+        (told.running, "running"),
+        (told.finished, "finished"),
+        (told.failed, "failed"),
+        (told.killed, "killed"),
+    ];
+    let states = states.iter().filter(|(tasks, _)| *tasks > 0);
+    states.map(|(tasks, state)| format!("{tasks} {state}")).collect::<Vec<_>>().join(", ")
+}
+
 /// Description of a job's failure; `None` if it has not failed.
-fn failure(job: &Job, told: &proto::JobStatus) -> Option<String> {
-    let batch = job.kind == JobKind::Batch;
+fn failure(caller: &Caller, job: &Job, told: &proto::JobStatus) -> Option<String> {
     let is_over = told.pending + told.placed + told.running == 0;
-    if batch && is_over && told.failed + told.killed > 0 {
-        return Some(format!("{} of its tasks failed, {} were killed", told.failed, told.killed));
+    if job.kind == JobKind::Batch {
+        let fails = is_over && told.failed + told.killed > 0;
+        return fails
+            .then(|| format!("{} of its tasks failed, {} were killed", told.failed, told.killed));
     }
-    let failures = told.new_failures + if told.version == 0 { told.failed } else { 0 };
-    match batch {
-        false if failures > 0 => {
-            Some(format!("a task failed: run `omega job history {}` to see why", job.name))
+    if told.version > 0 && told.new_failures > 0 {
+        return Some(failed_version(caller, job, told.version));
+    }
+    if told.version == 0 && told.failed > 0 {
+        let task = failed_task(caller, &job.name, 0).unwrap_or_else(|| "a task".to_owned());
+        return Some(format!("{task} failed: run `omega job history {}` to see why", job.name));
+    }
+    if is_over {
+        return Some("the job has ended".to_owned());
+    }
+    None
+}
+
+/// Whether the leader may have no reason to add tasks any more: a service has failed tasks, which it does not replace,
+/// and no task is about to start.
+fn may_be_stuck(job: &Job, told: &proto::JobStatus) -> bool {
+    let is_service = job.kind == JobKind::Service;
+    is_service && told.failed > 0 && told.pending + told.placed == 0 && !is_there(job, told)
+}
+
+/// Description of the failure of a version.
+fn failed_version(caller: &Caller, job: &Job, version: u32) -> String {
+    let at_ms = versions::all(caller, &job.name)
+        .ok()
+        .and_then(|all| all.into_iter().find(|one| one.number == version).map(|one| one.at_ms));
+    let task = failed_task(caller, &job.name, at_ms.unwrap_or(0));
+    let task = task.map(|task| format!(" ({task})")).unwrap_or_default();
+    let name = &job.name;
+    match job.update.unwrap_or_default().on_failure {
+        OnFailure::Rollback => format!(
+            "version {version} failed{task}: run `omega job versions {name}` to see whether it was \
+             rolled back"
+        ),
+        OnFailure::Stop => format!(
+            "version {version} failed{task}, and the update stops: run `omega job rollback {name}`, \
+             or apply a corrected file"
+        ),
+    }
+}
+
+/// The task whose program failed last since a time, and the end of the program. `None` if the history has no such
+/// event, or the user may not read it.
+fn failed_task(caller: &Caller, name: &str, since_ms: u64) -> Option<String> {
+    events::latest_failure(caller, name, since_ms).ok().flatten()
+}
+
+/// Description of the version that took the place of the awaited one.
+fn replaced(caller: &Caller, name: &str, awaited: u32) -> Result<String, AskError> {
+    let all: Vec<Version> = versions::all(caller, name)?;
+    let at = all.iter().position(|one| one.number > awaited);
+    let by = at.map(|at| (all[at].number, versions::content_of(&all, at)));
+    let began = all.iter().find(|one| one.number == awaited).map(|one| one.at_ms);
+    Ok(match by {
+        Some((by, Some(old))) if old < awaited => {
+            let task = failed_task(caller, name, began.unwrap_or(0));
+            let failed = task.map(|task| format!(" failed ({task}), and")).unwrap_or_default();
+            format!(
+                "version {awaited}{failed} was rolled back: the job has the content of version \
+                 {old}, as version {by}"
+            )
         }
-        false if is_over => Some("the job has ended".to_owned()),
-        _ => None,
+        _ => {
+            let is = all.last().map_or(awaited, |last| last.number);
+            format!("the job was updated by another command, and now has version {is}")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, TaskGroup};
+
+    #[test]
+    fn a_service_may_be_stuck_if_failed_tasks_are_not_replaced() {
+        let job = Job {
+            kind: JobKind::Service,
+            ..Job::batch("web", TaskGroup::new(2, Amounts::new([1])))
+        };
+        let told = |[pending, running, outdated, failed]: [u32; 4]| proto::JobStatus {
+            pending,
+            running,
+            outdated,
+            failed,
+            ..Default::default()
+        };
+        for stuck in [[0, 1, 0, 1], [0, 1, 1, 2], [0, 2, 1, 1]] {
+            assert!(may_be_stuck(&job, &told(stuck)), "{stuck:?}");
+        }
+        for going_on in [[0, 2, 0, 1], [0, 1, 1, 0], [1, 1, 1, 1]] {
+            assert!(!may_be_stuck(&job, &told(going_on)), "{going_on:?}");
+        }
+    }
+
+    #[test]
+    fn the_progress_of_a_late_job_names_its_states() {
+        let told = proto::JobStatus { pending: 1, running: 2, ..Default::default() };
+        assert_eq!(progress(&told), "1 pending, 2 running");
     }
 }

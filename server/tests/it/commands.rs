@@ -148,6 +148,16 @@ gpu              2          2        0         2     0
 }
 
 #[test]
+fn a_wait_ends_with_its_time() {
+    let cell = Served::new(&[]);
+    let said = cell.say("job submit web --service --cpu 1 --wait=200ms");
+    assert_eq!(said.code, Some(1), "{}", said.stderr);
+    assert!(said.stderr.contains("was not done within 200ms: 1 pending"), "{}", said.stderr);
+    let said = cell.say("job submit web --service --cpu 1 --wait=soon");
+    assert!(said.code == Some(2) && said.stderr.contains("must be a time"), "{}", said.stderr);
+}
+
+#[test]
 fn jobs_are_submitted_watched_explained_and_killed() {
     let cell = Served::new(&[("machines.toml", MACHINES), ("job.json", JOB)]);
     cell.ok("machine add -f machines.toml");

@@ -157,12 +157,20 @@ fn a_web_server_is_updated_under_load_without_a_failed_request() {
     // A version that fails is rolled back.
     let why = cell.served.say("job apply -f bad.toml --wait");
     assert_eq!(why.code, Some(1), "{}", why.stderr);
+    assert!(why.stderr.contains("version 2 failed (web/"), "{}", why.stderr);
+    assert!(why.stderr.contains(": exit code 1)"), "{}", why.stderr);
     until(|| cell.served.json("job get web")["version"] == 3);
     until(|| cell.served.json("job get web")["outdated"] == 0);
     assert_eq!(answers(&cell), ["two"; 3]);
 
+    let listed = cell.served.json("job versions web");
+    assert_eq!((&listed[2]["rolled_back"], &listed[3]["content_of"]), (&true.into(), &1.into()));
+
     cell.served.ok("job rollback web --to 0 --wait");
     assert_eq!(answers(&cell), ["one"; 3]);
+    let again = cell.served.ok("job rollback web --to 0 --wait");
+    assert_eq!(again, "job web is unchanged: version 4 has the content of version 0\n");
+    // By default it returns to version 1: the later ones were rolled back.
     cell.served.ok(rollback);
     let end = so_far();
     until(|| so_far() > end + 10);
