@@ -260,7 +260,8 @@ fn what_happened_is_told_with_reasons() {
     assert!(why.contains("there is no task unlucky/1"), "{why}");
     cell.served.ok("job submit absent --cpu 1 -- /no/such/program");
     until(|| cell.tasks("absent", "failed") == 1);
-    assert!(cell.served.ok("job history absent").contains("exit code 127"));
+    let history = cell.served.ok("job history absent");
+    assert!(history.contains("not started: /no/such/program: No such file"), "{history}");
 }
 
 const ROGUE: &str = r#"
