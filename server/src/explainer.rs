@@ -42,7 +42,8 @@ impl Explainer for ByScheduler {
     }
 }
 
-/// Reason for which a job is pending, in one line: the most frequent reason of the first group without a machine.
+/// Reason for which a job is pending, in one line: the change that would help the first group without a machine, or
+/// else the reason of most machines.
 pub(crate) fn summary(told: &WaitingJob) -> String {
     if told.waiting == 0 {
         return "none of its tasks is pending".to_owned();
@@ -60,6 +61,9 @@ pub(crate) fn summary(told: &WaitingJob) -> String {
             "{machines} could run a task, but its scheduler has not tried this job yet"
         );
     };
+    if let Some(help) = group.remedies.first() {
+        return format!("what would help: {}", help.text);
+    }
     let reason = group.reasons.first().map_or("no machine may run it", |(reason, _)| reason);
     let count = group.reasons.first().map_or(0, |(_, count)| *count);
     match group.machines {

@@ -3,6 +3,7 @@
 use super::cell::RunCell;
 use super::feeder::Fed;
 use super::meter::Meter;
+use super::named::Named;
 use super::outcome::unplaced;
 use super::{Ended, RunError, Which};
 use crate::report::waiting::{
@@ -11,9 +12,7 @@ use crate::report::waiting::{
 use omega_cellstate::{Cell, CellHandle, View};
 use omega_core::{CorePlace, Job, JobId, Kinds, TaskGroup, TaskState};
 use omega_schedulers::config::Profiles;
-use omega_schedulers::explain::{
-    Miss, Obstacle, Remedy, describe, describe_obstacle, describe_remedy,
-};
+use omega_schedulers::explain::{Miss, Obstacle, Remedy, describe};
 use omega_schedulers::{Profile, Scheduler, Settings, Worker};
 
 /// Number of jobs that are explained if no job is named. Other jobs are mostly pending because of these.
@@ -167,7 +166,8 @@ fn group(
     let explanation = scheduler.explain(id, index)?;
     let diagnosis = scheduler.diagnose(id, index)?;
     let view = scheduler.view();
-    let own = explanation.refused.into_iter().map(|(r, n)| (describe(r, view.kinds()), n));
+    let named = Named::new(group, view);
+    let own = explanation.refused.into_iter().map(|(r, n)| (named.reason(r), n));
     let filters = explanation.filtered.into_iter();
     let filters = filters.map(|(name, n)| (format!("removed by the filter {name}"), n));
     Some(WaitingGroup {
@@ -178,8 +178,8 @@ fn group(
         feasible: diagnosis.feasible,
         removed: diagnosis.removed.into_iter().map(|(f, n)| (f.to_owned(), n)).collect(),
         reasons: own.chain(filters).collect(),
-        nearest: diagnosis.nearest.iter().map(|miss| near_miss(miss, view)).collect(),
-        remedies: diagnosis.remedies.iter().map(|remedy| help(remedy, view)).collect(),
+        nearest: diagnosis.nearest.iter().map(|miss| near_miss(miss, view, &named)).collect(),
+        remedies: diagnosis.remedies.iter().map(|remedy| help(remedy, view, &named)).collect(),
     })
 }
 
@@ -203,15 +203,15 @@ fn request(group: &TaskGroup, kinds: &Kinds) -> String {
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
-fn near_miss(miss: &Miss, view: &View) -> NearMiss {
+fn near_miss(miss: &Miss, view: &View, named: &Named<'_>) -> NearMiss {
     NearMiss {
         machines: miss.machines,
         example: machine_name(view, miss.example.row()),
-        lacks: miss.obstacles.iter().map(|obstacle| lack(obstacle, view.kinds())).collect(),
+        lacks: miss.obstacles.iter().map(|obstacle| lack(obstacle, view.kinds(), named)).collect(),
     }
 }
 
-fn lack(obstacle: &Obstacle, kinds: &Kinds) -> Lack {
+fn lack(obstacle: &Obstacle, kinds: &Kinds, named: &Named<'_>) -> Lack {
     let (kind, missing) = match obstacle {
         Obstacle::Room { kind, missing } | Obstacle::Cell { kind, missing } => {
             (kinds.get(*kind).map(|kind| kind.name.clone()), Some(*missing))
@@ -224,10 +224,10 @@ fn lack(obstacle: &Obstacle, kinds: &Kinds) -> Lack {
         }
         _ => (None, None),
     };
-    Lack { what: obstacle.name().into(), kind, missing, text: describe_obstacle(obstacle, kinds) }
+    Lack { what: obstacle.name().into(), kind, missing, text: named.obstacle(obstacle) }
 }
 
-fn help(remedy: &Remedy, view: &View) -> Help {
+fn help(remedy: &Remedy, view: &View, named: &Named<'_>) -> Help {
     let (obstacles, machine, machines) = match remedy {
         Remedy::Room { shortage, .. } => (shortage.obstacles(), Some(shortage.machine), 1),
         Remedy::LargerMachine { shortage } => (shortage.obstacles(), Some(shortage.machine), 0),
@@ -237,8 +237,8 @@ fn help(remedy: &Remedy, view: &View) -> Help {
         what: remedy.name().into(),
         machine: machine.map(|machine| machine_name(view, machine.row())),
         machines,
-        lacks: obstacles.iter().map(|obstacle| lack(obstacle, view.kinds())).collect(),
-        text: describe_remedy(remedy, view),
+        lacks: obstacles.iter().map(|obstacle| lack(obstacle, view.kinds(), named)).collect(),
+        text: named.remedy(remedy),
     }
 }
 

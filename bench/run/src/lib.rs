@@ -29,6 +29,7 @@ mod lane;
 mod ledger;
 mod message;
 mod meter;
+mod named;
 mod outcome;
 mod rebalanced;
 #[cfg(feature = "durable")]

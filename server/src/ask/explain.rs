@@ -3,13 +3,15 @@
 //! The cell computes the explanation as a scheduler with this profile would. Nothing is written, and no scheduler is
 //! registered.
 
+use super::apply::target;
 use super::call::Caller;
-use super::job::by_name;
+use super::job::{by_name, find};
 use super::{AskArgs, AskError, show};
 use crate::explainer::from_message;
 use clap::{Args, Parser};
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
+use omega_core::{Job, Precedence};
 use omega_run::report::waiting::{WaitingJob, render_job};
 use omega_workload::command_line::argument_error;
 use omega_workload::profiles::{self, ProfileError};
@@ -58,17 +60,51 @@ pub(crate) fn served(
 /// Runs the command.
 pub(super) fn run(args: &ExplainArgs) -> Result<(), AskError> {
     let told = told(args)?;
-    show::print(args.ask.output, &told, || text(&told, args.profile.is_some()))
+    let status = find(&args.ask.caller()?, by_name(&args.name))?;
+    let job = target(&status)?;
+    show::print(args.ask.output, &told, || match told.waiting {
+        0 => progress(&args.name, &status),
+        _ => text(&told, &job, args.profile.is_none()),
+    })
 }
 
-/// The explanation as text. If a profile was given, a note is added about machines that only the profile's own filters
-/// reject.
-fn text(told: &WaitingJob, by_profile: bool) -> String {
+/// The states of the tasks of a job without pending tasks.
+fn progress(name: &str, status: &proto::JobStatus) -> String {
+    let states = [
+        (status.placed, "placed"),
+        (status.running, "running"),
+        (status.finished, "finished"),
+        (status.failed, "failed"),
+        (status.killed, "killed"),
+    ];
+    let states = states.iter().filter(|(count, _)| *count > 0);
+    let states: Vec<String> = states.map(|(count, state)| format!("{count} {state}")).collect();
+    let name = show::clean_name(name);
+    let why = match status.failed {
+        0 => String::new(),
+        _ => format!("; `omega job history {name}` has the reasons of failures"),
+    };
+    match states.is_empty() {
+        true => format!("{name} does not wait: it has no tasks\n"),
+        false => format!("{name} does not wait: its tasks are {}{why}\n", states.join(", ")),
+    }
+}
+
+/// The explanation as text, with notes about what it does not consider.
+fn text(told: &WaitingJob, job: &Job, is_built_in: bool) -> String {
     let mut text = render_job(told);
-    if !by_profile && told.groups.iter().any(|group| group.waiting > 0 && group.feasible > 0) {
+    let has_room = told.gang.is_none_or(|gang| gang.lack() == 0);
+    let is_feasible = told.groups.iter().any(|group| group.waiting > 0 && group.feasible > 0);
+    if is_built_in && has_room && is_feasible {
         text.push_str(
             "the filters of the scheduler's profile were not considered: give --profile FILE.toml \
              if the scheduler has a profile\n",
+        );
+    }
+    if is_built_in && !(has_room && is_feasible) && job.precedence > Precedence::default() {
+        text.push_str(
+            "tasks of lower precedence are evicted only if the scheduler's profile has a plugin for \
+             preemption\n",
         );
     }
     text

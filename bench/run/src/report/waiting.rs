@@ -52,6 +52,14 @@ pub struct WaitingGang {
     pub holds: bool,
 }
 
+impl WaitingGang {
+    /// Number of tasks that the gang needs and for which there is no room.
+    #[must_use]
+    pub fn lack(self) -> usize {
+        (self.needs as usize).saturating_sub(self.have + self.room)
+    }
+}
+
 /// Pending tasks of one group.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WaitingGroup {
@@ -173,6 +181,13 @@ pub fn render_job(job: &WaitingJob) -> String {
     for group in &job.groups {
         text.push('\n');
         text.push_str(&render_group(group));
+    }
+    if let Some(lack) = job.gang.map(WaitingGang::lack).filter(|lack| *lack > 0)
+        && job.groups.iter().any(|group| group.feasible > 0)
+    {
+        let more = plural(wide(lack), "task");
+        let help = format!("free resources for {more} more of the gang at the same time");
+        text.push_str(&list("what would help", vec![help]));
     }
     text
 }
