@@ -44,8 +44,12 @@ impl Cells {
         let (me, leader) = (self.me.replica.0, status.leadership.leader.map_or(0, |id| id.0));
         let mut all = responses::members(&status.membership);
         for member in &mut all {
-            let address = self.host.client_address(ReplicaId(member.replica));
-            member.client_address = address.unwrap_or_default();
+            let id = ReplicaId(member.replica);
+            member.client_address = self.host.client_address(id).unwrap_or_default();
+            // The membership has the addresses of replicas that were added or have moved, the settings those of others.
+            if member.peer_address.is_empty() {
+                member.peer_address = self.host.peer_address(id).unwrap_or_default();
+            }
         }
         // The leader receives messages from all replicas; another replica receives messages only from the leader.
         let heard = |member: &&mut proto::Member| leader == me || member.replica == leader;

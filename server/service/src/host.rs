@@ -113,6 +113,11 @@ impl Host {
         self.peers.as_ref()?.client_address(of)
     }
 
+    /// Address of a replica for its peers, if known.
+    pub(crate) fn peer_address(&self, of: ReplicaId) -> Option<String> {
+        self.peers.as_ref()?.peer_address(of)
+    }
+
     /// The error for a call that only the leader serves, with the leader's id and address, if known. `what` describes
     /// the call, such as "agents attach to".
     pub(crate) fn no_leader(&self, what: &str) -> ApiError {

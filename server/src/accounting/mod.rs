@@ -79,7 +79,10 @@ pub(crate) fn run(args: &AccountingArgs) -> Result<(), Error> {
     let mut usage = Usage::within(from_ms..to_ms);
     let mut begin_ms = None;
     let replay = history.replay_watched(&options, &mut |cell| {
-        begin_ms.get_or_insert(cell.now_ms());
+        // A new cell has no time before the first entry with a time.
+        if cell.now_ms() > 0 {
+            begin_ms.get_or_insert(cell.now_ms());
+        }
         usage.observe(cell);
     })?;
     let cell = replay.cell();

@@ -10,6 +10,7 @@ use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 pub(super) use omega_client::proto::list_events_request::Of;
 use omega_core::{EndReason, RunEnd};
+use omega_workload::words::plural;
 use serde::Serialize;
 
 /// Number of events that `task get` and `machine get` print.
@@ -112,6 +113,13 @@ impl EventShape {
         }
     }
 
+    /// The text of the event; that of `submitted` is the number of tasks.
+    fn text(&self) -> Option<String> {
+        let text = self.text.clone()?;
+        let tasks = text.parse().ok().filter(|_| self.event == "submitted");
+        Some(tasks.map_or(text, |tasks| plural(tasks, "task")))
+    }
+
     /// Details of the event in one line.
     fn details(&self) -> String {
         let restarts = |end: &EndShape| match end.restarts {
@@ -123,7 +131,7 @@ impl EventShape {
             self.machine.as_ref().map(|machine| format!("on {machine}")),
             self.scheduler.as_ref().map(|scheduler| format!("by {scheduler}")),
             self.by_job.as_ref().map(|job| format!("for {job}")),
-            self.text.clone(),
+            self.text(),
         ];
         let line = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
         let end = self.end.as_ref().map(|end| format!("{}{}", end.words, restarts(end)));
@@ -226,6 +234,11 @@ mod tests {
         let evicted =
             proto::Event { by_job: "big".into(), scheduler, machine, ..Default::default() };
         assert_eq!(event(evicted), "on box by default for big");
+        let submitted = |text: &str| {
+            let (kind, text) = ("submitted".to_owned(), text.to_owned());
+            event(proto::Event { kind, text, ..Default::default() })
+        };
+        assert_eq!((submitted("1"), submitted("6")), ("1 task".to_owned(), "6 tasks".to_owned()));
         let end = proto::RunEnd {
             reason: proto::EndReason::Signal.into(),
             number: 9,

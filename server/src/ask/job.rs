@@ -189,6 +189,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
 /// Maximum bytes of a page of jobs, which is sixteen times the limit on other messages.
 const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
 
+/// The jobs, one a line. Without `wide`, failed tasks have a column only if there are any.
 fn table(jobs: &[JobShape], wide: bool) -> String {
     let (left, right) = (|name| (name, Align::Left), |name| (name, Align::Right));
     let mut heading = vec![
@@ -202,9 +203,10 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
         right("running"),
         right("ended"),
     ];
+    let has_failed = wide || jobs.iter().any(|job| job.tasks.failed > 0);
+    heading.extend(has_failed.then(|| right("failed")));
     if wide {
-        heading.extend([right("failed"), right("restarts"), right("precedence")]);
-        heading.extend([right("age"), left("id")]);
+        heading.extend([right("restarts"), right("precedence"), right("age"), left("id")]);
     }
     let row = |job: &JobShape| {
         let tasks = job.tasks;
@@ -213,8 +215,9 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
         let mut row =
             vec![job.name.clone(), job.kind.to_owned(), job.tenant.clone(), job.scheduler.clone()];
         row.extend(counts.map(|count| count.to_string()));
+        row.extend(has_failed.then(|| tasks.failed.to_string()));
         if wide {
-            row.extend([tasks.failed, job.failures].map(|count| count.to_string()));
+            row.push(job.failures.to_string());
             let age = events::age(job.age_ms + 1, 1);
             row.extend([job.precedence.to_string(), age, job.id.clone()]);
         }
@@ -344,7 +347,7 @@ fn groups(kinds: &Kinds, all: &[GroupShape]) -> String {
         let count: u32 = same.iter().map(|group| group.count).sum();
         let mut row = vec![latest.name.clone(), count.to_string()];
         if several {
-            let part = |group: &&GroupShape| format!("{} of {}", group.count, group.version);
+            let part = |group: &&GroupShape| format!("{} of v{}", group.count, group.version);
             row.push(same.iter().map(part).collect::<Vec<_>>().join(", "));
         }
         row.push(each(kinds, latest));

@@ -179,9 +179,14 @@ fn change(ask: &AskArgs, steps: Vec<Step>) -> Result<(), AskError> {
     })?;
     // The comparison does not include the leader and the reachability of replicas.
     let now = by_leader(&caller)?.unwrap_or_default();
-    let silent = |id| now.all.iter().find(|one| one.replica == id).and_then(|one| one.silent_ms);
     let mut changed = proto::Members { all: told.members, ..now.clone() };
-    changed.all.iter_mut().for_each(|member| member.silent_ms = silent(member.replica));
+    for member in &mut changed.all {
+        let Some(same) = now.all.iter().find(|one| one.replica == member.replica) else { continue };
+        member.silent_ms = same.silent_ms;
+        if member.peer_address.is_empty() {
+            member.peer_address.clone_from(&same.peer_address);
+        }
+    }
     let members = shape::members(&changed);
     show::print(ask.output, &members, || table(&members, Asked::of(&now)))
 }

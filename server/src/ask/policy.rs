@@ -163,12 +163,20 @@ fn table(policy: &PolicyShape) -> String {
         (
             "evictions",
             cap.map_or("any number".to_owned(), |cap| {
-                format!("{} in {} s", cap.count, f64::from(cap.per_ms) / 1000.0)
+                format!("{} in {}", cap.count, time(cap.per_ms.into()))
             }),
         ),
         ("overcommit", if bounds.is_empty() { "none".to_owned() } else { bounds.join(", ") }),
-        ("ended jobs", format!("kept for {} s", policy.ttl_after_finished_ms / 1000)),
+        ("ended jobs", format!("kept for {}", time(policy.ttl_after_finished_ms))),
     ])
+}
+
+/// A time as the flags have it, in the largest unit of which it is a multiple.
+fn time(ms: u64) -> String {
+    let units = [(3_600_000, "h"), (60_000, "m"), (1000, "s")];
+    let unit = units.into_iter().find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit));
+    let (unit, name) = unit.unwrap_or((1, "ms"));
+    format!("{}{name}", ms / unit)
 }
 
 fn set(args: &SetArgs) -> Result<(), AskError> {

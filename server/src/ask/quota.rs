@@ -148,7 +148,7 @@ fn table(kinds: &Kinds, tenants: &[TenantShape]) -> String {
             }
             match tenant.guaranteed[&kind.name] {
                 0 => told,
-                guaranteed => format!("{told} ({} sure)", kinds.display(id, guaranteed)),
+                guaranteed => format!("{told} ({} guaranteed)", kinds.display(id, guaranteed)),
             }
         }));
         row
@@ -191,10 +191,10 @@ fn admit(args: &SetArgs) -> Result<(), AskError> {
     let named = args.amounts.named();
     let caller = args.ask.caller()?;
     let (limit, done) = match named.is_empty() {
-        true => (None, "may ask for anything"),
+        true => (None, "may request any amount"),
         false => {
             let limit = amount::amounts(&caller.kinds()?, named, QUOTA_MAX)?;
-            (Some(proto::Quota { limit: convert::values(&limit) }), "may ask for so much")
+            (Some(proto::Quota { limit: convert::values(&limit) }), "may request the given amounts")
         }
     };
     let request = proto::SetAdmissionRequest { tenant: args.tenant.clone(), limit };

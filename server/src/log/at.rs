@@ -203,10 +203,15 @@ fn table(cell: &Cell, shown: &Shown) -> String {
         )
     });
     out += &section("pending tasks", waiting.collect());
+    let display = |name: &str, used: i64| match (cell.kinds().by_name(name), u64::try_from(used)) {
+        (Some(kind), Ok(used)) => cell.kinds().display(kind, used),
+        _ => used.to_string(),
+    };
     let tenants = shown.tenants.iter().map(|tenant| {
         let amounts = tenant.used.iter().filter(|(_, used)| **used != 0);
-        let amounts: Vec<String> =
-            amounts.map(|(kind, used)| format!("{} {used}", clean(kind))).collect();
+        let amounts: Vec<String> = amounts
+            .map(|(kind, used)| format!("{} {}", clean(kind), display(kind, *used)))
+            .collect();
         let limit = if tenant.limit.is_some() { ", limited" } else { "" };
         format!("  {}: {}{limit}", clean(&tenant.name), amounts.join(", "))
     });

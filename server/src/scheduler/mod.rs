@@ -24,6 +24,7 @@ use omega_core::TransactionError;
 use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use omega_schedulers::config::{ConfigError, Profiles, Registry};
 use omega_schedulers::{Clock, Nanos, Observer, Pool, Profile, Scheduler, Settings};
+use omega_workload::words::plural;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -243,7 +244,8 @@ fn place<O: Observer + Send>(
     (cell, schedulers): (&RemoteCell, Vec<(Scheduler, O)>),
     end: &mut End,
 ) -> Result<(), SchedulerError> {
-    output::print(&format!("scheduler {} places with {} workers\n", args.name, args.workers))?;
+    let workers = plural(args.workers.into(), "worker");
+    output::print(&format!("scheduler {} places with {workers}\n", args.name))?;
     let clock = Monotonic(Instant::now());
     let workers = schedulers.len();
     let ended = std::thread::scope(|scope| {

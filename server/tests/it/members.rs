@@ -116,6 +116,11 @@ fn a_replica_joins_by_the_address_in_the_membership() {
     let mut replicas: Vec<Option<Process>> =
         (1..=3).map(|id| Some(cell.start(id, &three, &["--bootstrap"]))).collect();
     cell.operate("job submit first --count 1");
+    for member in cell.members() {
+        let port = cell.peers[member["replica"].as_u64().unwrap() as usize - 1];
+        let address = format!("127.0.0.1:{port}");
+        assert_eq!(member["peer_address"], address.as_str(), "that of the settings");
+    }
     let lost = cell.leader() % 3 + 1;
     replicas[lost - 1] = None;
     cell.operate(&format!("member remove {lost}"));

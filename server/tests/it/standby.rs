@@ -212,7 +212,7 @@ fn a_standby_goes_on_where_a_killed_scheduler_was() {
     until(|| world.placed(&jobs) > 0);
     active.kill();
     jobs.extend(world.submit("after", 30));
-    standby.says("places with 1 workers");
+    standby.says("places with 1 worker");
     world.all_are_placed_once(&jobs);
     let holders = world.holders();
     assert!(is_of(holders.get("default"), &standby), "{holders:?}");

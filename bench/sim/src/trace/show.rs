@@ -2,6 +2,7 @@
 
 use super::info::{Info, LoadInfo, MachinesInfo, ValueUnit, ValuesInfo};
 use omega_core::{JobKind, KindId, Kinds};
+use omega_workload::words::plural;
 use std::fmt::Write;
 
 /// A trace whose first arrival is later than this fraction of its span (one in fifty) begins late, and its first
@@ -61,7 +62,7 @@ fn machines(text: &mut String, machines: &MachinesInfo, kinds: &Kinds) {
     }
     if machines.size_count as usize > machines.sizes.len() {
         let more = machines.size_count as usize - machines.sizes.len();
-        *text += &format!("                   and {more} more sizes\n");
+        *text += &format!("                   and {}\n", plural(more as u64, "more size"));
     }
     if machines.added + machines.removed > 0 {
         let (added, removed) = (machines.added, machines.removed);
@@ -159,13 +160,18 @@ fn tenants_and_rules(text: &mut String, info: &Info) {
     }
     let rules = info.rules;
     let said = [
-        (rules.gangs, "are gangs"),
-        (rules.machines, "ask for certain machines"),
-        (rules.tasks, "ask to be near to or far from tasks"),
-        (rules.devices, "ask for devices"),
+        (rules.gangs, ["is a gang", "are gangs"]),
+        (rules.machines, ["asks for certain machines", "ask for certain machines"]),
+        (
+            rules.tasks,
+            ["asks to be near to or far from tasks", "ask to be near to or far from tasks"],
+        ),
+        (rules.devices, ["asks for devices", "ask for devices"]),
     ];
-    let said =
-        said.iter().filter(|(jobs, _)| *jobs > 0).map(|(jobs, what)| format!("{jobs} {what}"));
+    let said = said
+        .iter()
+        .filter(|(jobs, _)| *jobs > 0)
+        .map(|(jobs, [one, many])| format!("{jobs} {}", if *jobs == 1 { one } else { many }));
     let said: Vec<String> = said.collect();
     if !said.is_empty() {
         *text += &format!("jobs        {}\n", said.join(", "));

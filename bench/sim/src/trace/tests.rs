@@ -32,7 +32,7 @@ fn a_small_trace_is_told_of_as_it_is() {
         "jobs        4, 1 of them at the start",
         "tasks       8, 1 of them at the start, 2 run beyond the end",
         "service           5     1      2",
-        "jobs        1 are gangs",
+        "jobs        1 is a gang",
     ];
     for line in expected {
         let line = line.replace("8, 1 of", "8, 2 of");

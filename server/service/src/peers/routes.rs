@@ -100,6 +100,12 @@ impl Peers {
         self.0.routes.lock().clients.get(&of).cloned()
     }
 
+    /// Address of a replica for its peers, if known.
+    pub(crate) fn peer_address(&self, of: ReplicaId) -> Option<String> {
+        let own = (of == self.0.me.replica).then(|| self.0.reached.by_peers.clone());
+        own.or_else(|| self.0.routes.lock().address(of).cloned())
+    }
+
     /// Records the addresses that a peer has sent: its address for peers, and its address for clients.
     pub(super) fn heard(&self, from: ReplicaId, address: &str, clients: &str) {
         let mut routes = self.0.routes.lock();

@@ -7,8 +7,10 @@ use crate::statistics::{statistics, summary};
 use axum::extract::State;
 use omega_client::proto;
 use omega_core::Unit;
+use omega_store::log::ReplicaId;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 #[derive(Serialize)]
 struct CellShape {
@@ -41,6 +43,8 @@ struct ReplicaShape {
     leads: bool,
     /// Absent on followers, because the leader measures it.
     lag_entries: Option<u64>,
+    /// Time since the last message of the replica; absent on followers, too, and if there was none.
+    silent_ms: Option<u64>,
 }
 
 /// Numbers of tasks by state.
@@ -146,8 +150,17 @@ fn replicas(
     leader: Option<u64>,
 ) -> Vec<ReplicaShape> {
     let Some(running) = shown.web.host.running() else { return Vec::new() };
+    let (host, me) = (&shown.web.host, shown.web.me.replica.0);
+    let silent = |id: u64| match id == me {
+        true => Some(Duration::ZERO),
+        false => host.peers_heard().silent(ReplicaId(id)),
+    };
     let one = |member: proto::Member| ReplicaShape {
         replica: member.replica,
+        silent_ms: (leader == Some(me))
+            .then(|| silent(member.replica))
+            .flatten()
+            .map(|silent| silent.as_millis() as u64),
         role: match member.role() {
             proto::MemberRole::Learner => "learner",
             proto::MemberRole::Outgoing => "outgoing",

@@ -30,6 +30,8 @@ export function jobs() {
   const self = pages("Jobs", () => [el("label", {}, "show", state)], (asked) => ask("jobs", { ...asked, state: state.value || null }));
   self.table = (items) => table(null, [
     { name: "job", head: true, of: (row) => link("job", row.name) },
+    { name: "kind", of: (row) => row.kind },
+    { name: "age", class: "nowrap", of: (row) => time(row.age_ms) },
     { name: "tenant", of: (row) => row.tenant },
     { name: "scheduler", of: (row) => row.scheduler },
     { name: "precedence", number: true, of: (row) => row.precedence },
@@ -64,7 +66,7 @@ export function job(name) {
       const waiting = one.tasks.pending;
       if (explained !== waiting) {
         explained = waiting;
-        why.replaceChildren(...(waiting ? [device(`Why ${count(waiting)} tasks are pending`, explanation(name, true))] : []));
+        why.replaceChildren(...(waiting ? [device(waiting === 1 ? "Why 1 task is pending" : `Why ${count(waiting)} tasks are pending`, explanation(name, true))] : []));
       }
       replace(place,
         device("Description", el("dl", { class: "facts" },
