@@ -92,6 +92,13 @@ pub(crate) enum CertError {
     /// The name is not valid in certificates. Correct it.
     #[error(transparent)]
     Name(#[from] IdentityError),
+    /// The role or name is not valid. Correct it.
+    #[error(
+        "{0:?} must be ROLE/NAME, where ROLE is operator, reader, submitter, application, scheduler, \
+         agent or replica, and NAME has only letters, digits and ._~- (of a replica its number); a \
+         submitter and an application need --tenant (see docs/security.md)"
+    )]
+    Whom(String),
     /// The certificate cannot be made. Correct the name, or make another authority.
     #[error("the certificate cannot be made: {0}")]
     Make(#[from] rcgen::Error),
@@ -125,7 +132,10 @@ fn authority(args: &AuthorityArgs) -> Result<(), CertError> {
 
 fn issue(args: &IssueArgs) -> Result<(), CertError> {
     let uri = uri(args);
-    let role = identity::read(&uri, &args.cell_name)?;
+    let role = identity::read(&uri, &args.cell_name).map_err(|why| match why {
+        IdentityError::Malformed(_) => CertError::Whom(args.whom.clone()),
+        why => why.into(),
+    })?;
     let authority = args.dir.join("ca.pem");
     let pem = fs::read_to_string(&authority).map_err(|why| file_error(&authority, why))?;
     let key = read_key(&args.dir.join("ca.key"))?;

@@ -62,7 +62,11 @@ const DEFAULT: &str = "127.0.0.1:7600";
 
 /// Checks one address, so that errors are reported before anything is waited for.
 pub(crate) fn replica(text: &str) -> Result<String, String> {
-    let is_address = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+    if text.contains("://") {
+        return Err(format!("{text:?} must be an address such as host:port: leave out the scheme"));
+    }
+    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '@', ' ']);
+    let is_address = |(host, port): (&str, &str)| is_host(host) && port.parse::<u16>().is_ok();
     match text.rsplit_once(':').is_some_and(is_address) {
         true => Ok(text.to_owned()),
         false => Err(format!("{text:?} must be an address such as host:port")),

@@ -106,6 +106,11 @@ pub fn main() -> ExitCode {
         Ok(omega) => omega,
         Err(code) => return code,
     };
+    let help = match &omega.command {
+        Some(Command::Explain(_)) => "omega explain",
+        Some(Command::Rebalance(_)) => "omega rebalance",
+        _ => "omega run",
+    };
     let done = match omega.command {
         Some(Command::Run(args)) => run::run(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
@@ -117,6 +122,9 @@ pub fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error @ run::Error::Arguments(_)) => {
+            fail(&format!("{error}; see {help} --help"), error.exit_code())
+        }
         Err(error) => fail(&error.to_string(), error.exit_code()),
     }
 }

@@ -184,7 +184,7 @@ fn speed(text: &str) -> Result<f64, String> {
 /// Error of `omega run`, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("{0}; see omega --help")]
+    #[error("{0}")]
     Arguments(&'static str),
     #[error(transparent)]
     Profile(#[from] ProfileError),

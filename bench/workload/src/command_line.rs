@@ -1,8 +1,10 @@
 //! Command lines of all programs. Bad input ends the program with one line on standard error and exit code 2. A noun
 //! without its verb, such as `omega job`, prints its verbs and ends with the same code.
 
-use clap::Parser;
+mod hints;
+
 use clap::error::ErrorKind;
+use clap::{Command, Parser};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -14,7 +16,7 @@ pub const BAD_INPUT: u8 = 2;
 /// # Errors
 /// If the arguments are invalid. The error was then printed; the value is the exit code.
 pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
-    T::try_parse().map_err(|error| {
+    T::try_parse().map_err(|mut error| {
         if !error.use_stderr() {
             error.exit();
         }
@@ -23,7 +25,8 @@ pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
             drop(error.print());
             return ExitCode::from(BAD_INPUT);
         }
-        fail(program, &argument_error(program, &error), BAD_INPUT)
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        fail(program, &error_in_line(&T::command(), &words, &mut error), BAD_INPUT)
     })
 }
 
@@ -39,16 +42,62 @@ pub fn fail(program: &str, why: &str, code: u8) -> ExitCode {
 #[must_use]
 pub fn argument_error(program: &str, error: &clap::Error) -> String {
     let text = error.to_string();
+    let (sentence, tips) = parts(&text);
+    format!("{sentence}{tips}; see {} --help", usage(&text).unwrap_or_else(|| program.to_owned()))
+}
+
+/// The error of a command line in one line, with the help of the command in it, and a hint for common mistakes.
+fn error_in_line(root: &Command, words: &[String], error: &mut clap::Error) -> String {
+    let place = Place::of(root, words);
+    hints::hide(error, place.command);
+    let text = error.to_string();
+    let (sentence, tips) = parts(&text);
+    let tips = hints::hint(error, &place).map_or(tips, |hint| format!(" ({hint})"));
+    format!("{sentence}{tips}; see {} --help", usage(&text).unwrap_or(place.path))
+}
+
+/// The command that a command line names.
+struct Place<'a> {
+    /// The command, with its program: `omega job submit`.
+    path: String,
+    command: &'a Command,
+    /// The command that `command` is a verb of, if it is one.
+    parent: Option<&'a Command>,
+    /// The words after the command.
+    rest: &'a [String],
+}
+
+impl<'a> Place<'a> {
+    fn of(root: &'a Command, words: &'a [String]) -> Place<'a> {
+        let mut place =
+            Place { path: root.get_name().to_owned(), command: root, parent: None, rest: words };
+        for (at, word) in words.iter().enumerate() {
+            let Some(command) = place.command.find_subcommand(word) else { break };
+            place.path = format!("{} {}", place.path, command.get_name());
+            place.parent = Some(place.command);
+            place.command = command;
+            place.rest = &words[at + 1..];
+        }
+        place
+    }
+}
+
+/// The sentence of an error, and clap's tips in parentheses.
+fn parts(text: &str) -> (String, String) {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let parts =
-        lines.take_while(|line| !is_usage(line)).map(|line| match line.strip_prefix("tip:") {
-            Some(tip) => format!("({})", tip.trim()),
-            None => line.strip_prefix("error: ").unwrap_or(line).to_owned(),
-        });
-    let parts: Vec<String> = parts.collect();
-    let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage:"));
-    let command = usage.map_or_else(|| program.to_owned(), command_of);
-    format!("{}; see {command} --help", parts.join(" "))
+    let (mut sentence, mut tips) = (Vec::new(), String::new());
+    for line in lines.take_while(|line| !is_usage(line)) {
+        match line.strip_prefix("tip:") {
+            Some(tip) => tips += &format!(" ({})", tip.trim()),
+            None => sentence.push(line.strip_prefix("error: ").unwrap_or(line)),
+        }
+    }
+    (sentence.join(" "), tips)
+}
+
+/// The command of the usage line in the text of an error, if it has one.
+fn usage(text: &str) -> Option<String> {
+    text.lines().find_map(|line| line.trim().strip_prefix("Usage:")).map(command_of)
 }
 
 /// The command of a usage line, without its arguments: `omega job submit` of `omega job submit [OPTIONS] [NAME]`.
@@ -59,4 +108,71 @@ fn command_of(usage: &str) -> String {
 
 fn is_usage(line: &str) -> bool {
     line.starts_with("Usage:") || line.starts_with("For more information")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Arg, ArgAction, value_parser};
+
+    /// A program with the forms of commands that `omega` has.
+    fn program() -> Command {
+        let file = || Arg::new("file").long("file").short('f');
+        let job = Command::new("job")
+            .subcommand(
+                Command::new("list").arg(Arg::new("all").long("all").action(ArgAction::SetTrue)),
+            )
+            .subcommand(
+                Command::new("get").visible_alias("status").arg(Arg::new("name").required(true)),
+            )
+            .subcommand(Command::new("apply").arg(file()))
+            .subcommand(
+                Command::new("resize")
+                    .arg(Arg::new("name").value_name("NAME").required(true))
+                    .arg(Arg::new("count").value_name("COUNT").value_parser(value_parser!(u32)))
+                    .arg(Arg::new("context").long("context")),
+            );
+        let task =
+            Command::new("task").subcommand(Command::new("list").arg(Arg::new("job").long("job")));
+        let hidden = Command::new("agent-exec").hide(true);
+        let tree = [job, task, Command::new("cert"), hidden];
+        Command::new("omega").subcommand_required(true).subcommands(tree)
+    }
+
+    fn said(line: &str) -> String {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let all = ["omega".to_owned()].into_iter().chain(words.clone());
+        let mut error = program().try_get_matches_from(all).expect_err("it is wrong");
+        error_in_line(&program(), &words, &mut error)
+    }
+
+    #[test]
+    fn errors_name_the_help_of_their_command() {
+        assert_eq!(
+            said("job resize web many"),
+            "invalid value 'many' for '[COUNT]': invalid digit found in string; see omega job resize --help"
+        );
+        assert!(
+            said("job status").ends_with("; see omega job get --help"),
+            "{}",
+            said("job status")
+        );
+    }
+
+    #[test]
+    fn usual_mistakes_are_told_with_the_remedy() {
+        let cases = [
+            ("job apply web.toml", "(give the file with -f web.toml); see omega job apply --help"),
+            ("task list web", "(give the job with --job web); see omega task list --help"),
+            ("job list web", "(for one of them: omega job get web); see omega job list --help"),
+            ("job resize web --count 8", "(COUNT has no flag: omega job resize [NAME] [COUNT])"),
+            ("get jobs", "(the object comes before the verb: omega job get); see omega --help"),
+            ("list", "(the object comes before the verb: omega job list); see omega --help"),
+        ];
+        for (line, hint) in cases {
+            assert!(said(line).contains(hint), "{line}: {}", said(line));
+        }
+        assert_eq!(said("jib").matches("'job'").count(), 1, "{}", said("jib"));
+        assert!(!said("agent-exe").contains("agent-exec'"), "{}", said("agent-exe"));
+    }
 }

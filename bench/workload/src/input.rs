@@ -30,8 +30,8 @@ pub struct InputArgs {
     #[serde(rename = "file", deserialize_with = "named")]
     named: Vec<NamedFile>,
     /// Part of the trace: for openb a task list (default, cpu050, gpuspec33, ...), for omega-sim a cell (M, L, L4), for
-    /// google2011 `jobs`, which are the job arrivals of ten days. If `omega explain` is called without a trace, this is
-    /// the address of a served cell, whose job is explained.
+    /// google2011 `jobs`, which are the job arrivals of ten days. Without a trace, this is the address of a served cell,
+    /// whose job `omega explain` explains, or which `omega rebalance` rebalances.
     #[arg(long, value_name = "NAME", alias = "list")]
     #[serde(alias = "list")]
     cell: Option<String>,
@@ -106,7 +106,7 @@ fn named<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<NamedFile>, D::Error>
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Trace {
-    /// The Google cell of May 2011: 12,477 machines, 190,926 tasks.
+    /// The Google cell of May 2011: 12,477 machines, 190,926 tasks, 132,982 of them from the start.
     #[value(name = "google2011")]
     Google2011,
     /// Alibaba's GPU cluster of 2023: 1,523 machines, 8,152 tasks.

@@ -4,11 +4,12 @@
 //! replica as long as it answers, and then switches to the next. Requests that a follower cannot forward are rejected
 //! with the leader's address, and the client connects to that address, even if it is not in its list.
 
+use crate::error::NO_CONNECTION;
 use crate::mismatch::{self, Speaks};
 use crate::{ApiError, ErrorCode};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
@@ -74,6 +75,8 @@ pub struct Connections {
     /// Number of switches between replicas. This number modulo the number of replicas is the index of the present
     /// replica. A stale value costs one call to a replica that does not answer.
     moves: Arc<AtomicUsize>,
+    /// Whether a failure was logged. If the value is stale, one is logged twice.
+    has_told: Arc<AtomicBool>,
 }
 
 impl Connections {
@@ -92,8 +95,8 @@ impl Connections {
         let channels = address.replicas.iter().map(one).collect::<Result<Vec<_>, ApiError>>()?;
         let speaks = if address.tls.is_some() { Speaks::Tls } else { Speaks::Plain };
         let tls = address.tls.clone().map(Arc::new);
-        let (leader, moves) = (Arc::default(), Arc::default());
-        Ok(Connections { speaks, tls, channels: channels.into(), leader, moves })
+        let (leader, moves, has_told) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Connections { speaks, tls, channels: channels.into(), leader, moves, has_told })
     }
 
     /// The connection to the present replica.
@@ -136,15 +139,34 @@ impl Connections {
         }
     }
 
-    /// Returns the error of a call, or a better one. If no call on this connection can succeed, the result has the code
-    /// [`ErrorCode::Tls`], and should be reported at once.
-    pub async fn explain(&self, connection: &Connection, error: ApiError) -> ApiError {
-        match error.code {
-            // Possibly the error of a broken connection. With any other code, the replica has answered.
-            ErrorCode::OutcomeUnknown | ErrorCode::Internal => {
-                mismatch::of_address(&connection.address, self.speaks).await.unwrap_or(error)
-            }
-            _ => error,
+    /// Returns the error of the call after `tries` other failures, or a better one. If no call on this connection can
+    /// succeed, the result has the code [`ErrorCode::Tls`], and should be reported at once.
+    pub async fn explain(
+        &self,
+        connection: &Connection,
+        error: ApiError,
+        tries: usize,
+    ) -> ApiError {
+        // Possibly the error of a broken connection. With any other code, the replica has answered.
+        let may_never_work = match error.code {
+            ErrorCode::OutcomeUnknown | ErrorCode::Unreachable => tries < self.count(),
+            // This error ends the attempts.
+            ErrorCode::Internal => true,
+            _ => false,
+        };
+        let address = &connection.address;
+        if may_never_work && let Some(why) = mismatch::of_address(address, self.speaks).await {
+            return why;
+        }
+        let ApiError { code: ErrorCode::Unreachable, message, .. } = &error else { return error };
+        let why = message.strip_prefix(NO_CONNECTION).unwrap_or_default();
+        ApiError::new(ErrorCode::Unreachable, format!("{NO_CONNECTION} to {address}{why}"))
+    }
+
+    /// Logs the first error after which a client tries again, so that it does not wait in silence.
+    pub fn note_retry(&self, error: &ApiError) {
+        if !self.has_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(why = %error.message, "no replica answers: trying again");
         }
     }
 
@@ -228,5 +250,23 @@ mod tests {
         // The connection is left because of any call to which the leader does not answer.
         connections.leave(&leader);
         is_at("b:1");
+    }
+
+    /// Nothing was sent, so the error does not have the code for an unknown outcome.
+    #[tokio::test]
+    async fn a_refused_connection_is_told_with_its_address() {
+        use crate::proto::{DescribeCellRequest, cell_service_client::CellServiceClient};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it listens").to_string();
+        drop(listener);
+        let connections = Connections::new(&Address::plain([&address])).expect("it is an address");
+        let connection = connections.current();
+        let mut client = CellServiceClient::new(connection.channel.clone());
+        let status =
+            client.describe_cell(DescribeCellRequest {}).await.expect_err("nobody listens");
+        let error = connections.explain(&connection, status.into(), 0).await;
+        assert_eq!(error.code, ErrorCode::Unreachable);
+        assert_eq!(error.message, format!("cannot connect to {address}: Connection refused"));
+        assert!(error.is_temporary());
     }
 }

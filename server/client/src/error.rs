@@ -7,6 +7,7 @@ use crate::mismatch;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Rejection, Transaction, TransactionError, Version};
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::fmt;
 use std::time::Duration;
 use tonic::{Code, Status};
@@ -129,6 +130,8 @@ define_codes! {
     OtherVersion = "OTHER_VERSION", Aborted;
     /// The page token is not from this call, or was returned with other filters.
     BadPageToken = "BAD_PAGE_TOKEN", InvalidArgument;
+    /// No connection to a replica could be made, so nothing was sent. Check the address, or try another replica.
+    Unreachable = "UNREACHABLE", Unavailable;
     /// No leader is known. Wait, or try another replica.
     NoLeader = "NO_LEADER", Unavailable;
     /// The cell is busy. Wait for the given delay.
@@ -198,8 +201,8 @@ impl ApiError {
     /// Whether the call had no effect, and a retry may succeed.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
-        use ErrorCode::{Busy, DiskFull, Limit, NoLeader, Stopped};
-        matches!(self.code, Busy | DiskFull | Limit | NoLeader | Stopped)
+        use ErrorCode::{Busy, DiskFull, Limit, NoLeader, Stopped, Unreachable};
+        matches!(self.code, Busy | DiskFull | Limit | NoLeader | Stopped | Unreachable)
     }
 
     /// The error of a transaction that was sent, if it means that the cell did not check the transaction.
@@ -260,7 +263,7 @@ impl From<ApiError> for Status {
 
 impl From<Status> for ApiError {
     fn from(status: Status) -> ApiError {
-        if let Some(error) = mismatch::of_certificates(&status) {
+        if let Some(error) = mismatch::of_certificates(&status).or_else(|| unreachable(&status)) {
             return error;
         }
         let details = status.get_error_details();
@@ -282,6 +285,25 @@ impl From<Status> for ApiError {
 #[must_use]
 pub fn by_name(name: &str) -> Option<ErrorCode> {
     ErrorCode::ALL.iter().copied().find(|code| code.name() == name)
+}
+
+/// Begin of the message of [`ErrorCode::Unreachable`], after which [`crate::connect::Connections`] adds the address.
+pub(crate) const NO_CONNECTION: &str = "cannot connect";
+
+/// The error of a call for which no connection could be made; `None` for other errors.
+fn unreachable(status: &Status) -> Option<ApiError> {
+    let mut cause = status.source();
+    while let Some(error) = cause.filter(|error| !error.is::<tonic::ConnectError>()) {
+        cause = error.source();
+    }
+    let mut last = cause?;
+    while let Some(error) = last.source() {
+        last = error;
+    }
+    let last = last.to_string();
+    // The number of the error tells a user nothing that its text does not.
+    let why = last.split(" (os error").next().unwrap_or(&last);
+    Some(ApiError::new(ErrorCode::Unreachable, format!("{NO_CONNECTION}: {why}")))
 }
 
 /// The code for a status that a proxy between the client and the cell has created.

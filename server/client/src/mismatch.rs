@@ -6,12 +6,19 @@
 
 use crate::{ApiError, ErrorCode};
 use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Time limit for the first bytes of the reply.
 const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// Maximum number of attempts. A server that rejects the first bytes may reset the connection before its alert is read.
+const LOOKS: usize = 3;
+
+/// A request of HTTP/1, to which a server of web pages replies.
+const REQUEST: &[u8] = b"HEAD / HTTP/1.0\r\n\r\n";
 
 /// The first bytes of every HTTP/2 connection.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -27,6 +34,8 @@ const SETTINGS: u8 = 0x4;
 enum Spoken {
     Tls,
     Plain,
+    /// HTTP/1, in which a cell only serves its web page.
+    Web,
 }
 
 /// Whether a client's connections use TLS.
@@ -87,6 +96,10 @@ pub(crate) async fn of_address(address: &str, speaks: Speaks) -> Option<ApiError
             "{address} does not use TLS, but this client has a certificate: leave out --tls-ca, \
              --tls-cert and --tls-key if the address is right"
         ),
+        (_, Spoken::Web) => format!(
+            "{address} is not the address of a cell's API, for example that of its web page \
+             (--web-listen): give the address that `omega serve` has in --listen"
+        ),
         (Speaks::Plain, Spoken::Plain) | (Speaks::Tls, Spoken::Tls) => return None,
     };
     Some(ApiError::new(ErrorCode::Tls, why))
@@ -94,13 +107,24 @@ pub(crate) async fn of_address(address: &str, speaks: Speaks) -> Option<ApiError
 
 /// The protocol of a listener, if its first bytes reveal it.
 async fn look(address: &str) -> Option<Spoken> {
-    let mut stream = TcpStream::connect(address).await.ok()?;
-    stream.write_all(PREFACE).await.ok()?;
-    let mut first = [0; 4];
-    stream.read_exact(&mut first).await.ok()?;
-    match first {
-        [ALERT, 3, ..] => Some(Spoken::Tls),
-        [.., SETTINGS] => Some(Spoken::Plain),
-        _ => None,
+    for _ in 0..LOOKS {
+        match first_bytes(address, PREFACE).await {
+            Ok([ALERT, 3, ..]) => return Some(Spoken::Tls),
+            Ok([.., SETTINGS]) => return Some(Spoken::Plain),
+            Err(why) if why.kind() == ErrorKind::ConnectionReset => {}
+            Err(why) if why.kind() == ErrorKind::UnexpectedEof => break,
+            Ok(_) | Err(_) => return None,
+        }
     }
+    let first = first_bytes(address, REQUEST).await.ok()?;
+    (first == *b"HTTP").then_some(Spoken::Web)
+}
+
+/// The first bytes that a listener sends after a message.
+async fn first_bytes(address: &str, message: &[u8]) -> io::Result<[u8; 4]> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(message).await?;
+    let mut first = [0; 4];
+    stream.read_exact(&mut first).await?;
+    Ok(first)
 }

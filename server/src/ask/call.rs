@@ -7,7 +7,9 @@ use omega_client::connect::Connections;
 use omega_client::{Address, ApiError, ErrorCode, before_another_try, convert, proto};
 use omega_core::Kinds;
 use parking_lot::Mutex;
+use std::io::{self, Write};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
@@ -16,6 +18,9 @@ use tonic::{Request, Response, Status};
 
 /// Delay before the next replica is tried: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Time after which the user is told that no connection can be made. The start of a server takes about as long.
+const TELL_AFTER: Duration = Duration::from_millis(500);
 
 /// Minimum timeout for one of several replicas. A slower replica counts as unreachable.
 const ATTEMPT_MIN: Duration = Duration::from_secs(1);
@@ -30,6 +35,8 @@ pub(super) struct Caller {
     connections: Connections,
     cell: String,
     timeout: Duration,
+    /// Whether the user need not be told that no connection can be made, because that was done, or another reports it.
+    has_told: AtomicBool,
 }
 
 /// A list that was read from several pages.
@@ -62,7 +69,13 @@ impl Caller {
         let runtime = runtime.map_err(AskError::System)?;
         let connections = runtime.block_on(async { Connections::new(address) });
         let connections = connections.map_err(AskError::Address)?;
-        Ok(Caller { runtime, connections, cell: address.replicas.join(","), timeout })
+        let (cell, has_told) = (address.replicas.join(","), AtomicBool::new(true));
+        Ok(Caller { runtime, connections, cell, timeout, has_told })
+    }
+
+    /// Returns a caller that tells the user when it has to wait, because no connection can be made.
+    pub(super) fn telling(self) -> Caller {
+        Caller { has_told: AtomicBool::new(false), ..self }
     }
 
     /// Runtime of the calls.
@@ -104,7 +117,7 @@ impl Caller {
     /// Attempts a call at one replica after the other until one answers. It knows no types of messages, so that the
     /// program contains it once and not once per call.
     async fn until_answered(&self, attempt: &Attempts<'_>) -> Result<(), AskError> {
-        let until = Instant::now() + self.timeout;
+        let (until, began) = (Instant::now() + self.timeout, Instant::now());
         let (mut may_be_done, mut tries) = (false, 0);
         loop {
             let connection = self.connections.current();
@@ -116,10 +129,7 @@ impl Caller {
                 Err(_) => ApiError::new(ErrorCode::Late, "no answer came"),
             };
             let others = tries + 1 < self.connections.count() as u32;
-            let why = match tries < self.connections.count() as u32 {
-                true => self.connections.explain(&connection, why).await,
-                false => why,
-            };
+            let mut why = self.connections.explain(&connection, why, tries as usize).await;
             if why.code == ErrorCode::Tls && others {
                 // The certificates may be right for another replica.
                 self.connections.leave(&connection);
@@ -133,11 +143,34 @@ impl Caller {
             self.connections.leave_for(&connection, &why);
             let pause = before_another_try(&why, tries);
             tries += 1;
+            if !others {
+                self.connections.note_retry(&why);
+            }
+            if may_be_done && why.code == ErrorCode::Unreachable {
+                // This attempt had no effect, but an earlier one may have.
+                why.code = ErrorCode::OutcomeUnknown;
+            }
+            let is_unreachable = !others && why.code == ErrorCode::Unreachable;
+            if is_unreachable && Instant::now() + pause >= until {
+                return Err(AskError::NoCell(why));
+            }
+            if is_unreachable && began.elapsed() >= TELL_AFTER {
+                self.tell_once(&why);
+            }
             if Instant::now() + pause >= until {
                 let (cell, timeout, why) = (self.cell.clone(), self.timeout, Box::new(why));
                 return Err(AskError::NoAnswer { cell, timeout, why });
             }
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Tells the user that the command is waiting.
+    fn tell_once(&self, why: &ApiError) {
+        if !self.has_told.swap(true, Ordering::Relaxed) {
+            let why = omega_core::text::shown(&why.message);
+            // If standard error cannot be written, the command waits nevertheless.
+            drop(writeln!(io::stderr(), "omega: {why}: trying for {:?}", self.timeout));
         }
     }
 

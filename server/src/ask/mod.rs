@@ -88,7 +88,7 @@ pub(crate) struct AskArgs {
 
 impl AskArgs {
     fn caller(&self) -> Result<Caller, AskError> {
-        Caller::new(&self.cell.address()?, self.timeout)
+        Ok(Caller::new(&self.cell.address()?, self.timeout)?.telling())
     }
 }
 
@@ -244,6 +244,12 @@ pub(crate) enum AskError {
         /// Error of the last attempt.
         why: Box<ApiError>,
     },
+    /// No replica can be reached, so nothing was sent. Start the cell, or give another address.
+    #[error(
+        "{}: start the cell (`omega serve`, or `omega dev` to try one out), or give its address \
+         with --cell [{}]", .0.message, .0.code
+    )]
+    NoCell(ApiError),
     /// The cell's answer cannot be decoded. Use a version of this program that is as new as the cell's.
     #[error(
         "the cell's answer cannot be read: {0}: use an omega of the same version as the \
@@ -277,6 +283,7 @@ impl AskError {
             AskError::OfJob { why, .. } => why.exit_code(),
             AskError::Refused(_)
             | AskError::NoAnswer { .. }
+            | AskError::NoCell(_)
             | AskError::Answer(_)
             | AskError::Conflicts { .. }
             | AskError::HasTasks { .. }

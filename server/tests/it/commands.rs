@@ -242,7 +242,7 @@ fn a_scheduler_places_and_a_watch_tells_of_it() {
     let text = cell.ok("job get web");
     assert!(text.contains("tasks       3 placed\n") && !text.contains("to see why"), "{text}");
     let why = cell.ok("job explain web");
-    assert!(why.contains("web does not wait"), "{why}");
+    assert_eq!(why, "web does not wait: its tasks are 3 placed\n");
 }
 
 #[test]
@@ -253,6 +253,8 @@ fn a_policy_is_set_in_part_and_shown() {
         "the policy is set\n"
     );
     cell.ok("policy set --ttl-after-finished 10m");
+    let text = cell.ok("policy get");
+    assert!(text.contains("20 in 1m\n") && text.contains("kept for 10m\n"), "{text}");
     let shown = cell.json("policy get");
     let wanted = serde_json::json!({
         "ttl_after_finished_ms": 600_000,
@@ -330,7 +332,7 @@ fn a_tenant_is_put_below_another_with_a_guarantee() {
     let listed = cell.ok("quota list");
     let row = listed.lines().find(|line| line.starts_with("search")).unwrap();
     let words: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!(words[..6], ["search", "company", "3", "0", "(600", "sure)"], "{listed}");
+    assert_eq!(words[..6], ["search", "company", "3", "0", "(600", "guaranteed)"], "{listed}");
     let listed = cell.json("quota list");
     let of = |name: &str| {
         listed["items"].as_array().unwrap().iter().find(|of| of["name"] == name).unwrap().clone()
@@ -487,6 +489,16 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("cell -o xml", "invalid value 'xml'"),
         ("cell --timeout 0s", "must be more than 0s"),
         ("cell --cell http://x", "must be an address such as host:port"),
+        ("cell --cell http://127.0.0.1:7600", "such as host:port: leave out the scheme"),
+        ("cell --cell x/y:7600", "must be an address such as host:port"),
+        ("job submit x --cpu abc", "; see omega job submit --help"),
+        ("machine drain m --deadline 5", "; see omega machine drain --help"),
+        ("scheduler --workers 0", "; see omega scheduler --help"),
+        ("job apply web.toml", "(give the file with -f web.toml)"),
+        ("task list web", "(give the job with --job web)"),
+        ("job list web", "(for one of them: omega job get web)"),
+        ("job resize web --count 8", "(COUNT has no flag: omega job resize [NAME] [COUNT])"),
+        ("get jobs", "(the object comes before the verb: omega job get)"),
         ("run --cell 127.0.0.1:1", "--cell is only for a part of a --trace"),
         ("explain --cell 127.0.0.1:1", "name a job of the cell"),
     ];
@@ -501,9 +513,12 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
 fn a_cell_that_does_not_answer_is_told_of_in_time() {
     let dir = folder(&[]);
     let nobody = format!("127.0.0.1:{}", ports(1)[0]);
-    let said = say_at(dir.path(), &nobody, "job list --timeout 300ms");
-    assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 1), "{}", said.stderr);
-    assert!(said.stderr.contains("did not answer within 300ms"), "{}", said.stderr);
+    let said = say_at(dir.path(), &nobody, "job list --timeout 3s");
+    assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 2), "{}", said.stderr);
+    assert!(said.stderr.contains("Connection refused: trying for 3s\n"), "{}", said.stderr);
+    let expected = format!("cannot connect to {nobody}: Connection refused: start the cell");
+    assert!(said.stderr.contains(&expected), "{}", said.stderr);
+    assert!(said.stderr.ends_with("[UNREACHABLE]\n"), "{}", said.stderr);
     // This server accepts the connection and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
@@ -515,6 +530,52 @@ fn a_cell_that_does_not_answer_is_told_of_in_time() {
     let all = format!("{nobody},{address},{}", cell.address);
     let said = say_at(dir.path(), &all, "machine list");
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn addresses_that_are_not_for_commands_are_told_with_the_remedy() {
+    let [client, web, peers] = ports(3)[..] else { panic!("three ports") };
+    let dir = folder(&[]);
+    let arguments = [
+        "--dir=r1".to_owned(),
+        format!("--listen=127.0.0.1:{client}"),
+        format!("--web-listen=127.0.0.1:{web}"),
+        "--cell-name=test".to_owned(),
+        "--replica=1".to_owned(),
+        format!("--peers=1=127.0.0.1:{peers}"),
+        "--bootstrap".to_owned(),
+    ];
+    let _server = serve(dir.path(), &arguments);
+    let cases = [
+        (
+            format!("127.0.0.1:{web}"),
+            "is not the address of a cell's API, for example that of its web page",
+        ),
+        (format!("127.0.0.1:{peers}"), "this address is only for messages between replicas"),
+    ];
+    for (address, expected) in cases {
+        let said = say_at(dir.path(), &address, "machine list");
+        assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 1), "{}", said.stderr);
+        assert!(said.stderr.contains(expected), "{}", said.stderr);
+        assert!(said.stderr.contains("in --listen"), "{}", said.stderr);
+    }
+}
+
+/// Both processes try for a while, and then end, or go on for ever.
+#[test]
+fn processes_tell_at_once_that_they_cannot_reach_the_cell() {
+    let dir = folder(&[]);
+    let nobody = format!("127.0.0.1:{}", ports(1)[0]);
+    for line in ["agent --no-limits", "agent --simulate 2", "scheduler"] {
+        let mut command = omega(dir.path());
+        command.args(line.split_whitespace()).arg(format!("--cell={nobody}"));
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("omega starts");
+        let mut told = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut told).unwrap();
+        let _process = Process(child);
+        assert!(told.contains(&format!("cannot connect to {nobody}")), "{line}: {told}");
+        assert!(told.contains("trying again"), "{line}: {told}");
+    }
 }
 
 #[test]

@@ -521,7 +521,11 @@ fn certificates_that_cannot_be_used_are_told_in_one_line() {
     {
         let said = say(dir.path(), &["cert", "issue", whom, "--cell-name=test"]);
         assert_eq!(said.code, Some(2), "{whom}: {}", said.stderr);
-        assert!(said.stderr.contains("must be omega://"), "{}", said.stderr);
+        assert!(
+            said.stderr.contains("must be ROLE/NAME, where ROLE is operator,"),
+            "{}",
+            said.stderr
+        );
     }
 }
 

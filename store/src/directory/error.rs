@@ -49,7 +49,7 @@ pub enum CreateDirectoryError {
 pub enum OpenDirectoryError {
     /// The folder is no directory of a replica. Create it, or name the right one. If its creation was interrupted,
     /// create it again.
-    #[error("{} is not the directory of a replica: create it, or name the right one", .0.display())]
+    #[error("{} is not the directory of a replica: name the folder of its files (--dir of `omega serve`)", .0.display())]
     Missing(PathBuf),
     /// The folder has a log or a snapshot, but no `IDENTITY`. If the creation of the directory was interrupted, create
     /// it again, which changes no log with content. Otherwise restore the file, or remove the replica from the cell and

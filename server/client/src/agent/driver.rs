@@ -146,7 +146,7 @@ impl Driver {
             return;
         }
         let why = match why {
-            Some(why) => Some(self.connections.explain(connection, why).await),
+            Some(why) => Some(self.connections.explain(connection, why, 0).await),
             None => None,
         };
         let is_hopeless = why.as_ref().is_some_and(|why| why.code == ErrorCode::Tls);
@@ -196,7 +196,7 @@ impl Driver {
         let mut orders = match client.attach(ReceiverStream::new(reports)).await {
             Ok(opened) => Incoming::new(opened.into_inner()),
             Err(status) => {
-                let why = self.connections.explain(connection, status.into()).await;
+                let why = self.connections.explain(connection, status.into(), 0).await;
                 return Ended::Stream(Some(why));
             }
         };

@@ -285,15 +285,15 @@ impl Agent {
                     return Ok(id);
                 }
                 Err(error) => {
-                    let first = (tries as usize) < self.connections.count();
-                    let error = match first {
-                        true => self.connections.explain(&connection, error).await,
-                        false => error,
-                    };
+                    let error = self.connections.explain(&connection, error, tries as usize).await;
                     tries += 1;
                     let others = (tries as usize) < self.connections.count();
                     // The call is repeated, because registering a machine twice does no harm.
-                    match may_pass(&error) && Instant::now() < until {
+                    let again = may_pass(&error) && Instant::now() < until;
+                    if again && !others {
+                        self.connections.note_retry(&error);
+                    }
+                    match again {
                         true => tokio::time::sleep(before_another_try(&error, tries - 1)).await,
                         false if error.code == ErrorCode::Tls && others => {}
                         false => return Err(error),

@@ -62,8 +62,8 @@ async fn make(state: Arc<State>, connections: Connections, call: Call) {
 
 /// Whether an error is that of one replica, so that another one may succeed.
 fn is_of_replica(error: &ApiError) -> bool {
-    use ErrorCode::{Late, NoLeader, OutcomeUnknown, Stopped};
-    matches!(error.code, Late | NoLeader | OutcomeUnknown | Stopped)
+    use ErrorCode::{Late, NoLeader, OutcomeUnknown, Stopped, Unreachable};
+    matches!(error.code, Late | NoLeader | OutcomeUnknown | Stopped | Unreachable)
 }
 
 async fn ask(channel: Channel, ask: &Ask) -> Result<Answer, ApiError> {

@@ -182,10 +182,7 @@ where
             Ok(Err(status)) => ApiError::from(status),
             Err(_) => ApiError::new(ErrorCode::Late, "no answer came"),
         };
-        let error = match tries < connections.count() {
-            true => connections.explain(&connection, error).await,
-            false => error,
-        };
+        let error = connections.explain(&connection, error, tries).await;
         tries += 1;
         if error.code == ErrorCode::Tls && tries < connections.count() {
             connections.leave(&connection);
@@ -195,6 +192,9 @@ where
         let pause = before_another_try(&error, 0);
         if !may_be_tried_again(&error) || Instant::now() + pause >= until {
             return Err(error);
+        }
+        if tries >= connections.count() {
+            connections.note_retry(&error);
         }
         connections.leave_for(&connection, &error);
         tokio::time::sleep(pause).await;

@@ -86,7 +86,9 @@ impl Watched {
         for (at, answer) in answers {
             match answer {
                 Ok(answer) => drop(look.statistics.insert(at.clone(), answer)),
-                Err(AskError::NoAnswer { .. }) => look.silent.push(at.clone()),
+                Err(AskError::NoAnswer { .. } | AskError::NoCell(_)) => {
+                    look.silent.push(at.clone())
+                }
                 Err(error) => return Err(error),
             }
         }
