@@ -43,13 +43,18 @@ impl Bar {
 pub(crate) struct SearchBar(ProgressBar);
 
 impl SearchBar {
-    /// Creates a bar. It is not shown if standard error is not a terminal, or if `quiet` is set.
-    pub(crate) fn new(quiet: bool, long: Duration) -> SearchBar {
+    /// Creates a bar for a search that ends at `limit`, if it has one. It is not shown if standard error is not a terminal,
+    /// or if `quiet` is set.
+    pub(crate) fn new(quiet: bool, limit: Option<Duration>) -> SearchBar {
         let SearchBar(bar) = SearchBar(Bar::new(quiet).0);
-        bar.set_length(long.as_millis() as u64);
-        if let Ok(style) =
-            ProgressStyle::with_template("searching {bar:40} {elapsed}, objective {msg}")
-        {
+        let template = match limit {
+            Some(limit) => {
+                bar.set_length(limit.as_millis() as u64);
+                "searching {bar:40} {elapsed}, objective {msg}"
+            }
+            None => "searching {spinner} {elapsed}, objective {msg}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         SearchBar(bar)

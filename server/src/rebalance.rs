@@ -126,14 +126,14 @@ struct PassArgs {
     #[arg(long, value_enum, value_name = "KIND")]
     only: Option<OnlyArg>,
     /// Search for this time, with simulated annealing first [default: no annealing, until nothing
-    /// better is found, at most 30 s; with --roadef 30 s].
+    /// better is found, at most 30 s; with --roadef 30 s; with --steps no limit].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Number of parallel annealing searches, each on a thread [default: one for each processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     walks: Option<u32>,
-    /// Number of moves examined by each search; with it, equal --seed and --walks give the same plan
-    /// on any machine.
+    /// Number of moves examined by each search; with it and without --time, equal --seed and --walks
+    /// give the same plan on any machine.
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
     /// Number of machines examined for each task, of which the best is taken.
@@ -359,10 +359,11 @@ const TIME: Duration = Duration::from_secs(30);
 const ANNEALING: f64 = 0.8;
 const ALL: f64 = 1.0;
 
-/// Clock of a pass. Ctrl-C sets it to the end.
+/// Clock of a search. Ctrl-C sets it to the end.
 struct Clock {
     start: Instant,
-    long: Duration,
+    /// The time of the search; `None` if its steps alone end it.
+    limit: Option<Duration>,
     stop: Stop,
 }
 
@@ -372,7 +373,9 @@ impl Clock {
         if self.stop.is_requested() {
             return 1.0;
         }
-        self.start.elapsed().as_secs_f64() / (self.long.as_secs_f64() * part).max(1e-9)
+        self.limit.map_or(0.0, |limit| {
+            self.start.elapsed().as_secs_f64() / (limit.as_secs_f64() * part).max(1e-9)
+        })
     }
 }
 
@@ -395,11 +398,18 @@ fn show(output: &OutputArgs, report: &RebalanceReport) -> Result<(), OutputError
     output::show(&shown, output.json.as_deref().map(|file| (file, json.as_str())))
 }
 
+impl PassArgs {
+    /// The time of a search: steps need none, so that they give the same plan on any machine.
+    fn limit(&self) -> Option<Duration> {
+        self.time.or_else(|| self.steps.is_none().then_some(TIME))
+    }
+}
+
 impl RebalanceArgs {
     /// A clock that starts now.
     fn clock(&self) -> Result<Clock, Error> {
         let stop = interrupt::listen()?;
-        Ok(Clock { start: Instant::now(), long: self.pass.time.unwrap_or(TIME), stop })
+        Ok(Clock { start: Instant::now(), limit: self.pass.limit(), stop })
     }
 
     /// Parameters of annealing; `None` if no time was given for it.
@@ -447,5 +457,28 @@ impl RebalanceArgs {
             seed: self.how.seed(),
             ..Settings::new(pass.objectives(kinds)?)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        pass: PassArgs,
+    }
+
+    #[test]
+    fn steps_need_no_time() {
+        let limit = |more: &[&str]| {
+            let line = Line::try_parse_from([&["rebalance"], more].concat());
+            line.unwrap_or_else(|why| panic!("{why}")).pass.limit()
+        };
+        assert_eq!(limit(&[]), Some(TIME));
+        assert_eq!(limit(&["--steps", "10"]), None);
+        assert_eq!(limit(&["--steps", "10", "--time", "5m"]), Some(Duration::from_secs(300)));
     }
 }

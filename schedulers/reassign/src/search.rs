@@ -11,7 +11,7 @@ use std::thread;
 /// Budget of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// Number of changes that each walk tries.
+    /// Number of changes that each walk tries, unless [`Watch::spent`] is 1 before.
     Steps(u64),
     /// Time: until [`Watch::spent`] is 1.
     Watched,
@@ -124,8 +124,8 @@ fn run(walk: &mut Walk<'_>, cooling: Cooling, budget: Budget, part: Part, watch:
         }
         let spent = match budget {
             Budget::Watched => watch.spent(),
-            Budget::Steps(_) if watch.spent() >= 1.0 => 1.0,
-            Budget::Steps(most) => steps as f64 / most.max(1) as f64,
+            // If the time ends first, the walk cools by it.
+            Budget::Steps(most) => watch.spent().max(steps as f64 / most.max(1) as f64),
         };
         if spent >= 1.0 { 1.0 } else { (spent - part.begin) / (part.end - part.begin) }
     });

@@ -239,7 +239,7 @@ impl Driver for ProcessDriver {
             }
             running.hurry();
             let status = running.status();
-            if !running.is_started && status.ready {
+            if !running.is_started && running.has_run(&status) {
                 running.is_started = true;
                 self.events.push(Event::Started(id.clone()));
             }

@@ -179,6 +179,12 @@ impl Running {
         }
     }
 
+    /// Whether the task runs, or ran before its program was restarted. A restarted program without a health check ran;
+    /// one with a check may never have been ready.
+    pub(crate) fn has_run(&self, status: &StatusFile) -> bool {
+        status.ready || (status.restarts > 0 && self.spec.health.is_none())
+    }
+
     /// The event for restarts that were not reported yet, if any.
     pub(crate) fn restarted(&mut self, id: &str, status: &StatusFile) -> Option<Event> {
         let last = status.last.clone().filter(|_| status.restarts > self.restarts)?;

@@ -319,6 +319,23 @@ fn a_program_that_fails_is_started_again_so_often() {
 }
 
 #[test]
+fn a_start_is_told_before_a_restart_that_no_poll_saw() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    let mut spec = shell("again", "echo run; exit 1");
+    spec.restart = RestartPolicy { attempts: 1, delay_ms: 1 };
+    driver.start(&spec).unwrap();
+    // Both runs are over before the first poll.
+    while !driver.logs("again").is_some_and(|_| output(&driver, "again").lines().count() == 2) {
+        std::thread::yield_now();
+    }
+    let restarted = Event::Restarted("again".to_owned(), Exit::Code(1), 1);
+    let ended = Event::Ended("again".to_owned(), Exit::Code(1));
+    let started = Event::Started("again".to_owned());
+    assert_eq!(all(&mut driver, 3), [started, restarted, ended]);
+}
+
+#[test]
 fn a_check_makes_a_task_ready_and_ends_it_when_it_fails() {
     let folder = tempfile::tempdir().unwrap();
     let mut driver = driver(folder.path());

@@ -1,19 +1,17 @@
 //! `omega rebalance --roadef`: the search on an instance of the machine reassignment contest (ROADEF/EURO 2012).
 
-use super::RebalanceArgs;
-use crate::output;
+use super::{Clock, RebalanceArgs};
 use crate::run::Error;
-use crate::{interrupt, progress};
+use crate::{output, progress};
 use omega_reassign::contest::{self, ReadError};
 use omega_reassign::{
     Budget, Costs, Found, Instance, Problem, ProblemError, Settings, State, Watch, search,
 };
-use omega_run::Stop;
 use omega_workload::compressed::read_text;
 use parking_lot::Mutex;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Error in the files of an instance, as one line for the user.
 #[derive(Debug, thiserror::Error)]
@@ -44,11 +42,9 @@ pub(crate) enum RoadefError {
     },
 }
 
-/// Clock of a search. Ctrl-C sets it to the end.
-struct Clock {
-    start: Instant,
-    long: Duration,
-    stop: Stop,
+/// Clock of a search, which tells the progress.
+struct Progress {
+    clock: Clock,
     /// The progress bar, the least cost so far, and the times at which lower costs were found.
     seen: Mutex<Seen>,
 }
@@ -59,22 +55,19 @@ struct Seen {
     trail: Vec<(f64, i64)>,
 }
 
-impl Watch for Clock {
+impl Watch for Progress {
     fn spent(&self) -> f64 {
-        if self.stop.is_requested() {
-            return 1.0;
-        }
-        self.start.elapsed().as_secs_f64() / self.long.as_secs_f64().max(1e-9)
+        self.clock.spent_of(super::ALL)
     }
 
     fn best(&self, cost: i64) {
         let seen = &mut *self.seen.lock();
-        let seconds = self.start.elapsed().as_secs_f64();
+        let elapsed = self.clock.start.elapsed();
         if cost < seen.least {
             seen.least = cost;
-            seen.trail.push((seconds, cost));
+            seen.trail.push((elapsed.as_secs_f64(), cost));
         }
-        seen.bar.show(self.start.elapsed(), seen.least);
+        seen.bar.show(elapsed, seen.least);
     }
 }
 
@@ -95,27 +88,24 @@ pub(super) fn rebalance(args: &RebalanceArgs, files: &[PathBuf]) -> Result<(), E
         Problem::new(instance).map_err(of_problem).map_err(super::RebalanceError::Roadef)?;
     let before =
         State::new(&problem).map_err(of_problem).map_err(super::RebalanceError::Roadef)?.costs();
-    let long = args.pass.time.unwrap_or(super::TIME);
-    let clock = Clock {
-        start: Instant::now(),
-        long,
-        stop: interrupt::listen()?,
-        seen: Mutex::new(Seen {
-            bar: progress::SearchBar::new(args.output.quiet, long),
-            least: i64::MAX,
-            trail: vec![(0.0, before.total())],
-        }),
-    };
+    let clock = args.clock()?;
+    let seen = Mutex::new(Seen {
+        bar: progress::SearchBar::new(args.output.quiet, clock.limit),
+        least: i64::MAX,
+        trail: vec![(0.0, before.total())],
+    });
+    let progress = Progress { clock, seen };
     let settings = Settings {
         seed: args.how.seed(),
         walks: args.walks(),
         budget: args.pass.steps.map_or(Budget::Watched, Budget::Steps),
     };
-    let found = search(&problem, settings, &clock)
+    let found = search(&problem, settings, &progress)
         .map_err(of_problem)
         .map_err(super::RebalanceError::Roadef)?;
+    let Progress { clock, seen } = progress;
     let elapsed = clock.start.elapsed();
-    let Seen { bar, trail, .. } = clock.seen.into_inner();
+    let Seen { bar, trail, .. } = seen.into_inner();
     bar.clear();
     if let Some(file) = &args.output.out {
         output::write(file, &contest::write_assignment(&found.assignment))?;
