@@ -68,7 +68,11 @@ impl LogArgs {
         let given = self.log_level.as_ref().map(|LogLevel(level)| level.clone());
         let named = given.or_else(|| std::env::var("RUST_LOG").ok());
         let targets = named.and_then(|level| level.parse().ok());
-        let targets = targets.unwrap_or_else(|| Targets::new().with_default(tracing::Level::WARN));
+        let targets = targets.unwrap_or_else(|| {
+            // A warning of HTTP/2 is about its client, who could fill the log with them.
+            let quiet = ("h2", tracing::Level::ERROR);
+            Targets::new().with_default(tracing::Level::WARN).with_targets([quiet])
+        });
         let text = tracing_subscriber::fmt::layer().with_writer(io::stderr);
         let begun = match self.log_format {
             Some(LogFormat::Json) => {

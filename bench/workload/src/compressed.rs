@@ -17,6 +17,12 @@ const ENDINGS: [&str; 3] = [".gz", ".zst", ""];
 /// supports.
 const TEXT_BYTES_MAX: u64 = 4 << 30;
 
+/// Length up to which a text may be any number of times as long as its file. Beyond, it is at most [`EXPANSION_MAX`] times as
+/// long: lists of a cluster compress to a thirtieth or so, and a damaged or hostile file of a few megabytes would otherwise
+/// fill the memory.
+const TEXT_BYTES_FREE: u64 = 64 << 20;
+const EXPANSION_MAX: u64 = 256;
+
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// End of the magic number of a frame without content, by which some compressors begin; its first byte is 0x50 to 0x5f.
@@ -51,12 +57,23 @@ pub fn plain_name(name: &str) -> &str {
 /// # Errors
 /// If it cannot be read, is damaged, too long, or not UTF-8.
 pub fn read_text(file: &Path) -> io::Result<String> {
+    let known = std::fs::metadata(file)?;
+    let stored = known.is_file().then_some(known.len());
+    let max = stored.map_or(TEXT_BYTES_MAX, |stored| {
+        let expanded = stored.saturating_mul(EXPANSION_MAX);
+        expanded.clamp(TEXT_BYTES_FREE, TEXT_BYTES_MAX)
+    });
     let mut text = Vec::new();
-    let read = open_input(file)?.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text)?;
-    if read as u64 > TEXT_BYTES_MAX {
-        return Err(invalid(format!("is longer than {TEXT_BYTES_MAX} bytes")));
+    let read = open_input(file)?.take(max + 1).read_to_end(&mut text)?;
+    if read as u64 <= max {
+        return String::from_utf8(text).map_err(|_| invalid("is not UTF-8 text"));
     }
-    String::from_utf8(text).map_err(|_| invalid("is not UTF-8 text"))
+    Err(invalid(match stored {
+        Some(stored) if max < TEXT_BYTES_MAX => format!(
+            "decompresses to more than {EXPANSION_MAX} times its {stored} bytes: it is damaged, or not such a file"
+        ),
+        _ => format!("is longer than {TEXT_BYTES_MAX} bytes"),
+    }))
 }
 
 /// A read error as a message for users.
@@ -255,6 +272,15 @@ mod tests {
         }
         let after = [zstd("a"), b"rest".to_vec()].concat();
         assert!(unpack(&after).unwrap_err().starts_with("the zstd data is damaged: "));
+    }
+
+    #[test]
+    fn a_small_file_does_not_become_a_huge_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("spaces.gz");
+        std::fs::write(&file, gzip(&" ".repeat(TEXT_BYTES_FREE as usize + 1))).unwrap();
+        let error = read_text(&file).unwrap_err().to_string();
+        assert!(error.starts_with("decompresses to more than 256 times its "), "{error}");
     }
 
     #[test]

@@ -23,6 +23,9 @@ use tokio::time::Instant;
 /// Pause before a request without a reply is sent again: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Longest time for which a request to a leader with a full disk is repeated: several elections.
+const FULL_MAX: Duration = Duration::from_secs(3);
+
 /// Longest time for which a reply is delayed until this replica has applied the change. It is far longer than a message
 /// takes, but short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
@@ -391,8 +394,10 @@ impl Host {
         }
     }
 
-    /// Repeats a request until there is a reply, or the deadline has passed.
+    /// Repeats a request until there is a reply, or the deadline has passed. While the leader's disk is full, it repeats the
+    /// request only for the time in which another replica could take over.
     async fn insist(&self, ask: impl Fn() -> Pending, until: Instant) -> Result<Answer, ApiError> {
+        let full_until = until.min(Instant::now() + FULL_MAX);
         loop {
             let answer = match tokio::time::timeout_at(until, ask().answers()).await {
                 Ok(mut answers) => answers.pop().unwrap_or(Answer::Unknown),
@@ -403,7 +408,8 @@ impl Host {
                 Answer::Unknown => return Err(unknown()),
                 answer => return Ok(answer),
             };
-            if again.is_final() || Instant::now() + PAUSE >= until {
+            let end = if again == Again::Full { full_until } else { until };
+            if again.is_final() || Instant::now() + PAUSE >= end {
                 return Err(unavailable(again));
             }
             tokio::time::sleep(PAUSE).await;

@@ -90,6 +90,8 @@ pub struct Status {
     pub log_bytes: u64,
     /// Number of times that the log was synced.
     pub log_syncs: u64,
+    /// Whether the disk of the log is full, so that nothing can be written until there is room.
+    pub disk_full: bool,
     /// Number of snapshots taken since the replica's start.
     pub snapshots: u64,
     /// Index of the log's end, updated at every tick.

@@ -63,7 +63,7 @@ impl LogWorker {
     /// The disk fails. Its content is unknown then, and the replica must stop.
     pub fn work(&mut self) -> Result<Option<u64>, WriteError> {
         let mut last = None;
-        self.full = false;
+        let was_full = std::mem::take(&mut self.full);
         while let Some(job) = self.waiting.front() {
             let done = match job {
                 Job::Write(write) => write_one(&mut *self.engine, write),
@@ -72,7 +72,9 @@ impl LogWorker {
             match done {
                 Ok(()) => {}
                 Err(WriteError::Full { path }) => {
-                    tracing::warn!(path = %path.display(), "the disk is full: make room");
+                    if !was_full {
+                        tracing::warn!(path = %path.display(), "the disk is full: make room");
+                    }
                     self.full = true;
                     break;
                 }

@@ -62,6 +62,7 @@ impl Log {
         let mut status = self.status.lock();
         status.log_bytes = self.worker.engine().bytes_written();
         status.log_syncs += u64::from(synced);
+        status.disk_full = self.worker.is_full();
         drop(status);
         Written { safe, full: self.worker.is_full(), taken }
     }

@@ -256,6 +256,9 @@ impl Now {
         let stopped = f64::from(u8::from(status.stopped.is_some()));
         let help = "1 if this replica has stopped after an error and must be restarted";
         pen.gauge(Figure::new("replica_stopped", help), stopped)?;
+        let full = f64::from(u8::from(status.disk_full));
+        let help = "1 if the disk of the log is full, so that nothing can be written";
+        pen.gauge(Figure::new("replica_disk_full", help), full)?;
         let help = "Bytes written to the log";
         pen.counter(Figure::bytes("replica_log_written", help), status.log_bytes as f64)?;
         let help = "Syncs of the log";
