@@ -14,6 +14,7 @@ use super::ends::Ending;
 use super::lane::{Errand, Lane, ON_THE_WAY_MAX};
 use super::ledger::Ledger;
 use super::message::{Done, Message, Purpose};
+use super::retries::{RETRY_MS, Retries};
 use super::samples::{Moment, Samples};
 use super::stop::Stop;
 use super::watch::Watch;
@@ -41,6 +42,7 @@ pub(crate) struct Feeder {
     failed: Option<RunError>,
     /// Whether tasks were evicted or commands answered since the schedulers were last woken.
     stirred: bool,
+    retries: Retries,
     stop: Stop,
     /// Whether the end was requested before the workload was done.
     interrupted: bool,
@@ -94,6 +96,7 @@ impl Feeder {
             messages,
             failed: None,
             stirred: false,
+            retries: Retries::default(),
             stop: options.stop.clone(),
             interrupted: false,
             cell,
@@ -185,17 +188,15 @@ impl Feeder {
                         workers.wake();
                     }
                 }
-                None if next.is_none() && self.caught_up() && self.watch.are_settled() => {
-                    return Ok(());
+                None if next.is_none() && self.has_tried_all() => return Ok(()),
+                None if !pace.is_timed() && self.waits_for_retries() && self.retries.skip() => {
+                    workers.skip_a_second();
                 }
                 None if self.wait_for(workers) => {}
                 None if workers.running() < self.watch.workers() => return Ok(()),
                 // If a replica has stopped, schedulers would retry forever.
                 None if workers.check().is_err() => return workers.check(),
-                None if !pace.is_timed() && next.is_none() && self.caught_up() => {
-                    // A job that failed many times is retried up to a second later, so that time is skipped.
-                    workers.skip_a_second();
-                }
+                None if !pace.is_timed() && self.waits_for_retries() => workers.skip_a_second(),
                 None => {}
             }
             progress(self.counts.progress());
@@ -205,12 +206,30 @@ impl Feeder {
     /// Returns the time of the next event if it may happen now.
     fn due(&mut self, next: Option<u64>, pace: Pace, clock: &RunClock) -> Option<u64> {
         let at = next?;
+        let now_ms = self.agenda.now_ms();
+        if self.has_tried_all() && !pace.is_timed() {
+            self.retries.tried(now_ms);
+            return next;
+        }
         let may = match pace {
-            Pace::Fastest => self.watch.may_go_on(self.counts.pending()) || self.caught_up(),
-            Pace::InTurns => self.caught_up(),
+            Pace::Fastest => {
+                let open = self.watch.may_go_on(self.counts.pending()) || self.caught_up();
+                open && at <= now_ms + RETRY_MS
+            }
+            Pace::InTurns => self.caught_up() && self.retries.may_go_on(at),
             Pace::Speed(speed) => at <= (clock.seconds() * 1000.0 * speed) as u64,
         };
         may.then_some(at)
+    }
+
+    /// Whether every worker has tried all jobs, also those whose last attempt failed.
+    fn has_tried_all(&self) -> bool {
+        self.caught_up() && self.watch.are_settled()
+    }
+
+    /// Whether the workers have nothing to do before a job is retried whose attempts failed.
+    fn waits_for_retries(&self) -> bool {
+        self.caught_up() && !self.watch.are_settled()
     }
 
     /// Counts the remaining messages of the workers, and takes the last sample.

@@ -11,8 +11,9 @@
 //! the workload's clock, submits arriving jobs, and ends tasks after their run time. With
 //! [`Pace::Fastest`], the clock jumps from event to event, and waits only while it is too far ahead of
 //! the schedulers (see [`WINDOW_MAX`]), so that the workload's order and times keep their meaning.
-//! With [`Pace::InTurns`], the clock waits for the schedulers before each event. With [`Pace::Speed`], it follows
-//! the wall clock.
+//! With [`Pace::InTurns`], the clock waits for the schedulers before each event. Before a jump over more than a
+//! second, jobs that found no machine are tried again. With [`Pace::Speed`], the clock follows the wall clock. The run
+//! ends at the last arrival, after the schedulers have tried all jobs.
 
 mod agenda;
 mod cell;
@@ -35,6 +36,7 @@ mod rebalanced;
 #[cfg(feature = "durable")]
 pub mod replicas;
 pub mod report;
+mod retries;
 mod samples;
 mod stop;
 #[cfg(test)]

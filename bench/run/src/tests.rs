@@ -4,7 +4,7 @@ use super::kept::Keeper;
 use super::replicas::Durability;
 use super::{CLIENTS, Pace, RunError, RunOptions, Stop, Workers, run};
 use crate::report::RunReport;
-use omega_core::{Amounts, Job, Kinds, TaskGroup};
+use omega_core::{Amounts, Job, Kinds, Machine, TaskGroup};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
 use omega_schedulers::{Claimed, Events, Profile, Refused, Reserve};
 use omega_store::directory::EngineKind;
@@ -156,6 +156,30 @@ fn workers_in_lock_step_give_one_report_for_a_seed() {
     let options = RunOptions { workers: Workers::LockStep, pace: timed, ..RunOptions::default() };
     let refused = run(workload, &options, &mut |_| {}).map(drop);
     assert!(matches!(refused, Err(RunError::NoLockStep)), "{refused:?}");
+}
+
+#[test]
+fn no_machine_stays_idle_until_the_next_arrival() {
+    let mut workload = restless();
+    workload.machine_events.clear();
+    workload.machines = vec![Machine::new("m", Amounts::new([4000, 8 << 30]))];
+    let request = Amounts::new([4000, 1 << 30]);
+    let job = |name: &str, count, at_ms| Arrival {
+        at_ms,
+        job: Job::batch(name, TaskGroup::new(count, request.clone())),
+        placed: Vec::new(),
+        run: RunTime::Same(100_000),
+    };
+    // The machine has room for one task at a time.
+    workload.arrivals = vec![job("ten", 10, 0), job("last", 1, 5_500_000)];
+    for workers in [Workers::Threads, Workers::LockStep] {
+        for pace in [Pace::Fastest, Pace::InTurns] {
+            let options = RunOptions { workers, pace, ..RunOptions::default() };
+            let report = run(workload.clone(), &options, &mut |_| {}).unwrap();
+            let ended = (report.placements, report.finished, report.pending);
+            assert_eq!(ended, (11, 10, 0), "{workers:?}, {pace:?}");
+        }
+    }
 }
 
 #[test]
