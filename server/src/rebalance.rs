@@ -334,7 +334,9 @@ fn of_workload(args: &RebalanceArgs) -> Result<RebalanceReport, Error> {
     let cell = with_bar(args.output.quiet, workload, |workload, progress| {
         cell_of(workload, moment, &options, progress)
     })?;
-    Ok(RebalanceReport { notes, ..tried(args, cell, name, settings)? })
+    let mut report = tried(args, cell, name, settings)?;
+    report.notes.splice(0..0, notes);
+    Ok(report)
 }
 
 /// Makes a plan on a copy in this process, and makes all moves there.
@@ -348,8 +350,11 @@ fn tried(
     let drain = args.pass.drain.clone();
     let annealing = args.annealing(&clock);
     let mut go_on = || clock.spent_of(ALL) < 1.0;
+    let unknown = objectives::unknown(&settings.objectives, &objectives::Known::of_cell(&cell));
     let pass = Pass { settings, drain, annealing, go_on: &mut go_on, carry: Carry::OnCopy };
-    Ok(rebalance_cell(cell, name, pass).map_err(RebalanceError::Run)?)
+    let mut report = rebalance_cell(cell, name, pass).map_err(RebalanceError::Run)?;
+    report.notes.extend(unknown);
+    Ok(report)
 }
 
 /// Time of a search if the user gives none.

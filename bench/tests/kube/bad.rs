@@ -14,13 +14,25 @@ fn with_node(item: &str) -> String {
 
 #[test]
 fn text_that_is_no_json() {
-    check("apiVersion: v1\nkind: List", ":1: column 1: is not JSON: expected value");
+    for text in
+        ["apiVersion: v1\nkind: List", "---\n{}", "NAME  STATUS\na  Ready", "Warning: x\n{}"]
+    {
+        check(
+            text,
+            ":1: the file does not begin as JSON: write it with `kubectl get nodes,pods -A -o json`, because \
+             neither YAML nor tables are read",
+        );
+    }
     check(
         "{\n  \"kind\": \"List\",\n  \"items\": [}\n",
         ":3: column 13: is not JSON: expected value",
     );
     check(r#"{"kind":"List","items":["#, ":1: column 24: is not JSON: EOF while parsing a list");
-    assert_eq!(read(b"\xff\xfe{").map(|_| ()), Err(": is not UTF-8 text".to_owned()));
+    assert_eq!(
+        read(b"\xff\xfe{").map(|_| ()),
+        Err(": is UTF-16 text: save it as UTF-8".to_owned())
+    );
+    assert_eq!(read(b"{\xff").map(|_| ()), Err(": is not UTF-8 text: save it as UTF-8".to_owned()));
     let broken = [0x1f, 0x8b, 8, 0, 0];
     assert!(read(broken).unwrap_err().starts_with(": the gzip data "));
 }

@@ -6,6 +6,9 @@ use omega_core::limits::{AMOUNT_MAX, DEVICES_MAX, MACHINES_MAX};
 use omega_core::{Amounts, KindId, Machine};
 use std::str::FromStr;
 
+/// Minimum of memory and of disk space of a machine, if it has any: a mebibyte.
+const BYTES_MIN: u64 = 1 << 20;
+
 /// A number of identical machines with the standard kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alike {
@@ -58,8 +61,8 @@ impl Alike {
         let bytes = |text: &str| forms::bytes(text, Rounding::Nearest);
         match kind {
             "cpu" => self.capacity.set(KindId::CPU, millis(amount)?),
-            "memory" => self.capacity.set(KindId::MEMORY, bytes(amount)?),
-            "disk" => self.capacity.set(KindId::DISK, bytes(amount)?),
+            "memory" => self.capacity.set(KindId::MEMORY, of_machine(kind, bytes(amount)?)?),
+            "disk" => self.capacity.set(KindId::DISK, of_machine(kind, bytes(amount)?)?),
             "gpu" => {
                 let devices = amount.parse().ok().filter(|devices| *devices <= DEVICES_MAX);
                 self.devices = devices.ok_or_else(|| {
@@ -77,6 +80,17 @@ impl Alike {
             }
         }
         Ok(())
+    }
+}
+
+/// Checks bytes of a machine. A few of them are an amount whose unit was forgotten.
+fn of_machine(kind: &str, bytes: u64) -> Result<u64, String> {
+    match bytes {
+        0 | BYTES_MIN.. => Ok(bytes),
+        _ => Err(format!(
+            "{kind}={bytes} is {bytes} bytes, but a machine must have at least {BYTES_MIN}: write a \
+             unit, as in {kind}=256Gi"
+        )),
     }
 }
 
@@ -109,6 +123,11 @@ mod tests {
             ("5,memory=1Gi", "cpu=CORES is missing"),
             ("5,cpu=-1", "\"-1\" is negative"),
             ("5,cpu=1,memory=lots", "\"lots\" is not a number"),
+            (
+                "5,cpu=1,memory=256",
+                "memory=256 is 256 bytes, but a machine must have at least 1048576",
+            ),
+            ("5,cpu=1,disk=2k", "disk=2000 is 2000 bytes"),
             ("5,cpu=1,gpu=33", "gpu=33 must be a number of devices from 0 to 32"),
             ("5,cpu=1,tape=1", "there is no kind \"tape\""),
         ];

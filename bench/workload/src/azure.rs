@@ -413,6 +413,11 @@ mod tests {
             (row("f,s,,600,900,9,1,3,Unknown,1,1"), "6: deploymentid: is empty"),
             (row("f,s,d,0,0,9,1,3,Unknown,>>1,1"), "6: vmcorecount: \">1\" is not a number"),
             (
+                "name,cpu,mem,num_gpu,gpu,spec,qos,phase,created,deleted,at\np,1,2,3,4,5,6,7,8,9,10\n".into(),
+                "1: the line is a header of other columns: the columns are vmid, subscriptionid, deploymentid, \
+                 vmcreated, vmdeleted, maxcpu, avgcpu, p95maxcpu, vmcategory, vmcorecount, vmmemory",
+            ),
+            (
                 row("f,s,d,0,0,9,1,3,Unknown,1"),
                 "6: the row has 10 fields, but the header has 11: give each row as many fields as the header",
             ),

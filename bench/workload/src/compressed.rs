@@ -65,15 +65,19 @@ pub fn read_text(file: &Path) -> io::Result<String> {
     });
     let mut text = Vec::new();
     let read = open_input(file)?.take(max + 1).read_to_end(&mut text)?;
-    if read as u64 <= max {
-        return String::from_utf8(text).map_err(|_| invalid("is not UTF-8 text"));
+    if read as u64 > max {
+        return Err(invalid(match stored {
+            Some(stored) if max < TEXT_BYTES_MAX => format!(
+                "decompresses to more than {EXPANSION_MAX} times its {stored} bytes: it is damaged, or not such a file"
+            ),
+            _ => format!("is longer than {TEXT_BYTES_MAX} bytes"),
+        }));
     }
-    Err(invalid(match stored {
-        Some(stored) if max < TEXT_BYTES_MAX => format!(
-            "decompresses to more than {EXPANSION_MAX} times its {stored} bytes: it is damaged, or not such a file"
-        ),
-        _ => format!("is longer than {TEXT_BYTES_MAX} bytes"),
-    }))
+    // PowerShell writes UTF-16 for `>`.
+    if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
+        return Err(invalid("is UTF-16 text: save it as UTF-8"));
+    }
+    String::from_utf8(text).map_err(|_| invalid("is not UTF-8 text: save it as UTF-8"))
 }
 
 /// A read error as a message for users.

@@ -57,7 +57,7 @@ mod machines;
 mod placements;
 pub mod write;
 
-use crate::decimal::Rounding;
+use crate::decimal::{Decimal, Rounding};
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window, whole};
 use crate::table::{Column, Row, Table};
@@ -226,7 +226,7 @@ impl AmountColumns {
         let bytes = |text: &str| forms::bytes(text, rounding);
         row.required(self.memory)?;
         let mut amounts = Amounts::new([
-            row.amount(self.cpu, 1000, rounding)?,
+            cpu(row, self.cpu, rounding)?,
             optional(row, Some(self.memory), bytes)?.unwrap_or(0),
             optional(row, self.disk, bytes)?.unwrap_or(0),
         ]);
@@ -239,6 +239,18 @@ impl AmountColumns {
         };
         Ok((amounts, devices as u8))
     }
+}
+
+/// Reads cores as thousandths. `500m` and `4 cores` have a unit, which this column does not take.
+fn cpu(row: &Row<'_>, column: Column, rounding: Rounding) -> Result<u64, LoadError> {
+    let text = row.required(column)?;
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number = Decimal::parse(digits.trim_end());
+    if digits.len() < text.len() && number.is_ok() {
+        let message = format!("{text:?} has a unit: write cores without one, as in 8 or 0.5");
+        return Err(row.error(column, message));
+    }
+    row.amount(column, 1000, rounding)
 }
 
 /// Reads a field that may be empty, by the function `read`.

@@ -167,6 +167,9 @@ impl Log {
             let message = format!("the line is longer than {LINE_BYTES_MAX} bytes");
             return Err(self.error(None, message));
         }
+        if self.number == 1 && self.line.starts_with(b"\xef\xbb\xbf") {
+            self.line.drain(..3);
+        }
         Ok(read > 0)
     }
 

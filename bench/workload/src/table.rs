@@ -61,7 +61,7 @@ impl Table {
     /// field is not the first of these names, it is a row.
     ///
     /// # Errors
-    /// If the file cannot be read, is empty, or its header is invalid.
+    /// If the file cannot be read, is empty, or its first line is neither a row nor a valid header.
     pub fn open_bare(file: &Path, columns: &[&str]) -> Result<Table, LoadError> {
         let mut table = Table::at_start(file)?;
         if table.record.ends.len() != columns.len() {
@@ -69,6 +69,14 @@ impl Table {
         }
         table.header = columns.iter().map(|&name| name.to_owned()).collect();
         table.is_read = table.record.field(0).trim() != columns[0];
+        let mut fields = (0..columns.len()).map(|i| table.record.field(i).trim());
+        if table.is_read && !fields.any(|field| Decimal::parse(field).is_ok()) {
+            let message = format!(
+                "the line is a header of other columns: the columns are {}",
+                columns.join(", ")
+            );
+            return Err(table.error_at(None, message));
+        }
         Ok(table)
     }
 
@@ -87,6 +95,10 @@ impl Table {
     fn with_header(mut self) -> Result<Table, LoadError> {
         let table = &mut self;
         let record = &table.record;
+        if let (1, Some(name)) = (record.ends.len(), separator(record.field(0))) {
+            let message = format!("the columns are separated by {name}: separate them by commas");
+            return Err(table.error_at(None, message));
+        }
         table.header = (0..record.ends.len()).map(|i| record.field(i).trim().to_owned()).collect();
         for (i, name) in table.header.iter().enumerate() {
             if table.header[..i].contains(name) {
@@ -196,6 +208,13 @@ impl Table {
             }
         }
     }
+}
+
+/// The separator of a header's columns, if it is another one than a comma.
+fn separator(header: &str) -> Option<&'static str> {
+    [(';', "semicolons"), ('\t', "tabs"), ('|', "vertical bars")]
+        .into_iter()
+        .find_map(|(sign, name)| header.contains(sign).then_some(name))
 }
 
 impl Record {

@@ -500,6 +500,25 @@ mod tests {
     }
 
     #[test]
+    fn a_comparison_takes_one_integer() {
+        let read = |what: &str| {
+            let labels = format!("labels = [{{ key = \"n\", {what} }}]");
+            toml::from_str::<JobFile>(&format!(
+                "name = \"a\"\n[[group]]\ncount = 1\nrequired = [{{ {labels} }}]\n"
+            ))
+        };
+        read("operator = \"gt\", values = [\"-5\"]").unwrap();
+        for (what, expected) in [
+            ("operator = \"gt\", values = [\"z\"]", "values of \"n\" are [\"z\"], but gt compares"),
+            ("operator = \"lt\", values = [\"1\", \"2\"]", "but lt compares with one integer"),
+            ("operator = \"lt\"", "values of \"n\" are [], but lt compares"),
+        ] {
+            let error = read(what).unwrap_err().to_string();
+            assert!(error.contains(expected), "{what}: {error}");
+        }
+    }
+
+    #[test]
     fn the_job_in_the_docs_requests_the_highest_point_of_its_demand_profile() {
         let docs = include_str!("../../../docs/demand-profiles.md");
         let (_, file) = docs.split_once("```toml").unwrap();

@@ -9,17 +9,18 @@ use omega_core::{
     TolerationOperator, TopologyLevel, WhenUnsatisfiable,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Machines that meet every requirement. Without requirements, no machine is selected.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SelectorFile {
     /// Requirements on the machine's labels.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "requirements", skip_serializing_if = "Vec::is_empty")]
     labels: Vec<RequirementFile>,
     /// Requirements on the machine's name; their keys are ignored.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "requirements", skip_serializing_if = "Vec::is_empty")]
     names: Vec<RequirementFile>,
 }
 
@@ -46,6 +47,25 @@ struct RequirementFile {
     /// Value to compare with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     values: Vec<String>,
+}
+
+/// Reads requirements. A comparison with anything but one integer can never be met, so it is an error.
+fn requirements<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<RequirementFile>, D::Error> {
+    let given = Vec::<RequirementFile>::deserialize(from)?;
+    for RequirementFile { key, operator, values } in &given {
+        let word = match operator {
+            OperatorFile::Gt => "gt",
+            OperatorFile::Lt => "lt",
+            _ => continue,
+        };
+        if !matches!(&values[..], [bound] if bound.parse::<i64>().is_ok()) {
+            return Err(D::Error::custom(format!(
+                "values of {key:?} are {values:?}, but {word} compares with one integer: write one, as in \
+                 values = [\"5\"]"
+            )));
+        }
+    }
+    Ok(given)
 }
 
 /// Operator of a requirement on a label's value.
@@ -246,6 +266,7 @@ enum TasksFile {
         #[serde(default)]
         tenants: TenantsFile,
         /// Requirements on the tasks' labels.
+        #[serde(deserialize_with = "requirements")]
         labels: Vec<RequirementFile>,
     },
 }

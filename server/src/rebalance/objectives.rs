@@ -2,6 +2,7 @@
 
 mod aims;
 mod rules;
+mod unknown;
 
 use super::{PassArgs, Purpose, RebalanceError};
 use crate::file;
@@ -14,6 +15,7 @@ use rules::RuleEntry;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+pub(super) use unknown::{Known, unknown};
 
 /// Maximum of a pair's percentage: ten times as much of one kind free as of the other.
 pub(super) const PAIR_PERCENT_MAX: u32 = 1000;

@@ -59,6 +59,37 @@ fn a_cell_that_was_kept_is_looked_at_and_not_changed() {
     assert_eq!(listing(&dir.path().join("cell")), before);
 }
 
+#[test]
+fn names_in_objectives_that_the_cell_lacks_are_noted() {
+    let dir = tables();
+    for (text, expected) in [
+        ("[[rule]]\njob = \"nope\"\nat-least = 2\n", "rule: the cell has no job \"nope\""),
+        ("[[rule]]\njob = \"web\"\nneeds = \"nope\"\n", "rule: the cell has no job \"nope\""),
+        (
+            "[[rule]]\njob = \"web\"\nlevel = \"zone\"\nat-least = 2\n",
+            "rule.level: the cell has no label \"zone\"",
+        ),
+        (
+            "[[machines]]\nnames = [\"m-0\", \"nope\"]\nin-use = 5\n",
+            "machines.names: the cell has no machine \"nope\"",
+        ),
+        ("[[move]]\nacross = \"zone\"\ncost = 1\n", "move.across: the cell has no label \"zone\""),
+        (
+            "[[move]]\nto = { names = [\"nope\"] }\ncost = 1\n",
+            "move: the cell has no machine \"nope\"",
+        ),
+        ("level = \"zone\"\n", "level: the cell has no label \"zone\""),
+    ] {
+        std::fs::write(dir.path().join("o.toml"), text).unwrap();
+        let report = json(dir.path(), &[&FILES[..], &["--objectives", "o.toml"]].concat());
+        let note = format!("objectives: {expected}: correct the name, or it has no effect");
+        assert_eq!(report["notes"], Value::from(vec![note]), "{text}");
+    }
+    std::fs::write(dir.path().join("o.toml"), "[[rule]]\njob = \"web\"\nat-least = 2\n").unwrap();
+    let report = json(dir.path(), &[&FILES[..], &["--objectives", "o.toml"]].concat());
+    assert_eq!(report["notes"], Value::Array(Vec::new()));
+}
+
 const AIMS: &str = "for = \"defragment\"\nlevel = \"zone\"\nsafety = { cpu = 70 }\n\
     weight = { fragments = 7, crowding = 3, \"load.cpu\" = 2, balance = 1 }\n\
     [[pair]]\nfree = \"cpu\"\nbeside = \"memory\"\n";

@@ -61,7 +61,7 @@ pub(super) fn list<T>(
 pub(super) fn labels(text: &str) -> Result<Vec<(Text, Text)>, String> {
     const { assert!(RULES_PER_GROUP_MAX <= LABELS_MAX) };
     let labels = list(text, |item| match item.split_once('=') {
-        Some((key, value)) => Ok((name(key.trim())?, Text::from(value.trim()))),
+        Some((key, value)) => Ok((name(key.trim())?, label_value(item, value)?)),
         None => Err(format!("{item:?} is not a label: it must be KEY=VALUE")),
     })?;
     for (i, (key, _)) in labels.iter().enumerate() {
@@ -70,6 +70,34 @@ pub(super) fn labels(text: &str) -> Result<Vec<(Text, Text)>, String> {
         }
     }
     Ok(labels)
+}
+
+/// Parses the value of a label in `item`. Characters that separate items in other tools are errors, because they mean that
+/// the item was not written as one label.
+fn label_value(item: &str, value: &str) -> Result<Text, String> {
+    match value.chars().find(|c| ['=', ',', '|'].contains(c)) {
+        None => Ok(value.trim().into()),
+        Some(sign) => Err(format!(
+            "{item:?} has {sign:?} in a label's value, which must not contain '=', ',' or '|': \
+             separate items by ';', as in KEY=VALUE;KEY=VALUE"
+        )),
+    }
+}
+
+/// Parses a value of a requirement; `text` is the requirement.
+fn required_value(text: &str, value: &str) -> Result<Text, String> {
+    match value.trim() {
+        "" => {
+            Err(format!("{text:?} has an empty value: write a value, or KEY exists or KEY absent"))
+        }
+        value => match value.chars().find(|c| ['=', ',', '|'].contains(c)) {
+            None => Ok(value.into()),
+            Some(sign) => Err(format!(
+                "{text:?} has {sign:?} in a value, which must not contain '=', ',' or '|': write \
+                 KEY=VALUE, or KEY in A|B for several values, and separate requirements by ';'"
+            )),
+        },
+    }
 }
 
 /// Parses `KEY=VALUE:EFFECT` or `KEY:EFFECT`.
@@ -144,8 +172,10 @@ pub(super) fn requirement(text: &str) -> Result<Requirement, String> {
         *FORMS.iter().find(|(sign, _)| text.contains(sign)).ok_or_else(no_requirement)?;
     let (key, rest) = text.split_once(sign).ok_or_else(no_requirement)?;
     let values: Vec<Text> = match sign {
-        " in " | " notin " => rest.split('|').map(|value| value.trim().into()).collect(),
-        _ => vec![rest.trim().into()],
+        " in " | " notin " => {
+            rest.split('|').map(|value| required_value(text, value)).collect::<Result<_, _>>()?
+        }
+        _ => vec![required_value(text, rest)?],
     };
     let compares = matches!(operator, Operator::Gt | Operator::Lt);
     if compares && values.iter().any(|value| value.parse::<i64>().is_err()) {

@@ -130,7 +130,10 @@ pub(super) fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, 
 fn read_group(row: &Row<'_>, columns: &Columns) -> Result<TaskGroup, LoadError> {
     let count = row.integer(columns.count, u64::from(TASKS_PER_JOB_MAX))? as u32;
     if count == 0 {
-        return Err(row.error(columns.count, "is 0: a job must have at least one task"));
+        return Err(row.error(
+            columns.count,
+            "is 0: a job must have at least one task: write at least 1, or remove the row",
+        ));
     }
     let (mut request, devices) = columns.amounts.read(row, Rounding::Up)?;
     let devices = read_devices(row, columns, devices)?;

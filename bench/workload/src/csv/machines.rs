@@ -46,6 +46,9 @@ pub(super) fn read(table: &mut Table, kinds: &Kinds) -> Result<Vec<Machine>, Loa
             Some(column) => row.optional_integer(column, MACHINES_MAX as u64)?,
             None => None,
         };
+        if let (Some(column), Some(0)) = (count, alike) {
+            return Err(row.error(column, "is 0: write at least 1, or remove the row"));
+        }
         for i in 0..alike.unwrap_or(1) {
             if alike.is_some() {
                 let numbered = forms::name(&format!("{base}-{i}"));
@@ -66,7 +69,7 @@ pub(super) fn read(table: &mut Table, kinds: &Kinds) -> Result<Vec<Machine>, Loa
         }
     }
     if machines.is_empty() {
-        return Err(table.error("the table has no machines"));
+        return Err(table.error("the table has no machines: give it a row for each machine"));
     }
     Ok(machines)
 }

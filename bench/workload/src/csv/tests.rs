@@ -110,7 +110,32 @@ fn faults_of_machines_are_told_in_one_line() {
         ),
         ("name,cpu,memory,\n", ":1: a column has no name"),
         ("name,cpu,memory,resource:gpu\n", ":1: resource:gpu: gpu has a column of its own"),
-        ("name,cpu,memory\n", ": the table has no machines"),
+        ("name,cpu,memory\n", ": the table has no machines: give it a row for each machine"),
+        (
+            "name;cpu;memory\na;1;1\n",
+            ":1: the columns are separated by semicolons: separate them by commas",
+        ),
+        (
+            "name\tcpu\tmemory\na\t1\t1\n",
+            ":1: the columns are separated by tabs: separate them by commas",
+        ),
+        (
+            "name,cpu,memory\na,8000m,1\n",
+            ":2: cpu: \"8000m\" has a unit: write cores without one, as in 8 or 0.5",
+        ),
+        (
+            "name,cpu,memory\na,8 cores,1\n",
+            ":2: cpu: \"8 cores\" has a unit: write cores without one, as in 8 or 0.5",
+        ),
+        (
+            "name,cpu,memory,count\na,1,1,0\n",
+            ":2: count: is 0: write at least 1, or remove the row",
+        ),
+        (
+            "name,cpu,memory,labels\na,1,1,\"gen=7,ssd=1\"\n",
+            ":2: labels: \"gen=7,ssd=1\" has '=' in a label's value, which must not contain '=', ',' or '|': \
+             separate items by ';', as in KEY=VALUE;KEY=VALUE",
+        ),
         (
             "name,cpu,memory\na,1,1\na,1,1\n",
             ":3: name: \"a\" is already the name of the machine \
@@ -155,10 +180,28 @@ fn faults_of_machines_are_told_in_one_line() {
     }
 }
 
+/// The error for a sign in a value of a requirement.
+macro_rules! in_a_value {
+    ($text:literal, $sign:literal) => {
+        concat!(
+            "\"",
+            $text,
+            "\" has '",
+            $sign,
+            "' in a value, which must not contain '=', ',' or '|': write KEY=VALUE, or KEY in A|B for several \
+             values, and separate requirements by ';'"
+        )
+    };
+}
+
 #[test]
 fn faults_of_jobs_are_told_in_one_line() {
     let cases = [
-        ("count", "0", "is 0: a job must have at least one task"),
+        (
+            "count",
+            "0",
+            "is 0: a job must have at least one task: write at least 1, or remove the row",
+        ),
         ("count", "2000000", "\"2000000\" is too large: must be at most 1048576"),
         (
             "gpu_share",
@@ -179,6 +222,20 @@ fn faults_of_jobs_are_told_in_one_line() {
              A|B, KEY>NUMBER or KEY exists",
         ),
         ("require", "a=1;;b=2", "\"a=1;;b=2\" has an empty item"),
+        ("require", "zone==a", in_a_value!("zone==a", "=")),
+        ("require", "zone == a", in_a_value!("zone == a", "=")),
+        ("require", "zone=a | b", in_a_value!("zone=a | b", "|")),
+        ("require", "zone in a|b gen=7", in_a_value!("zone in a|b gen=7", "=")),
+        (
+            "require",
+            "zone!=",
+            "\"zone!=\" has an empty value: write a value, or KEY exists or KEY absent",
+        ),
+        (
+            "require",
+            "zone in a|",
+            "\"zone in a|\" has an empty value: write a value, or KEY exists or KEY absent",
+        ),
         ("require", "n>many", "\"n>many\" must compare with an integer"),
         (
             "tolerate",

@@ -114,6 +114,17 @@ pub fn read_text(file: &Path) -> Result<String, Fault> {
 pub(super) fn parse(text: &str) -> Result<Input, Fault> {
     let mut source = Source { text, offset: 0, line: 1 };
     let mut input = Input::default();
+    // A number is JSON, and gets the error for a document of another type.
+    let begins_json = |c: char| matches!(c, '{' | '[' | '"') || c.is_ascii_digit();
+    if text.trim_start().chars().next().is_some_and(|first| !begins_json(first)) {
+        return Err(Fault {
+            line: Some(1),
+            field: None,
+            message: "the file does not begin as JSON: write it with `kubectl get nodes,pods -A -o json`, \
+                      because neither YAML nor tables are read"
+                .to_owned(),
+        });
+    }
     for document in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         let document = document.map_err(|error| not_json(&error))?;
         if document.get().starts_with('[') {

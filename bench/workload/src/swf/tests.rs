@@ -53,6 +53,13 @@ fn a_line_is_a_job_and_minus_one_is_unknown() {
 }
 
 #[test]
+fn a_byte_order_mark_is_ignored() {
+    for log in [format!("\u{feff}; MaxProcs: 9\n{JOB}"), format!("\u{feff}{JOB}")] {
+        assert_eq!(read(log.as_bytes()).1.unwrap().0.len(), 1, "{log}");
+    }
+}
+
+#[test]
 fn what_changes_nothing_is_let_pass_and_told() {
     let odd = JOB.replacen(" 5 ", " -17 ", 1);
     let log = format!("; Sch\u{e4}del\n; MaxProcs: many\n; MaxNodes: 0\n{odd}");

@@ -1,0 +1,106 @@
+//! Notes about names in objectives that the cell does not have. They have no effect, so a mistyped one drops a rule.
+
+use omega_cellstate::Cell;
+#[cfg(feature = "serve")]
+use omega_cellstate::View;
+use omega_core::{Machine, Text, TopologyLevel};
+use omega_schedulers::rebalance::Objectives;
+use omega_schedulers::rebalance::aims::machines::MachineSet;
+use omega_schedulers::rebalance::aims::rules::Limit;
+use std::collections::{BTreeSet, HashSet};
+
+/// Maximum number of names of one field in its note.
+const NAMES_MAX: usize = 5;
+
+/// Names that a cell has.
+#[derive(Default)]
+pub(in crate::rebalance) struct Known {
+    machines: HashSet<Text>,
+    labels: HashSet<Text>,
+    /// `None` if the jobs are not known.
+    jobs: Option<HashSet<Text>>,
+}
+
+impl Known {
+    /// Names of a cell.
+    pub(in crate::rebalance) fn of_cell(cell: &Cell) -> Known {
+        let mut known = Known::default();
+        cell.machines().for_each(|state| known.add(state.machine));
+        known.jobs = Some(cell.jobs().map(|(_, job)| job.name.clone()).collect());
+        known
+    }
+
+    /// Names of a view, which has no list of jobs.
+    #[cfg(feature = "serve")]
+    pub(in crate::rebalance) fn of_view(view: &View) -> Known {
+        let mut known = Known::default();
+        let machines = (0..view.rows()).filter_map(|row| view.machine(row));
+        machines.for_each(|machine| known.add(machine));
+        known
+    }
+
+    fn add(&mut self, machine: &Machine) {
+        self.machines.insert(machine.name.clone());
+        for (key, _) in machine.labels.iter() {
+            if !self.labels.contains(key) {
+                self.labels.insert(key.clone());
+            }
+        }
+    }
+}
+
+/// The notes, one for each field with unknown names. The table `between` and `move-of` may have names that the cell lacks,
+/// because they are often exported for more than one cell.
+pub(in crate::rebalance) fn unknown(objectives: &Objectives, known: &Known) -> Vec<String> {
+    let no_job = |name: &&Text| known.jobs.as_ref().is_some_and(|jobs| !jobs.contains(*name));
+    let no_level = |level: &TopologyLevel| match level {
+        TopologyLevel::Label(key) if !known.labels.contains(key) => Some(key.clone()),
+        _ => None,
+    };
+    let no_machine = |set: &MachineSet| -> Vec<Text> {
+        set.names.iter().filter(|name| !known.machines.contains(*name)).cloned().collect()
+    };
+    let rules = &objectives.rules;
+    let moves = &objectives.move_costs.entries;
+    let of_rules = rules.iter().flat_map(|rule| {
+        let other = match &rule.limit {
+            Limit::Domains(_) => None,
+            Limit::Needs(other) | Limit::Beside { other, .. } => Some(other),
+        };
+        [Some(&rule.job), other].into_iter().flatten()
+    });
+    let ends = moves.iter().flat_map(|entry| [&entry.from, &entry.to]);
+    let sets = objectives.machines.iter().map(|aims| &aims.of);
+    [
+        note("rule", "job", of_rules.filter(no_job).cloned()),
+        note("rule.level", "label", rules.iter().filter_map(|rule| no_level(&rule.level))),
+        note("machines.names", "machine", sets.flat_map(no_machine)),
+        note("move", "machine", ends.flat_map(no_machine)),
+        note(
+            "move.across",
+            "label",
+            moves.iter().filter_map(|entry| no_level(entry.across.as_ref()?)),
+        ),
+        note("level", "label", no_level(&objectives.level)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The note about the unknown names of a field; `None` if there are none.
+fn note(field: &str, what: &str, names: impl IntoIterator<Item = Text>) -> Option<String> {
+    let names: BTreeSet<Text> = names.into_iter().collect();
+    if names.is_empty() {
+        return None;
+    }
+    let shown: Vec<String> = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}")).collect();
+    let more = match names.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "objectives: {field}: the cell has no {what} {}{more}: correct the name, or it has no effect",
+        shown.join(", ")
+    ))
+}
