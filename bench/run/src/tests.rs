@@ -4,7 +4,7 @@ use super::kept::Keeper;
 use super::replicas::Durability;
 use super::{CLIENTS, Pace, RunError, RunOptions, Stop, Workers, run};
 use crate::report::RunReport;
-use omega_core::{Amounts, Job, Kinds, Machine, TaskGroup};
+use omega_core::{Amounts, Job, JobKind, Kinds, Machine, TaskGroup};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
 use omega_schedulers::{Claimed, Events, Profile, Refused, Reserve};
 use omega_store::directory::EngineKind;
@@ -162,11 +162,16 @@ fn workers_in_lock_step_give_one_report_for_a_seed() {
 fn no_machine_stays_idle_until_the_next_arrival() {
     let mut workload = restless();
     workload.machine_events.clear();
+    let scheduler = workload.arrivals.iter().find(|one| one.job.kind == JobKind::Batch);
+    let scheduler = scheduler.unwrap().job.scheduler.clone();
     workload.machines = vec![Machine::new("m", Amounts::new([4000, 8 << 30]))];
     let request = Amounts::new([4000, 1 << 30]);
     let job = |name: &str, count, at_ms| Arrival {
         at_ms,
-        job: Job::batch(name, TaskGroup::new(count, request.clone())),
+        job: Job {
+            scheduler: scheduler.clone(),
+            ..Job::batch(name, TaskGroup::new(count, request.clone()))
+        },
         placed: Vec::new(),
         run: RunTime::Same(100_000),
     };

@@ -490,7 +490,7 @@ mod tests {
             groups(&kinds, &JobShape::new(&kinds, told).unwrap().groups)
         };
         let groups_in_change = vec![group(2, 1000, 0), group(0, 500, 1), group(1, 2000, 2)];
-        let table = "GROUP  COUNT  VERSIONS        EACH\nmain       3  2 of 0, 1 of 2  2 cpu\n";
+        let table = "GROUP  COUNT  VERSIONS          EACH\nmain       3  2 of v0, 1 of v2  2 cpu\n";
         assert_eq!(shown(groups_in_change, group(3, 2000, 0)), table);
         // Back at the first version, which is the older one.
         let groups_after = vec![group(3, 1000, 0), group(0, 2000, 1)];

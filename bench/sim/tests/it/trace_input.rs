@@ -16,7 +16,7 @@ fn bad_input_ends_with_one_line() {
         (
             "info --machines m.csv --jobs j.csv",
             &[("j.csv", "name,count,cpu,memory\nweb,0,1,1Gi\n")],
-            "j.csv:2: count: is 0: a job must have at least one task",
+            "j.csv:2: count: is 0: a job must have at least one task: write at least 1, or remove the row",
         ),
         (
             "synth --machines m.csv --jobs j.csv --out out",
@@ -27,7 +27,7 @@ fn bad_input_ends_with_one_line() {
             "synth --machines m.csv --jobs j.csv --out out --out-load 0",
             &[],
             "invalid value '0' for '--out-load <xF>': must be a factor from x0.001 to x1000; see \
-             omega-sim --help",
+             omega-sim trace synth --help",
         ),
         (
             "synth --trace azure --data . --out out",

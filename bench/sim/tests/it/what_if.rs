@@ -124,7 +124,7 @@ fn what_cannot_be_asked_is_told_in_one_line() {
         (
             &["--from", "cell", "--load", "0"],
             "invalid value '0' for '--load <TIMES>': must be from 0.01 to 1000; see omega-sim \
-             --help",
+             what-if --help",
         ),
     ];
     for (arguments, expected) in cases {
