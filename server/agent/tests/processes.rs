@@ -326,7 +326,7 @@ fn a_start_is_told_before_a_restart_that_no_poll_saw() {
     spec.restart = RestartPolicy { attempts: 1, delay_ms: 1 };
     driver.start(&spec).unwrap();
     // Both runs are over before the first poll.
-    while !driver.logs("again").is_some_and(|_| output(&driver, "again").lines().count() == 2) {
+    while driver.logs("again").is_none_or(|_| output(&driver, "again").lines().count() != 2) {
         std::thread::yield_now();
     }
     let restarted = Event::Restarted("again".to_owned(), Exit::Code(1), 1);

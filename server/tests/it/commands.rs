@@ -434,6 +434,7 @@ fn names_cannot_move_the_cursor() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
     let cell = Served::new(&[
         ("job.toml", "name = \"j\"\n\n[[group]]\ncuont = 3\n"),
