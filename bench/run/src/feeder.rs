@@ -14,10 +14,9 @@ use super::ends::Ending;
 use super::lane::{Errand, Lane, ON_THE_WAY_MAX};
 use super::ledger::Ledger;
 use super::message::{Done, Message, Purpose};
-use super::retries::{RETRY_MS, Retries};
 use super::samples::{Moment, Samples};
 use super::stop::Stop;
-use super::watch::Watch;
+use super::watch::{RETRY_MS, Watch};
 use super::{Pace, Progress, RunError, RunOptions, WINDOW_MAX};
 use crate::report::Sample;
 use crossbeam_channel::{Receiver, unbounded};
@@ -42,7 +41,6 @@ pub(crate) struct Feeder {
     failed: Option<RunError>,
     /// Whether tasks were evicted or commands answered since the schedulers were last woken.
     stirred: bool,
-    retries: Retries,
     stop: Stop,
     /// Whether the end was requested before the workload was done.
     interrupted: bool,
@@ -96,7 +94,6 @@ impl Feeder {
             messages,
             failed: None,
             stirred: false,
-            retries: Retries::default(),
             stop: options.stop.clone(),
             interrupted: false,
             cell,
@@ -189,7 +186,7 @@ impl Feeder {
                     }
                 }
                 None if next.is_none() && self.has_tried_all() => return Ok(()),
-                None if !pace.is_timed() && self.waits_for_retries() && self.retries.skip() => {
+                None if !pace.is_timed() && self.waits_for_retries() && self.watch.may_skip() => {
                     workers.skip_a_second();
                 }
                 None if self.wait_for(workers) => {}
@@ -208,7 +205,7 @@ impl Feeder {
         let at = next?;
         let now_ms = self.agenda.now_ms();
         if self.has_tried_all() && !pace.is_timed() {
-            self.retries.tried(now_ms);
+            self.watch.tried_all(now_ms);
             return next;
         }
         let may = match pace {
@@ -216,7 +213,7 @@ impl Feeder {
                 let open = self.watch.may_go_on(self.counts.pending()) || self.caught_up();
                 open && at <= now_ms + RETRY_MS
             }
-            Pace::InTurns => self.caught_up() && self.retries.may_go_on(at),
+            Pace::InTurns => self.caught_up() && at <= self.watch.tried_ms() + RETRY_MS,
             Pace::Speed(speed) => at <= (clock.seconds() * 1000.0 * speed) as u64,
         };
         may.then_some(at)

@@ -36,7 +36,6 @@ mod rebalanced;
 #[cfg(feature = "durable")]
 pub mod replicas;
 pub mod report;
-mod retries;
 mod samples;
 mod stop;
 #[cfg(test)]

@@ -4,6 +4,11 @@ use super::message::IdleState;
 use super::window::Window;
 use omega_core::Version;
 
+/// Longest wait of a job between an event that may help it and its next attempt (`Patience::backoff_max`). The schedulers'
+/// clock shows real time, in which hours of the workload pass in an instant. So the feeder skips the wait before the
+/// workload's clock passes the time of the attempt: a machine must not stay idle until the next arrival.
+pub(super) const RETRY_MS: u64 = 1000;
+
 /// See the head of the file.
 pub(super) struct Watch {
     window: Window,
@@ -11,13 +16,18 @@ pub(super) struct Watch {
     idle: Vec<IdleState>,
     /// A version of the cell that includes all changes so far.
     changed: Version,
+    /// The workload's time at which all jobs had last been tried.
+    tried_ms: u64,
+    /// Whether time was skipped since a worker last told its state.
+    has_skipped: bool,
 }
 
 impl Watch {
     /// Creates a watch over this many workers, with a window of this size (see [`Window::new`]).
     pub(super) fn new(window: usize, workers: usize) -> Watch {
         let idle = vec![IdleState::default(); workers];
-        Watch { window: Window::new(window, workers), idle, changed: Version(0) }
+        let window = Window::new(window, workers);
+        Watch { window, idle, changed: Version(0), tried_ms: 0, has_skipped: false }
     }
 
     /// The number of workers.
@@ -52,6 +62,23 @@ impl Watch {
     pub(super) fn idle(&mut self, worker: usize, state: IdleState) {
         self.window.seen(worker, state.version);
         self.idle[worker] = state;
+        self.has_skipped = false;
+    }
+
+    /// Records that all jobs have been tried at this time of the workload.
+    pub(super) fn tried_all(&mut self, now_ms: u64) {
+        self.tried_ms = now_ms;
+    }
+
+    /// The workload's time at which all jobs had last been tried.
+    pub(super) fn tried_ms(&self) -> u64 {
+        self.tried_ms
+    }
+
+    /// Whether time may be skipped without waiting for a message. If so, records that it was, so that the workers can act
+    /// before more time is skipped.
+    pub(super) fn may_skip(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_skipped, true)
     }
 
     /// Whether the clock may advance while this many tasks have no machine.
@@ -65,8 +92,8 @@ impl Watch {
         self.idle.iter().all(|idle| idle.version >= self.changed)
     }
 
-    /// Whether no pending task would be placed if the run continued. Jobs that failed many times are retried up to a
-    /// second later, and the run's end waits for that.
+    /// Whether no pending task would be placed if the run continued. Jobs that failed many times are retried up to
+    /// [`RETRY_MS`] later.
     pub(super) fn are_settled(&self) -> bool {
         self.idle.iter().all(|idle| idle.settled)
     }

@@ -27,10 +27,7 @@ impl Feeder {
     pub(super) fn note(&mut self, message: Message) {
         match message {
             Message::Committed(committed) => self.note_commit(committed),
-            Message::Idle { worker, state } => {
-                self.watch.idle(worker, state);
-                self.retries.told();
-            }
+            Message::Idle { worker, state } => self.watch.idle(worker, state),
             Message::Synced { worker, version } => self.watch.seen(worker, version),
             Message::Several(messages) => messages.into_iter().for_each(|one| self.note(one)),
             Message::Done(done) => {
