@@ -16,7 +16,7 @@ use super::ledger::Ledger;
 use super::message::{Done, Message, Purpose};
 use super::samples::{Moment, Samples};
 use super::stop::Stop;
-use super::watch::{RETRY_MS, Watch};
+use super::watch::{GAP_MS, RETRY_MS, Watch};
 use super::{Pace, Progress, RunError, RunOptions, WINDOW_MAX};
 use crate::report::Sample;
 use crossbeam_channel::{Receiver, unbounded};
@@ -211,7 +211,7 @@ impl Feeder {
         let may = match pace {
             Pace::Fastest => {
                 let open = self.watch.may_go_on(self.counts.pending()) || self.caught_up();
-                open && at <= now_ms + RETRY_MS
+                open && (at <= now_ms + GAP_MS || !self.watch.has_unplaceable())
             }
             Pace::InTurns => self.caught_up() && at <= self.watch.tried_ms() + RETRY_MS,
             Pace::Speed(speed) => at <= (clock.seconds() * 1000.0 * speed) as u64,

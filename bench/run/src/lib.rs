@@ -11,8 +11,9 @@
 //! the workload's clock, submits arriving jobs, and ends tasks after their run time. With
 //! [`Pace::Fastest`], the clock jumps from event to event, and waits only while it is too far ahead of
 //! the schedulers (see [`WINDOW_MAX`]), so that the workload's order and times keep their meaning.
-//! With [`Pace::InTurns`], the clock waits for the schedulers before each event. Before a jump over more than a
-//! second, jobs that found no machine are tried again. With [`Pace::Speed`], the clock follows the wall clock. The run
+//! Before it jumps over more than ten seconds, jobs that found no machine are tried again.
+//! With [`Pace::InTurns`], the clock waits for the schedulers before each event, and jobs that found no machine are tried
+//! again in each second. With [`Pace::Speed`], the clock follows the wall clock. The run
 //! ends at the last arrival, after the schedulers have tried all jobs.
 
 mod agenda;

@@ -4,6 +4,11 @@ use super::message::IdleState;
 use super::window::Window;
 use omega_core::Version;
 
+/// Gap of the workload before which waiting jobs are tried again with [`crate::Pace::Fastest`]. With a shorter one, the
+/// workers would have to stop for the feeder too often; so a job may wait that much longer than with
+/// [`crate::Pace::InTurns`].
+pub(super) const GAP_MS: u64 = 10_000;
+
 /// Longest wait of a job between an event that may help it and its next attempt (`Patience::backoff_max`). The schedulers'
 /// clock shows real time, in which hours of the workload pass in an instant. So the feeder skips the wait before the
 /// workload's clock passes the time of the attempt: a machine must not stay idle until the next arrival.
@@ -85,6 +90,11 @@ impl Watch {
     pub(super) fn may_go_on(&mut self, pending: usize) -> bool {
         let unplaceable: usize = self.idle.iter().map(|idle| idle.unplaceable).sum();
         self.window.is_open(pending.saturating_sub(unplaceable))
+    }
+
+    /// Whether tasks wait that found no machine.
+    pub(super) fn has_unplaceable(&self) -> bool {
+        self.idle.iter().any(|idle| idle.unplaceable > 0)
     }
 
     /// Whether every worker has tried all jobs as of the last change.
