@@ -127,23 +127,31 @@ impl Task<'_> {
         left
     }
 
+    /// The processes that are left. Those that have ended are waited for.
     fn left(self) -> Vec<i32> {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         // Supervisors cannot be started meanwhile, so each one that is listed below is known.
         let supervisors = supervisors();
-        let all = tree::processes();
-        let mut found = orphans(own, &supervisors, &all);
-        found.extend(self.below.living(&all));
-        let mark = format!("{FOLDER_VARIABLE}={}", self.folder.display());
-        found.extend(all.keys().filter(|pid| has_mark(**pid, &mark)));
-        found.extend(self.cgroup.map(|group| Cgroup::at(group).pids()).unwrap_or_default());
-        found.retain(|pid| *pid != own && !supervisors.contains(pid));
-        let found = tree::with_descendants(&all, found).into_iter();
-        found.filter(|pid| all.get(pid).is_some_and(|process| !process.is_over)).collect()
+        loop {
+            let all = tree::processes();
+            let orphans = orphans(own, &supervisors, &all);
+            let reaped: BTreeSet<i32> = orphans.iter().copied().filter(|pid| reap(*pid)).collect();
+            let mut found = orphans;
+            found.extend(self.below.living(&all));
+            let mark = format!("{FOLDER_VARIABLE}={}", self.folder.display());
+            found.extend(all.keys().filter(|pid| has_mark(**pid, &mark)));
+            found.extend(self.cgroup.map(|group| Cgroup::at(group).pids()).unwrap_or_default());
+            found.retain(|pid| *pid != own && !supervisors.contains(pid));
+            let left = living(&all, found, &reaped);
+            // A process that ended while the processes were listed may have a new child that is not in the list.
+            if !left.is_empty() || reaped.is_empty() {
+                return left;
+            }
+        }
     }
 }
 
-/// Children of this process that were below a supervisor. Those that have ended are waited for.
+/// Children of this process that were below a supervisor.
 fn orphans(own: i32, supervisors: &BTreeSet<i32>, all: &BTreeMap<i32, Process>) -> BTreeSet<i32> {
     let Some(session) = all.get(&own).map(|process| process.session) else {
         return BTreeSet::new();
@@ -151,13 +159,21 @@ fn orphans(own: i32, supervisors: &BTreeSet<i32>, all: &BTreeMap<i32, Process>) 
     let is_orphan = |pid: &i32, process: &Process| {
         process.parent == own && process.session != session && !supervisors.contains(pid)
     };
-    let found = all.iter().filter(|(pid, process)| is_orphan(pid, process)).map(|(pid, _)| *pid);
-    let reap = |pid: &i32| {
-        let waited =
-            Pid::from_raw(*pid).map(|pid| rustix::process::waitpid(Some(pid), WaitOptions::NOHANG));
-        !matches!(waited, Some(Ok(Some(_))))
-    };
-    found.filter(reap).collect()
+    all.iter().filter(|(pid, process)| is_orphan(pid, process)).map(|(pid, _)| *pid).collect()
+}
+
+/// Waits for a child if it has ended. Returns whether it had.
+fn reap(pid: i32) -> bool {
+    let wait = |pid| rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+    matches!(Pid::from_raw(pid).map(wait), Some(Ok(Some(_))))
+}
+
+/// Those of the found processes, and of all processes below them, that live. A process may have become a child of a found
+/// one that has been reaped since.
+fn living(all: &BTreeMap<i32, Process>, found: BTreeSet<i32>, reaped: &BTreeSet<i32>) -> Vec<i32> {
+    let is_alive =
+        |pid: &i32| !reaped.contains(pid) && all.get(pid).is_some_and(|process| !process.is_over);
+    tree::with_descendants(all, found).into_iter().filter(is_alive).collect()
 }
 
 /// Whether a running process has a variable in its environment. A zombie has no environment.
@@ -180,8 +196,17 @@ mod tests {
 
     const SUPERVISOR: SupervisorFile = SupervisorFile { pid: 10, start_ticks: 5 };
 
-    fn living(below: &Below, all: &BTreeMap<i32, Process>) -> Vec<i32> {
+    fn recorded(below: &Below, all: &BTreeMap<i32, Process>) -> Vec<i32> {
         below.living(all).collect()
+    }
+
+    #[test]
+    fn the_new_child_of_a_reaped_process_is_left() {
+        let over = Process { is_over: true, ..process(1, 11, 6) };
+        let all = table([(11, over), (12, process(11, 11, 7)), (13, process(1, 13, 8))]);
+        let found = BTreeSet::from([11, 13]);
+        // 11 ended after 12 was listed as its child, and 13 after it was listed.
+        assert_eq!(living(&all, found, &BTreeSet::from([11, 13])), [12]);
     }
 
     #[test]
@@ -191,14 +216,14 @@ mod tests {
         let other = (90, process(1, 90, 1));
         let before = table([supervisor, (11, process(10, 11, 6)), (12, process(11, 12, 7)), other]);
         below.record(SUPERVISOR, &before);
-        assert_eq!(living(&below, &before), [11, 12], "neither the supervisor nor others");
+        assert_eq!(recorded(&below, &before), [11, 12], "neither the supervisor nor others");
         // The supervisor and 11 have ended; 13 was started later, in the session of 12. The pid of the supervisor is
         // that of another process.
         let reused = [(10, process(1, 90, 8)), (91, process(10, 90, 9))];
         let others = [(12, process(1, 12, 7)), (13, process(1, 12, 8)), other];
         let after = reused.into_iter().chain(others).collect();
         below.record(SUPERVISOR, &after);
-        assert_eq!(living(&below, &after), [12, 13]);
+        assert_eq!(recorded(&below, &after), [12, 13]);
     }
 
     #[test]
@@ -206,6 +231,6 @@ mod tests {
         let mut below = Below::default();
         below.record(SUPERVISOR, &table([(10, process(1, 10, 5)), (11, process(10, 0, 6))]));
         let after = table([(11, process(1, 90, 7)), (12, process(1, 0, 1))]);
-        assert_eq!(living(&below, &after), [0; 0]);
+        assert_eq!(recorded(&below, &after), [0; 0]);
     }
 }
