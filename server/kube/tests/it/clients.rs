@@ -93,6 +93,8 @@ for event in watch.Watch().stream(api.list_namespaced_pod, 't'):
     pod = event['object']
     if pod.metadata.name == 'b' and pod.spec.node_name:
         break
+else:
+    sys.exit('the watch ended')
 print([pod.spec.node_name for pod in api.list_pod_for_all_namespaces().items])
 ";
         let _program = start(&server, &[]);
