@@ -300,6 +300,9 @@ impl Cell {
             self.audit_members(id)?;
         }
         self.audit_matched()?;
+        if !self.jobs.attributes_are_right() {
+            return Err(AuditError::Rules);
+        }
         if seen == recount.counts.len() { Ok(()) } else { Err(AuditError::Rules) }
     }
 

@@ -8,7 +8,7 @@ use crate::held::Held;
 use crate::history::{Event, EventKind};
 use crate::jobs::{GroupRecord, JobRecord, TaskRecord};
 use crate::judge::Grant;
-use crate::rules::{GroupRules, Step, TrackerId};
+use crate::rules::{GroupRules, Step, TrackerId, TrackerKey};
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{JOBS_MAX, TASKS_PER_JOB_MAX};
 use omega_core::{
@@ -74,9 +74,7 @@ impl Cell {
         for tracker in made {
             self.log.push(Change::Tracker(*tracker));
             let Some(key) = self.facts.rules.key(*tracker).cloned() else { continue };
-            // Most trackers count only tasks of the new job itself.
-            let jobs = key.tracked.job().map_or_else(|| self.jobs.ids(), |job| vec![job]);
-            for id in jobs {
+            for id in self.jobs.candidates(&key.tracked) {
                 self.adopt_tracker(*tracker, id, |spec, group| {
                     key.matches(member(id, spec, group))
                 });
@@ -378,12 +376,12 @@ impl Cell {
         }
         let owner = job.owner;
         self.counters.due.note(&job.spec, self.now_ms);
-        for group in std::mem::take(&mut job.groups) {
+        let groups = std::mem::take(&mut job.groups);
+        self.jobs.unlist_attributes(id);
+        for group in groups {
             for (tracker, key) in self.facts.release(&group.need, Trackers::Make) {
                 self.log.push(Change::Tracker(tracker));
-                if key.tracked.job().is_none() {
-                    self.forget_tracker(tracker);
-                }
+                self.forget_tracker(tracker, &key);
             }
         }
         self.ended.push_back((id, None));
@@ -392,8 +390,8 @@ impl Cell {
     }
 
     /// Removes a tracker that was deleted from the groups that it matched.
-    pub(crate) fn forget_tracker(&mut self, tracker: TrackerId) {
-        for id in self.jobs.ids() {
+    pub(crate) fn forget_tracker(&mut self, tracker: TrackerId, key: &TrackerKey) {
+        for id in self.jobs.candidates(&key.tracked) {
             let Some(job) = self.jobs.get_mut(id) else { continue };
             for group in &mut job.groups {
                 if group.need.rules.is_none() {

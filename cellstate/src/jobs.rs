@@ -7,17 +7,19 @@
 //! During a capture (see `image/capture.rs`), a page is copied before any of its jobs changes. All changes go through
 //! `get_mut`, `push` or `remove`, so the copying costs one branch in each of these.
 
+use crate::attributes::{Attribute, ByAttribute};
 use crate::cores::TaskCores;
 use crate::facts::Need;
 use crate::held::Held;
 use crate::image::JobImage;
 use crate::map::FastMap;
 use crate::policy::gangs::GangHold;
+use crate::rules::Tracked;
 use crate::versions::JobVersion;
 use omega_core::{DeviceSet, Job, JobId, TaskId, TaskState, Text};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -124,6 +126,8 @@ pub(crate) struct Jobs {
     names: FastMap<Text, JobId>,
     /// The names of schedulers, which are never forgotten.
     owners: FastMap<Text, OwnerId>,
+    /// The unfinished jobs by the attributes of their tasks. Made when a rule first selects tasks by an attribute.
+    by_attribute: Option<ByAttribute<JobId>>,
     saving: Option<Box<Saving>>,
 }
 
@@ -190,6 +194,7 @@ impl Jobs {
             }
         };
         page[index] = Some(Box::new(record));
+        self.list_attributes(id);
     }
 
     pub(crate) fn get(&self, id: JobId) -> Option<&JobRecord> {
@@ -228,6 +233,7 @@ impl Jobs {
     /// Removes a job.
     pub(crate) fn remove(&mut self, id: JobId) -> Option<JobRecord> {
         self.save_before_change(id);
+        self.unlist_attributes(id);
         let (number, index) = split(id);
         let full = (number + 1) * PAGE as u64 <= self.next;
         let page = self.page_mut(number)?;
@@ -268,6 +274,61 @@ impl Jobs {
     pub(crate) fn ids(&self) -> Vec<JobId> {
         self.iter().map(|(id, _)| id).collect()
     }
+}
+
+/// Jobs by attribute.
+impl Jobs {
+    /// Unfinished jobs among which all are that have tasks which a rule counts, in ascending order.
+    pub(crate) fn candidates(&mut self, tracked: &Tracked) -> Vec<JobId> {
+        if let Some(job) = tracked.job() {
+            return vec![job];
+        }
+        let attributes = tracked.attributes();
+        if attributes.is_empty() {
+            return self.ids();
+        }
+        let index = self.by_attribute.take().unwrap_or_else(|| self.index_attributes());
+        let index = self.by_attribute.insert(index);
+        let rarest = index.rarest(attributes).unwrap_or_default();
+        let found: BTreeSet<JobId> =
+            rarest.iter().flat_map(|attribute| index.with(attribute)).collect();
+        found.into_iter().collect()
+    }
+
+    fn index_attributes(&self) -> ByAttribute<JobId> {
+        let mut index = ByAttribute::default();
+        for (id, job) in self.iter().filter(|(_, job)| !job.groups.is_empty()) {
+            attributes_of(job).for_each(|attribute| index.add(attribute, id));
+        }
+        index
+    }
+
+    /// Whether the index by attribute, if there is one, equals a new one.
+    pub(crate) fn attributes_are_right(&self) -> bool {
+        self.by_attribute.as_ref().is_none_or(|index| *index == self.index_attributes())
+    }
+
+    /// Lists a job whose groups are new by their attributes.
+    pub(crate) fn list_attributes(&mut self, id: JobId) {
+        let Some(mut index) = self.by_attribute.take() else { return };
+        if let Some(job) = self.get(id).filter(|job| !job.groups.is_empty()) {
+            attributes_of(job).for_each(|attribute| index.add(attribute, id));
+        }
+        self.by_attribute = Some(index);
+    }
+
+    /// Removes a job that ends, or whose groups are about to change, from the index.
+    pub(crate) fn unlist_attributes(&mut self, id: JobId) {
+        let Some(mut index) = self.by_attribute.take() else { return };
+        if let Some(job) = self.get(id) {
+            attributes_of(job).for_each(|attribute| index.remove(&attribute, id));
+        }
+        self.by_attribute = Some(index);
+    }
+}
+
+fn attributes_of(job: &JobRecord) -> impl Iterator<Item = Attribute> + '_ {
+    job.spec.groups.iter().flat_map(|group| Attribute::of(&group.labels, &group.rules.ports))
 }
 
 /// Captures.

@@ -40,6 +40,7 @@
 
 mod admission;
 mod answers;
+mod attributes;
 mod audit;
 mod cell;
 mod changed;

@@ -168,6 +168,7 @@ impl Cell {
         validate::job(&composed, GroupCounts::Resized, &self.kinds)?;
         let begun = self.begin();
         self.note(|| Event::of_job(id, EventKind::NewVersion { number }));
+        self.jobs.unlist_attributes(id);
         if let Some(job) = self.jobs.get_mut(id) {
             job.begin_versions();
             job.versions.push(JobVersion { number, at_ms: self.now_ms, spec: Arc::new(spec) });
@@ -176,6 +177,7 @@ impl Cell {
             job.resized = true;
             job.spec = Arc::new(composed);
         }
+        self.jobs.list_attributes(id);
         for index in made {
             self.compile_group(id, index);
         }
@@ -199,9 +201,9 @@ impl Cell {
         };
         self.adopt_trackers(&made);
         for group in before {
-            for (tracker, _) in self.facts.release(&group.need, Trackers::Make) {
+            for (tracker, key) in self.facts.release(&group.need, Trackers::Make) {
                 self.log.push(Change::Tracker(tracker));
-                self.forget_tracker(tracker);
+                self.forget_tracker(tracker, &key);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The key of a tracker, which defines the tasks that it counts, and the domains by which it counts them.
 
+use crate::attributes::Attribute;
 use crate::sets::CountingMachines;
 use omega_core::{
     JobId, LabelSelector, Labels, Near, Port, TaskSelector, Tenants, Text, TopologyLevel,
@@ -43,6 +44,19 @@ impl Tracked {
             Tracked::Group(job, _) | Tracked::Job(job) => Some(*job),
             Tracked::Labels(..) | Tracked::Port(_) => None,
             Tracked::All(all) => all.iter().find_map(Tracked::job),
+        }
+    }
+
+    /// Sets of attributes: each counted task has at least one attribute of each set. Empty if the tasks can only be
+    /// found by comparing all of them.
+    pub(crate) fn attributes(&self) -> Vec<Vec<Attribute>> {
+        match self {
+            Tracked::Group(..) | Tracked::Job(_) => Vec::new(),
+            Tracked::Labels(_, labels) => {
+                labels.requirements.iter().filter_map(Attribute::any_of).collect()
+            }
+            Tracked::Port(port) => vec![vec![Attribute::Port(port.number)]],
+            Tracked::All(all) => all.iter().flat_map(Tracked::attributes).collect(),
         }
     }
 
@@ -92,6 +106,13 @@ pub(crate) struct Member<'a> {
     pub(crate) tenant: &'a Text,
     pub(crate) labels: &'a Labels,
     pub(crate) ports: &'a [Port],
+}
+
+impl Member<'_> {
+    /// The attributes of the group's tasks.
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = Attribute> + '_ {
+        Attribute::of(self.labels, self.ports)
+    }
 }
 
 impl TrackerKey {

@@ -35,6 +35,7 @@ pub(crate) use runtime_affinity::Alone;
 pub use tracker::Count;
 pub(crate) use tracker::Step;
 
+use crate::attributes::ByAttribute;
 use crate::map::FastMap;
 use crate::sets::{MachineSets, SetId};
 use counts::{PAGE, Page};
@@ -55,9 +56,11 @@ pub(crate) struct RuleBook {
     levels: Vec<Level>,
     trackers: FastMap<TrackerId, Tracker>,
     by_key: FastMap<TrackerKey, TrackerId>,
-    /// The trackers that count only tasks of one job, by job, and all other trackers. A group of a job can only match
-    /// those of its job and the others.
+    /// The trackers that count only tasks of one job, by job.
     of_job: FastMap<JobId, Vec<TrackerId>>,
+    /// The trackers that count only tasks with one of a few attributes, by attribute.
+    of_attribute: ByAttribute<TrackerId>,
+    /// All other trackers.
     of_any: Vec<TrackerId>,
     /// The number of trackers of runtime affinity.
     companies: usize,
@@ -200,11 +203,40 @@ impl RuleBook {
         self.generation += 1;
         self.by_key.insert(key.clone(), id);
         self.companies += usize::from(key.least().is_some());
-        match key.tracked.job() {
-            Some(job) => self.of_job.entry(job).or_default().push(id),
-            None => self.of_any.push(id),
+        let mut tracker = Tracker::new(key, among, level);
+        self.list(id, &mut tracker);
+        self.trackers.insert(id, tracker);
+    }
+
+    /// Lists a new tracker where the groups that it matches will look for it.
+    fn list(&mut self, id: TrackerId, tracker: &mut Tracker) {
+        let tracked = &tracker.key.tracked;
+        if let Some(job) = tracked.job() {
+            self.of_job.entry(job).or_default().push(id);
+        } else if let Some(attributes) = self.of_attribute.rarest(tracked.attributes()) {
+            for attribute in &attributes {
+                self.of_attribute.add(attribute.clone(), id);
+            }
+            tracker.listed_by = attributes;
+        } else {
+            self.of_any.push(id);
         }
-        self.trackers.insert(id, Tracker::new(key, among, level));
+    }
+
+    /// Removes a tracker from where it was listed.
+    fn unlist(&mut self, id: TrackerId, tracker: &Tracker) {
+        if let Some(job) = tracker.key.tracked.job() {
+            let others = self.of_job.entry(job).or_default();
+            others.retain(|other| *other != id);
+            if others.is_empty() {
+                self.of_job.remove(&job);
+            }
+        } else if tracker.listed_by.is_empty() {
+            self.of_any.retain(|other| *other != id);
+        }
+        for attribute in &tracker.listed_by {
+            self.of_attribute.remove(attribute, id);
+        }
     }
 
     /// Removes one user of a tracker. Returns whether that was the last one, in which case the caller removes the
@@ -220,27 +252,24 @@ impl RuleBook {
         let tracker = self.trackers.remove(&id)?;
         self.by_key.remove(&tracker.key);
         self.companies -= usize::from(tracker.key.least().is_some());
-        match tracker.key.tracked.job() {
-            Some(job) => {
-                let others = self.of_job.entry(job).or_default();
-                others.retain(|other| *other != id);
-                if others.is_empty() {
-                    self.of_job.remove(&job);
-                }
-            }
-            None => self.of_any.retain(|other| *other != id),
-        }
+        self.unlist(id, &tracker);
         self.generation += 1;
         Some((tracker.key, tracker.among))
     }
 
     /// The trackers that count a group's tasks, in ascending order.
     pub(crate) fn matching(&self, member: Member<'_>) -> Vec<TrackerId> {
+        if self.trackers.is_empty() {
+            return Vec::new();
+        }
         let own = self.of_job.get(&member.job);
-        let candidates = own.into_iter().flatten().chain(&self.of_any).copied();
-        let matches = |id: &TrackerId| self.key(*id).is_some_and(|key| key.matches(member));
-        let mut ids: Vec<_> = candidates.filter(matches).collect();
+        let mut ids: Vec<_> = own.into_iter().flatten().chain(&self.of_any).copied().collect();
+        for attribute in member.attributes() {
+            ids.extend(self.of_attribute.with(&attribute));
+        }
+        ids.retain(|id| self.key(*id).is_some_and(|key| key.matches(member)));
         ids.sort_unstable();
+        ids.dedup();
         ids
     }
 

@@ -3,6 +3,7 @@
 use super::counts::Counts;
 use super::key::TrackerKey;
 use super::level::{Domain, LevelId};
+use crate::attributes::Attribute;
 use crate::sets::SetId;
 use std::ops::AddAssign;
 use std::sync::OnceLock;
@@ -85,6 +86,8 @@ pub(super) struct Tracker {
     /// The level of the domains; `None` if each machine is a domain.
     pub(super) level: Option<LevelId>,
     pub(super) users: u32,
+    /// The attributes by which the rule book lists the tracker. Empty if it lists it otherwise.
+    pub(super) listed_by: Vec<Attribute>,
     counts: Counts,
     total: Total,
     /// Computed at the first use, and again at the first use after a machine was added, changed or removed.
@@ -98,6 +101,7 @@ impl Tracker {
             among,
             level,
             users: 1,
+            listed_by: Vec::new(),
             counts: Counts::default(),
             total: Total::default(),
             emptiest: OnceLock::new(),
