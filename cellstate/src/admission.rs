@@ -140,9 +140,10 @@ impl Cell {
         let version = self.begin();
         let counted = self.tenants.asked.limits > 0;
         self.tenants.set_admission(tenant, limit);
-        match counted && self.tenants.asked.limits > 0 {
-            true => self.tenants.make_sums(),
-            false => self.recount_asked(),
+        if counted && self.tenants.asked.limits > 0 {
+            self.tenants.make_sums()
+        } else {
+            self.recount_asked()
         }
         Ok(Outcome::Done(version))
     }

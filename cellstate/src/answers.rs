@@ -50,10 +50,7 @@ impl Answers {
     pub(crate) fn check_ahead(&self, id: TransactionId) -> Result<(), TransactionError> {
         // The sum stops at the largest number. That number is never accepted, because none could follow it.
         let below = self.next.saturating_add(NUMBERS_AHEAD_MAX);
-        match id.number < below {
-            true => Ok(()),
-            false => Err(TransactionError::NumberAhead(id)),
-        }
+        if id.number < below { Ok(()) } else { Err(TransactionError::NumberAhead(id)) }
     }
 
     /// Returns the cached result of a transaction, if there is one.

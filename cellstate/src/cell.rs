@@ -273,10 +273,7 @@ impl Cell {
         let machine = job.tasks[id.index as usize].state.machine()?;
         let part = job.part(id.index);
         let lost = crate::planted!(NotGivenBack) && state.ended();
-        let given = match lost {
-            true => Part { request: &[], demand_profiles: None, ..part },
-            false => part,
-        };
+        let given = if lost { Part { request: &[], demand_profiles: None, ..part } } else { part };
         machines.give_back(machine.row(), id, given);
         let need = job.need(&job.tasks[id.index as usize]);
         tenants.count(job.tenant, &need.charged(part.request), -1);

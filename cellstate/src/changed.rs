@@ -44,9 +44,10 @@ impl Cell {
     /// The machine in a row.
     #[must_use]
     pub fn machine_in(&self, slot: u32) -> Option<MachineState<'_>> {
-        match (slot as usize) < self.machines.row_count() {
-            true => self.machine(self.machines.id(slot as usize)),
-            false => None,
+        if (slot as usize) < self.machines.row_count() {
+            self.machine(self.machines.id(slot as usize))
+        } else {
+            None
         }
     }
 }

@@ -306,9 +306,10 @@ impl Cell {
         let Some(counts) = self.counts_since(since, lineage) else {
             return self.write_everything(interest, delta);
         };
-        match counts.rows <= self.machines.row_count() {
-            true => self.log.rows_since(since).for_each(|slot| self.write_row(slot, delta)),
-            false => self.write_rows(delta),
+        if counts.rows <= self.machines.row_count() {
+            self.log.rows_since(since).for_each(|slot| self.write_row(slot, delta))
+        } else {
+            self.write_rows(delta)
         }
         self.write_changes(since, interest, delta);
     }

@@ -65,9 +65,10 @@ impl JobRecord {
 
     /// Records the allocation of a task that is placed or is just being placed.
     pub(crate) fn hold(&mut self, index: u32, values: Values) {
-        match values == self.need(&self.tasks[index as usize]).request {
-            true => _ = self.held.0.remove(index),
-            false => self.held.0.insert(index, values),
+        if values == self.need(&self.tasks[index as usize]).request {
+            _ = self.held.0.remove(index)
+        } else {
+            self.held.0.insert(index, values)
         }
     }
 

@@ -16,9 +16,9 @@
 //! revokes their names with [`omega_core::Command::EndHolder`].
 
 use crate::answers::{Answer, Answers};
+use crate::bounds::too_many;
 use crate::cell::{Cell, Registered};
 use crate::texts;
-use crate::validate;
 use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, NUMBERS_SKIPPED, SCHEDULERS_MAX};
 use omega_core::{Hold, HolderId, Outcome, Rejection, SchedulerId, Text};
 
@@ -83,9 +83,10 @@ impl Cell {
     }
 
     fn one_scheduler_more(&self) -> Result<(), Rejection> {
-        match self.schedulers.len() >= SCHEDULERS_MAX {
-            true => Err(validate::too_many("schedulers", SCHEDULERS_MAX + 1, SCHEDULERS_MAX)),
-            false => Ok(()),
+        if self.schedulers.len() >= SCHEDULERS_MAX {
+            Err(too_many("schedulers", SCHEDULERS_MAX + 1, SCHEDULERS_MAX))
+        } else {
+            Ok(())
         }
     }
 

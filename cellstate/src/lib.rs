@@ -42,6 +42,7 @@ mod admission;
 mod answers;
 mod attributes;
 mod audit;
+mod bounds;
 mod cell;
 mod changed;
 mod changes;

@@ -1,5 +1,6 @@
 //! Commands about machines, and about the overcommit policy.
 
+use crate::bounds::too_many;
 use crate::cell::{Cell, Change};
 use crate::devices::Devices;
 use crate::history::{Event, EventKind};
@@ -18,7 +19,7 @@ impl Cell {
             return Err(Rejection::NameTaken(machine.name));
         }
         if self.machines.vacant().is_empty() && self.machines.row_count() >= MACHINES_MAX {
-            return Err(validate::too_many("machines", MACHINES_MAX + 1, MACHINES_MAX));
+            return Err(too_many("machines", MACHINES_MAX + 1, MACHINES_MAX));
         }
         self.begin();
         let claimable = claimable(&machine, &self.kinds, &self.policy);

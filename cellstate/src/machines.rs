@@ -55,9 +55,10 @@ pub(crate) fn claimable_of(
     overcommit_max: &Overcommit,
     kind: KindId,
 ) -> i64 {
-    let percent = match kinds.get(kind).is_some_and(|kind| kind.compressible) {
-        true => machine.overcommit.percent(kind).min(overcommit_max.percent(kind)),
-        false => 100,
+    let percent = if kinds.get(kind).is_some_and(|kind| kind.compressible) {
+        machine.overcommit.percent(kind).min(overcommit_max.percent(kind))
+    } else {
+        100
     };
     (machine.capacity.get(kind) * u64::from(percent) / 100) as i64
 }
@@ -246,9 +247,10 @@ impl Machines {
 
     /// Replaces the exclusive cores of a machine on which no task has any.
     pub(crate) fn set_cores(&mut self, slot: usize, numa: &NodeCores) {
-        let before = match numa.is_empty() {
-            true => self.cores.remove(&(slot as u32)),
-            false => self.cores.insert(slot as u32, CoresLeft::all(numa)),
+        let before = if numa.is_empty() {
+            self.cores.remove(&(slot as u32))
+        } else {
+            self.cores.insert(slot as u32, CoresLeft::all(numa))
         };
         let before = before.map_or(0, |left| left.total());
         self.core_counts.all += u64::from(numa.total());

@@ -3,8 +3,8 @@
 //! They make sure that an accepted program can be started: its strings have no NUL byte, no variable occurs twice, and
 //! the whole fits into a message to an agent.
 
+use crate::bounds::at_most;
 use crate::texts;
-use crate::validate::at_most;
 use omega_core::limits::{
     HEALTH_MS_MAX, PAYLOAD_BYTES_MAX, RUN_BYTES_MAX, RUN_TEXT_BYTES_MAX, RUN_TEXTS_MAX,
 };
@@ -40,14 +40,15 @@ fn bad(group: &TaskGroup, field: &str, rule: &str) -> Rejection {
 
 fn text(group: &TaskGroup, field: &str, text: &Text) -> Checked {
     at_most(&format!("bytes of {field}"), text.len(), RUN_TEXT_BYTES_MAX)?;
-    match text.contains('\0') {
-        true => Err(bad(
+    if text.contains('\0') {
+        Err(bad(
             group,
             field,
             "has a NUL byte, which no program can receive: leave it \
              out",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -141,14 +142,15 @@ fn health(group: &TaskGroup, check: &HealthCheck) -> Checked {
         Probe::Tcp(_) => Ok(()),
         Probe::Http { path, .. } => {
             let is_path = path.starts_with('/') && path.chars().all(|c| c.is_ascii_graphic());
-            match is_path {
-                true => Ok(()),
-                false => Err(bad(
+            if is_path {
+                Ok(())
+            } else {
+                Err(bad(
                     group,
                     "run.health.http",
                     "is not a path: must begin with \"/\", with spaces and special characters \
                      encoded",
-                )),
+                ))
             }
         }
     }

@@ -254,8 +254,5 @@ fn set_bit(words: &mut Vec<u64>, bit: usize, value: bool) {
         words.resize(bit / 64 + 1, 0);
     }
     let mask = 1 << (bit % 64);
-    match value {
-        true => words[bit / 64] |= mask,
-        false => words[bit / 64] &= !mask,
-    }
+    if value { words[bit / 64] |= mask } else { words[bit / 64] &= !mask }
 }

@@ -1,5 +1,6 @@
 //! Validation of commands before they change any state.
 
+use crate::bounds::at_most;
 use crate::{programs, texts};
 use omega_core::limits::{
     BANDS_MAX, CORES_PER_NODE_MAX, DEMAND_POINTS_MAX, DEVICE_MILLI, DEVICES_MAX, EVICTION_CAP_MAX,
@@ -13,14 +14,6 @@ use omega_core::{
     MachineSelector, Peak, PeakCalendar, Policy, Rejection, Reservation, TaskGroup, TaskRule,
     TaskSelector, TenantConfig, Text, TopologyLevel, UpdateRules, bytes_at_most,
 };
-
-pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
-    Rejection::TooMany { what: what.into(), given: given as u64, max: max as u64 }
-}
-
-pub(crate) fn at_most(what: &str, given: usize, max: usize) -> Result<(), Rejection> {
-    if given > max { Err(too_many(what, given, max)) } else { Ok(()) }
-}
 
 fn labels(what: &str, labels: &Labels) -> Result<(), Rejection> {
     at_most(&format!("labels of {what}"), labels.len(), LABELS_MAX)?;
@@ -363,17 +356,20 @@ fn per_machine(job: &Job, group: &TaskGroup) -> Result<(), Rejection> {
     let bad = |why: &str| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     let from = TaskSelector::SameGroup;
     let apart = TaskRule::AntiAffinity { from, level: TopologyLevel::Machine };
-    match group.per_machine {
-        true if job.kind == JobKind::Batch || job.gang_min.is_some() => {
-            bad("is per_machine, but its job is a batch job or a gang: make the job a service \
-                 without gang_min")
-        }
-        true if !group.rules.tasks.contains(&apart) => {
-            bad("is per_machine, so it must have anti_affinity to its own tasks at the level \
-             `machine`: add this rule")
-        }
-        _ => Ok(()),
+    if !group.per_machine {
+        return Ok(());
     }
+    if job.kind == JobKind::Batch || job.gang_min.is_some() {
+        return bad(
+            "is per_machine, but its job is a batch job or a gang: make the job a service \
+                 without gang_min",
+        );
+    }
+    if !group.rules.tasks.contains(&apart) {
+        return bad("is per_machine, so it must have anti_affinity to its own tasks at the level \
+             `machine`: add this rule");
+    }
+    Ok(())
 }
 
 fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {

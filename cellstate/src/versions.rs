@@ -11,11 +11,12 @@
 //!
 //! Invariant: for each group of the target, the job's list has exactly one group with equal content.
 
+use crate::bounds::at_most;
 use crate::cell::{Cell, Change};
 use crate::facts::Trackers;
 use crate::history::{Event, EventKind};
 use crate::jobs::{GroupRecord, JobRecord, TaskRecord};
-use crate::validate::{self, GroupCounts, at_most};
+use crate::validate::{self, GroupCounts};
 use omega_core::limits::{TASKS_PER_JOB_MAX, TRANSACTION_ITEMS_MAX, VERSIONS_PER_JOB};
 use omega_core::{Job, JobId, JobKind, Outcome, Rejection, RollStep, TaskGroup, TaskId, Text};
 use serde::{Deserialize, Serialize};

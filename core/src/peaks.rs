@@ -79,9 +79,10 @@ impl Peak {
     /// Duration in milliseconds.
     #[must_use]
     pub fn length_ms(&self) -> u32 {
-        match self.from_ms < self.until_ms {
-            true => self.until_ms - self.from_ms,
-            false => DAY_MS - self.from_ms + self.until_ms,
+        if self.from_ms < self.until_ms {
+            self.until_ms - self.from_ms
+        } else {
+            DAY_MS - self.from_ms + self.until_ms
         }
     }
 

@@ -43,9 +43,10 @@ const FORMAT: [(char, char); 20] = [
 #[must_use]
 pub fn is_hidden(character: char) -> bool {
     let of_format = |(first, last): &(char, char)| (*first..=*last).contains(&character);
-    match character.is_ascii() {
-        true => character.is_ascii_control(),
-        false => character.is_control() || FORMAT.iter().any(of_format),
+    if character.is_ascii() {
+        character.is_ascii_control()
+    } else {
+        character.is_control() || FORMAT.iter().any(of_format)
     }
 }
 

@@ -228,17 +228,16 @@ impl Cell {
         if check == ConflictCheck::SequenceNumber && row.sequence != claim.seen {
             return Err(Reason::MachineChanged);
         }
-        let grant = match crate::planted!(EarlyJudgementTrusted) {
-            true => Grant { devices: claim.devices, cores: NodeCores::NONE },
-            false => {
-                let request = need.taken(claim.take).0;
-                let (spec, tenant) = (&job.spec, job.tenant);
-                let at = Placement { row: claim.machine.row(), job: spec, tenant, need, request };
-                let context = Context { facts, now_ms: *now_ms, tenants };
-                let rules = Rules { policies, context: &context };
-                let asked = Asked { take: claim.take, devices: claim.devices };
-                judge(claim.machine, &machines.spot(claim.machine, row), &at, &rules, asked)?
-            }
+        let grant = if crate::planted!(EarlyJudgementTrusted) {
+            Grant { devices: claim.devices, cores: NodeCores::NONE }
+        } else {
+            let request = need.taken(claim.take).0;
+            let (spec, tenant) = (&job.spec, job.tenant);
+            let at = Placement { row: claim.machine.row(), job: spec, tenant, need, request };
+            let context = Context { facts, now_ms: *now_ms, tenants };
+            let rules = Rules { policies, context: &context };
+            let asked = Asked { take: claim.take, devices: claim.devices };
+            judge(claim.machine, &machines.spot(claim.machine, row), &at, &rules, asked)?
         };
         scratch.met |= policies.meeting(need);
         if claim.take == Take::WithOptional {

@@ -68,9 +68,10 @@ impl Cell {
             let Some(optional) = &job.need(record).optional else { continue };
             let part = job.part(task.index);
             let has_devices = optional.devices.is_none() || !part.chosen.is_empty();
-            match has_devices && *part.request == *optional.request {
-                true => more.optional_met += 1,
-                false => more.optional_missed += 1,
+            if has_devices && *part.request == *optional.request {
+                more.optional_met += 1
+            } else {
+                more.optional_missed += 1
             }
         }
         let counts = &mut self.policies.allocations.counts;

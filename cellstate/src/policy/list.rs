@@ -13,6 +13,7 @@ use super::peaks::{PeakColumns, Peaks};
 use super::quotas::Quotas;
 use super::reservations::{ReservationColumns, Reservations};
 use super::runtime_affinity::RuntimeAffinity;
+use super::set::Listed;
 use super::tasks_per_machine::{TasksPerMachine, TenantCounts};
 use super::{Applying, Checks, Context, Ledger, Mirror, Placement, Policy, PolicySet, Restoring};
 use crate::audit::AuditError;
@@ -23,12 +24,6 @@ use crate::facts::{Facts, Need};
 use crate::image::{Image, ImageError};
 use omega_core::{Conflict, Job, Reason, TaskGroup, TenantConfig, Text, Transaction};
 use std::hash::Hasher;
-
-/// A policy of the list, with its bit.
-pub(crate) trait Listed {
-    /// The set that contains only this policy.
-    const BIT: PolicySet;
-}
 
 policies! {
     /// Tasks that are placed together or not at all.

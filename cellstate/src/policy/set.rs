@@ -46,3 +46,9 @@ impl std::ops::BitOrAssign for PolicySet {
         self.0 |= other.0;
     }
 }
+
+/// A policy of the list, with its bit.
+pub(crate) trait Listed {
+    /// The set that contains only this policy.
+    const BIT: PolicySet;
+}

@@ -4,10 +4,11 @@
 //! the machine has a domain. Data that does not depend on the machine is looked up once: the tracker, its level, and
 //! the minimum over all domains.
 
+use super::counts::Count;
 use super::group::{Check, GroupRules, RuleFamily};
 use super::key::Beside;
 use super::level::Domain;
-use super::tracker::{Count, Tracker};
+use super::tracker::Tracker;
 use super::{Counter, RuleBook, TrackerId, is_port};
 use crate::sets::MachineSets;
 use omega_core::Reason;

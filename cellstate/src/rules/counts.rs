@@ -6,16 +6,50 @@
 //! large cell.
 
 use super::bits;
-use super::level::Domain;
-use super::tracker::Count;
+use super::level::{Domain, PAGE};
 use crate::map::FastMap;
 use smallvec::SmallVec;
-
-/// Domains per page, as many as a block has machines.
-pub(super) const PAGE: usize = 64;
+use std::ops::AddAssign;
 
 /// The value of [`PAGE`] in the type of domains.
 const PAGE_DOMAINS: Domain = PAGE as Domain;
+
+/// The counts of a tracker in one domain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Placed tasks that the tracker selects.
+    pub matched: u32,
+    /// Placed tasks with a rule that keeps matched tasks out of their domain, or limits their number.
+    pub holders: u32,
+    /// Required affinities of placed tasks that select the matched tasks.
+    pub seekers: u32,
+    /// Preferences of placed tasks that select the matched tasks.
+    pub pullers: u32,
+    /// The sum of the weights of these preferences.
+    pub pull: i64,
+}
+
+/// A change of a [`Count`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Step {
+    pub(crate) matched: i32,
+    pub(crate) holders: i32,
+    pub(crate) seekers: i32,
+    pub(crate) pullers: i32,
+    pub(crate) pull: i64,
+}
+
+impl AddAssign<Step> for Count {
+    fn add_assign(&mut self, step: Step) {
+        let add =
+            |count: u32, step| count.checked_add_signed(step).expect("counts equal a recount");
+        self.matched = add(self.matched, step.matched);
+        self.holders = add(self.holders, step.holders);
+        self.seekers = add(self.seekers, step.seekers);
+        self.pullers = add(self.pullers, step.pullers);
+        self.pull += step.pull;
+    }
+}
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {

@@ -1,8 +1,10 @@
 //! Topology levels: the domain of each machine, by the machine's value of a label.
 
-use super::counts::PAGE;
 use crate::map::FastMap;
 use omega_core::Text;
+
+/// Domains per page, as many as a block has machines.
+pub(super) const PAGE: usize = 64;
 
 /// A domain of a level: at the machine level the row of the machine, otherwise the number of the label's value.
 pub(crate) type Domain = u32;

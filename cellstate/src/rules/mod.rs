@@ -25,6 +25,8 @@ mod level;
 mod runtime_affinity;
 mod tracker;
 
+pub use counts::Count;
+pub(crate) use counts::Step;
 pub(crate) use group::{Check, GroupRules, Pull};
 pub use group::{RuleFamily, SpreadWish};
 pub(crate) use key::Member;
@@ -32,15 +34,13 @@ pub use key::{Beside, Tracked, TrackerKey};
 pub use level::DomainName;
 pub(crate) use level::{Domain, Level as Values};
 pub(crate) use runtime_affinity::Alone;
-pub use tracker::Count;
-pub(crate) use tracker::Step;
 
 use crate::attributes::ByAttribute;
 use crate::map::FastMap;
 use crate::sets::{MachineSets, SetId};
-use counts::{PAGE, Page};
+use counts::Page;
 use judge::is_port;
-use level::{Level, LevelId, NOWHERE};
+use level::{Level, LevelId, NOWHERE, PAGE};
 use omega_core::{JobId, Machine, Text, TopologyLevel};
 use std::sync::Arc;
 use tracker::Tracker;
@@ -106,12 +106,11 @@ impl Counter<'_> {
         };
         let Some(level) = self.level else { return passed(counts.page(block as u32)) };
         let domains = level.of_block(block);
-        let word = match level.is_small() {
-            true => {
-                let passed = passed(counts.page(0));
-                word_of(domains, |domain| passed >> (domain % PAGE as u32) & 1 == 1)
-            }
-            false => word_of(domains, |domain| test(counts.get(domain))),
+        let word = if level.is_small() {
+            let passed = passed(counts.page(0));
+            word_of(domains, |domain| passed >> (domain % PAGE as u32) & 1 == 1)
+        } else {
+            word_of(domains, |domain| test(counts.get(domain)))
         };
         let placed = word_of(domains, |domain| domain != NOWHERE);
         if unplaced { word | !placed } else { word & placed }

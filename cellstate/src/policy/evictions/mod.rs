@@ -9,7 +9,7 @@
 
 mod review;
 
-use super::list::Listed;
+use super::set::Listed;
 use super::{Columns, Ledger, Policy, Restoring, RowsAgain};
 use crate::cell::{Cell, Change};
 use crate::commit::Review;

@@ -13,9 +13,10 @@
 
 mod view;
 
-use super::list::Listed;
+use super::set::Listed;
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit::AuditError;
+use crate::bounds::too_many;
 use crate::cell::{Cell, Change};
 use crate::commit::Review;
 use crate::delta::Delta;
@@ -474,7 +475,7 @@ impl Cell {
         }
         let count = self.policies.peaks.calendars.len() + 1;
         if place.is_err() && count > PEAK_CALENDARS_MAX {
-            return Err(validate::too_many("calendars of peaks", count, PEAK_CALENDARS_MAX));
+            return Err(too_many("calendars of peaks", count, PEAK_CALENDARS_MAX));
         }
         let others = self.peak_calendars().filter(|other| other.name != calendar.name);
         validate::all_peaks(others.chain([&calendar]))?;

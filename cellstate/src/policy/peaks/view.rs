@@ -63,12 +63,11 @@ impl Block<'_> {
     /// there.
     #[must_use]
     pub fn over_peak(&self, job: &Job, need: &Need, among: u64) -> u64 {
-        match self.view().holds_back(job) {
-            true => {
-                let (peaks, facts) = (&self.view().mirrors().peaks, self.view().facts());
-                peaks.over_peak_among((self.index(), among), (&need.request, facts))
-            }
-            false => 0,
+        if self.view().holds_back(job) {
+            let (peaks, facts) = (&self.view().mirrors().peaks, self.view().facts());
+            peaks.over_peak_among((self.index(), among), (&need.request, facts))
+        } else {
+            0
         }
     }
 }

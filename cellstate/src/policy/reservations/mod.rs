@@ -16,8 +16,9 @@
 
 mod view;
 
-use super::list::Listed;
+use super::set::Listed;
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
+use crate::bounds::too_many;
 use crate::cell::{Cell, Change};
 use crate::delta::Delta;
 use crate::facts::Facts;
@@ -275,7 +276,7 @@ impl Cell {
         }
         let count = self.policies.reservations.all.len() + 1;
         if count > RESERVATIONS_MAX {
-            return Err(validate::too_many("reservations", count, RESERVATIONS_MAX));
+            return Err(too_many("reservations", count, RESERVATIONS_MAX));
         }
         validate::all_reservations(self.policies.reservations.iter().chain([&reservation]))?;
         let version = self.begin();

@@ -68,9 +68,10 @@ impl Block<'_> {
     /// The machines in `among` on which a reservation rejects tasks of a job.
     #[must_use]
     pub fn reserved(&self, job: &Job, among: u64) -> u64 {
-        match self.view().any_reservation() {
-            true => self.view().reserved_among((self.index(), among), job),
-            false => 0,
+        if self.view().any_reservation() {
+            self.view().reserved_among((self.index(), among), job)
+        } else {
+            0
         }
     }
 }
