@@ -72,9 +72,10 @@ impl Placer {
             return tasks.iter().take_while(placed).count();
         }
         search(view, request, rng, &mut self.candidates);
-        match self.candidates.is_ranked() {
-            true => self.place_ranked(view, request, tasks),
-            false => self.place_batch(view, request, tasks),
+        if self.candidates.is_ranked() {
+            self.place_ranked(view, request, tasks)
+        } else {
+            self.place_batch(view, request, tasks)
         }
     }
 
@@ -102,9 +103,10 @@ impl Placer {
         (task, how): (TaskId, Placement),
         rng: &mut impl Rng,
     ) -> bool {
-        let known = match how.reuse && how.near_best <= 1 {
-            true => self.reuse.best(view, request, rng),
-            false => None,
+        let known = if how.reuse && how.near_best <= 1 {
+            self.reuse.best(view, request, rng)
+        } else {
+            None
         };
         let best = known.unwrap_or_else(|| self.choose(view, request, how.near_best, rng));
         let Some(best) = best else { return false };

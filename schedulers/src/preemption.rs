@@ -291,11 +291,10 @@ impl Preemptor<'_> {
         let tasks = tasks(view, self.group);
         // If a task has a demand profile, its eviction frees other amounts than its request.
         let varies = |lane: &usize| view.demand_profiles_on(block * BLOCK + lane).is_some();
-        let among = match view.any_demand_profiles() {
-            true => {
-                lanes(among).filter(|lane| !varies(lane)).fold(0, |word, lane| word | 1 << lane)
-            }
-            false => among,
+        let among = if view.any_demand_profiles() {
+            lanes(among).filter(|lane| !varies(lane)).fold(0, |word, lane| word | 1 << lane)
+        } else {
+            among
         };
         let block = view.block(block);
         let others = self.profile.filters().filter(|f| !f.reads().includes(Reads::AMOUNTS));

@@ -374,13 +374,12 @@ impl Queue {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         self.refused.insert(id, Refused { by: Refusers::waiting_for(until), gated: true });
         // The rejection cost no search, so there is a backoff only if the job would otherwise be retried by time alone.
-        let turn = match until.meets(Events::TIME) {
-            true => {
-                entry.failures += 1;
-                let wait = self.patience.backoff(entry.failures - 1);
-                Turn::Cooling(now.saturating_add(wait), self.heard.now())
-            }
-            false => Turn::Sleeping(now.saturating_add(self.patience.sleep_max), until),
+        let turn = if until.meets(Events::TIME) {
+            entry.failures += 1;
+            let wait = self.patience.backoff(entry.failures - 1);
+            Turn::Cooling(now.saturating_add(wait), self.heard.now())
+        } else {
+            Turn::Sleeping(now.saturating_add(self.patience.sleep_max), until)
         };
         self.set_turn(id, turn);
     }

@@ -215,11 +215,13 @@ impl Scheduler {
                 self.queue.gate(id, until, now);
                 continue;
             }
-            let room = match job.is_placed_at_once() {
-                false => self.turn(&job, limit - open),
+            let room = if !job.is_placed_at_once() {
+                self.turn(&job, limit - open)
+            } else if open == 0 {
                 // A gang that is placed at once goes into one transaction, which may exceed the usual limit.
-                true if open == 0 => TRANSACTION_ITEMS_MAX,
-                true => return,
+                TRANSACTION_ITEMS_MAX
+            } else {
+                return;
             };
             self.queue.begin(id);
             observer.deciding();

@@ -362,9 +362,8 @@ impl Scan<'_, '_> {
 /// The best score among some machines of a block, at least one, and the first machine with this score.
 pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
     if among.count_ones() <= FEW_LANES {
-        let better = |best: (i32, usize), lane: usize| match scores[lane] > best.0 {
-            true => (scores[lane], lane),
-            false => best,
+        let better = |best: (i32, usize), lane: usize| {
+            if scores[lane] > best.0 { (scores[lane], lane) } else { best }
         };
         return lanes(among).fold((i32::MIN, 0), better);
     }

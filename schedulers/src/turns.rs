@@ -218,10 +218,7 @@ mod tests {
                 let precedence = (id % 3) as i32;
                 let known = naive.iter().position(|entry| entry.1 == id);
                 for turns in [&mut lines, &mut tree] {
-                    match comes {
-                        true => turns.insert(&job(precedence), JobId(id)),
-                        false => turns.remove(&job(precedence), JobId(id)),
-                    }
+                    if comes { turns.insert(&job(precedence), JobId(id)) } else { turns.remove(&job(precedence), JobId(id)) }
                 }
                 match known {
                     None if comes => naive.push((Reverse(precedence), id)),

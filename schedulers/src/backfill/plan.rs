@@ -110,9 +110,10 @@ fn allowed(profile: &Profile, tasks: &Tasks<'_>, block: usize) -> u64 {
             return among;
         }
         let allowed = filter.filter(tasks, block, among);
-        match judges.overlaps(Judged::ROOM) {
-            true => allowed | filter.curable(tasks, block, among & !allowed),
-            false => allowed,
+        if judges.overlaps(Judged::ROOM) {
+            allowed | filter.curable(tasks, block, among & !allowed)
+        } else {
+            allowed
         }
     })
 }
@@ -257,9 +258,10 @@ impl<'a> Search<'a> {
     /// Number of tasks of each group for which a machine has room at a time.
     fn room(&self, place: &Place, at_ms: u64, parts: &[Part]) -> SmallVec<[u32; 2]> {
         // On a machine without plans, room never shrinks, so only the start has to be checked.
-        let until_ms = match self.holds.contains_key(&place.row) {
-            true => at_ms.saturating_add(self.lack.run_ms),
-            false => at_ms.saturating_add(1),
+        let until_ms = if self.holds.contains_key(&place.row) {
+            at_ms.saturating_add(self.lack.run_ms)
+        } else {
+            at_ms.saturating_add(1)
         };
         let of_group = |(group, part): (usize, &Part)| {
             let most = self.lack.groups[group].tasks;
@@ -343,14 +345,13 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 let here = |slot: &&Slot| slot.machine.row() == place.row;
-                let tasks = match group > 0 && slots.iter().any(|slot| here(&slot)) {
-                    false => most,
-                    true => {
-                        let own = slots.iter().filter(here).map(|slot| &slot.hold);
-                        let timeline =
-                            Timeline::of(self.view, place.row, self.on(place.row).chain(own));
-                        timeline.room((at_ms, until_ms), part, most)
-                    }
+                let tasks = if group > 0 && slots.iter().any(|slot| here(&slot)) {
+                    let own = slots.iter().filter(here).map(|slot| &slot.hold);
+                    let timeline =
+                        Timeline::of(self.view, place.row, self.on(place.row).chain(own));
+                    timeline.room((at_ms, until_ms), part, most)
+                } else {
+                    most
                 };
                 if tasks > 0 {
                     let hold = Hold { from_ms: at_ms, until_ms, tasks, part: part.clone() };

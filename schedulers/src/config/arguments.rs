@@ -134,9 +134,10 @@ pub(super) fn small_weight<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D:
 /// Reads a text that is not empty.
 pub(super) fn some_text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
-    match text.is_empty() {
-        true => Err(D::Error::custom("is empty: must be the key of a label")),
-        false => Ok(text),
+    if text.is_empty() {
+        Err(D::Error::custom("is empty: must be the key of a label"))
+    } else {
+        Ok(text)
     }
 }
 
@@ -149,9 +150,10 @@ pub(super) fn once_each<'a, E: Error>(names: impl Iterator<Item = &'a str>) -> R
         }
         earlier.push(name);
     }
-    match earlier.is_empty() {
-        true => Err(E::custom("names no kind: must name at least one")),
-        false => Ok(()),
+    if earlier.is_empty() {
+        Err(E::custom("names no kind: must name at least one"))
+    } else {
+        Ok(())
     }
 }
 

@@ -1,19 +1,23 @@
 //! The built-in plugins, one entry each, in the order of the docs.
 
-use super::arguments::{ArgumentError, NoArguments, Resources};
-use super::describe::Described;
-use super::registry::{Plugin, Point};
-use crate::plugin::{Filter, Score};
+use super::arguments::{NoArguments, Resources};
+use super::described::score;
+use super::registry::{Plugin, Point, Registry};
 use crate::plugins::{
     AvoidMarked, Balanced, FairShare, LeastAllocated, MostAllocated, PackedDevices,
     PreferredAffinity, Reclaim, SpreadWishes, Throttle,
 };
 use crate::profile::Profile;
-use crate::relative::RelativeScore;
-use omega_core::Kinds;
-use serde::de::DeserializeOwned;
 
-pub(super) fn plugins() -> Vec<Plugin> {
+impl Registry {
+    /// The plugins of this library, with their own names and those of kube-scheduler.
+    #[must_use]
+    pub fn built_in() -> Registry {
+        Registry::of(plugins())
+    }
+}
+
+fn plugins() -> Vec<Plugin> {
     let own = cells_own().into_iter().chain(scores());
     let kube = super::kube::filters().into_iter().chain(super::kube::volumes());
     let kube = kube.chain(super::kube::scores()).chain(super::preemption::post_filters());
@@ -108,33 +112,6 @@ fn tenants() -> [Plugin; 2] {
                 "Evicts tasks of tenants beyond their guarantee, for a task within its tenant's guarantee.",
             ),
     ]
-}
-
-/// A filter with a description of its arguments.
-pub(super) fn filter<A, F>(name: &str, make: fn(&A, &Kinds) -> Result<F, ArgumentError>) -> Plugin
-where
-    A: DeserializeOwned + Described + Send + Sync + 'static,
-    F: Filter + 'static,
-{
-    Plugin::filter(name, make).describe::<A>()
-}
-
-/// A relative score with a description of its arguments.
-pub(super) fn relative<A, S>(name: &str, make: fn(&A, &Kinds) -> Result<S, ArgumentError>) -> Plugin
-where
-    A: DeserializeOwned + Described + Send + Sync + 'static,
-    S: RelativeScore + 'static,
-{
-    Plugin::relative(name, make).describe::<A>()
-}
-
-/// A score with a description of its arguments.
-pub(super) fn score<A, S>(name: &str, make: fn(&A, &Kinds) -> Result<S, ArgumentError>) -> Plugin
-where
-    A: DeserializeOwned + Described + Send + Sync + 'static,
-    S: Score + 'static,
-{
-    Plugin::score(name, make).describe::<A>()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The plugin for tasks that share devices, and its expected mix of tasks.
 
 use super::arguments::ArgumentError;
-use super::built_in::score;
+use super::described::score;
 use super::registry::Plugin;
 use crate::plugins::{DeviceFragments, DeviceShape};
 use omega_core::DeviceRequest;
@@ -63,9 +63,10 @@ impl ExpectedTask {
     fn shape(&self, i: usize) -> Result<DeviceShape, ArgumentError> {
         let bounded = |what: &str, given: u32, (least, most): (u32, u32)| {
             let field = format!("tasks[{i}].{what}");
-            match (least..=most).contains(&given) {
-                true => Ok(given),
-                false => Err(ArgumentError::new(field, format!("is {given}: {least} to {most}"))),
+            if (least..=most).contains(&given) {
+                Ok(given)
+            } else {
+                Err(ArgumentError::new(field, format!("is {given}: {least} to {most}")))
             }
         };
         let count = bounded("devices", self.devices, (0, u32::from(DEVICES_MAX)))? as u8;

@@ -4,7 +4,7 @@ use super::arguments::{
     ArgumentError, KindName, KindWeight, NoArguments, cpu_and_memory, different_kinds, find_all,
     once_each, one,
 };
-use super::built_in::{filter, relative, score};
+use super::described::{filter, relative, score};
 use super::registry::Plugin;
 use crate::plugins::{
     BalancedAllocation, FitArgs, ImageLocality, InterPodAffinity, NodeAffinity, NodePorts,

@@ -1,7 +1,7 @@
 //! Plugins of earlier versions of kube-scheduler, under its names, with Omega's argument names.
 
 use super::arguments::{ArgumentError, some_text};
-use super::built_in::{filter, relative, score};
+use super::described::{filter, relative, score};
 use super::registry::Plugin;
 use crate::plugins::{
     NodeLabel, NodePreferAvoid, PREFER_AVOID, SelectorSpread, ServiceAffinity, ZONE,

@@ -3,7 +3,7 @@
 use super::arguments::{
     ArgumentError, KindName, KindWeight, cpu_and_memory, different_kinds, find_all, once_each,
 };
-use super::built_in::{filter, score};
+use super::described::{filter, score};
 use super::registry::Plugin;
 use crate::plugins::{HalfLife, Limit, LoadAware, LoadLimit};
 use omega_core::Kinds;

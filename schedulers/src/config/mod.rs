@@ -63,6 +63,7 @@ mod backfill;
 mod built_in;
 mod delay;
 mod describe;
+mod described;
 mod devices;
 mod error;
 mod file;
@@ -75,13 +76,15 @@ mod profiles;
 mod registry;
 #[cfg(feature = "schema")]
 mod schema;
+mod spec;
 mod time;
 
 pub use arguments::{ArgumentError, KindName};
 pub use describe::Described;
 pub use error::{ConfigError, Fault};
 pub use file::Base;
-pub use profiles::{ProfileSpec, Profiles};
+pub use profiles::Profiles;
 pub use registry::{NameTaken, Plugin, Point, Presence, Registry};
 #[cfg(feature = "schema")]
 pub use schema::schema;
+pub use spec::ProfileSpec;

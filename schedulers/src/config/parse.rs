@@ -5,8 +5,8 @@
 
 use super::error::{ConfigError, Fault, Source, WEIGHT_SUM_MAX};
 use super::file::{Base, FileTable, PluginTable, ProfileTable, ScoreTable};
-use super::profiles::{Entry, ProfileSpec};
 use super::registry::{Misread, Plugin, Point, Presence, Registry};
+use super::spec::{Entry, ProfileSpec};
 use std::ops::Range;
 use std::sync::Arc;
 use toml::Spanned;

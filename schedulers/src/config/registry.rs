@@ -329,10 +329,9 @@ pub struct NameTaken {
 pub struct Registry(Vec<Plugin>);
 
 impl Registry {
-    /// The plugins of this library, with their own names and those of kube-scheduler.
-    #[must_use]
-    pub fn built_in() -> Registry {
-        Registry(super::built_in::plugins())
+    /// A registry of these plugins, whose names are different.
+    pub(super) fn of(plugins: Vec<Plugin>) -> Registry {
+        Registry(plugins)
     }
 
     /// Returns `self` with one more plugin.

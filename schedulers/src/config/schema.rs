@@ -35,9 +35,10 @@ pub fn schema(registry: &Registry) -> Value {
 fn any_of(registry: &Registry, point: Point, generator: &mut SchemaGenerator) -> Value {
     let optional = registry.at(point).filter(|plugin| plugin.presence() == Presence::Optional);
     let entries: Vec<Value> = optional.map(|plugin| entry(plugin, generator)).collect();
-    match entries.is_empty() {
-        true => json!({ "not": {}, "description": format!("There is no {point} plugin.") }),
-        false => json!({ "oneOf": entries }),
+    if entries.is_empty() {
+        json!({ "not": {}, "description": format!("There is no {point} plugin.") })
+    } else {
+        json!({ "oneOf": entries })
     }
 }
 

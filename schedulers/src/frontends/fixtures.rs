@@ -89,10 +89,7 @@ impl CellHandle for Lossy {
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
         let answer = self.cell.commit(txn);
-        match self.loses.swap(false, Ordering::Relaxed) {
-            true => Err(HandleError::Unknown),
-            false => answer,
-        }
+        if self.loses.swap(false, Ordering::Relaxed) { Err(HandleError::Unknown) } else { answer }
     }
 }
 

@@ -202,10 +202,7 @@ impl TaskIndex {
 
     /// Applies a sync. `is_claimed` returns whether a task has an unanswered claim, which the cell does not know.
     pub(crate) fn hear(&mut self, delta: &Delta, is_claimed: impl Fn(TaskId) -> bool) {
-        let before = match delta.full {
-            true => self.forget_all(),
-            false => Vec::new(),
-        };
+        let before = if delta.full { self.forget_all() } else { Vec::new() };
         for change in &delta.jobs {
             self.stale.insert(change.id);
             match (&change.job, self.jobs.get_mut(&change.id)) {

@@ -169,9 +169,10 @@ impl PeakController {
             count(*task, Item::Release(i), |kept| &mut kept.released);
         }
         for (resize, i) in txn.resizes.iter().zip(0..) {
-            match (i as usize) < throttles {
-                true => count(resize.task, Item::Resize(i), |kept| &mut kept.throttled),
-                false => count(resize.task, Item::Resize(i), |kept| &mut kept.grown),
+            if (i as usize) < throttles {
+                count(resize.task, Item::Resize(i), |kept| &mut kept.throttled)
+            } else {
+                count(resize.task, Item::Resize(i), |kept| &mut kept.grown)
             }
         }
         Ok(kept)

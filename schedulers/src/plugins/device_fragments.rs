@@ -63,9 +63,10 @@ impl DeviceFragments {
             let Some(DeviceRequest { count, milli_each }) = shape.devices else { return all };
             let small = |left: &&i16| i32::from(**left) < i32::from(milli_each);
             let fit = left.iter().filter(|left| !small(left)).count();
-            match shape.cpu_milli <= cpu_milli && fit >= usize::from(count) {
-                true => sum(&mut left.iter().filter(small)),
-                false => all,
+            if shape.cpu_milli <= cpu_milli && fit >= usize::from(count) {
+                sum(&mut left.iter().filter(small))
+            } else {
+                all
             }
         };
         self.0.iter().map(|shape| i64::from(shape.weight) * lost(shape)).sum()

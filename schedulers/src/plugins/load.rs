@@ -66,9 +66,10 @@ impl HalfLife {
             }
             weights[lane] = weight;
         };
-        match among.count_ones() <= FEW {
-            true => lanes(among).for_each(|lane| set(lane, at_ms[lane])),
-            false => at_ms.iter().enumerate().for_each(|(lane, at)| set(lane, *at)),
+        if among.count_ones() <= FEW {
+            lanes(among).for_each(|lane| set(lane, at_ms[lane]))
+        } else {
+            at_ms.iter().enumerate().for_each(|(lane, at)| set(lane, *at))
         }
         weights
     }

@@ -85,9 +85,10 @@ impl RelativeScore for NodeAffinity {
     }
 
     fn applies(&self, tasks: &Tasks<'_>) -> Stance {
-        match tasks.need.preferred.is_empty() && self.preferred.is_empty() {
-            true => Stance::Silent,
-            false => Stance::Ranks,
+        if tasks.need.preferred.is_empty() && self.preferred.is_empty() {
+            Stance::Silent
+        } else {
+            Stance::Ranks
         }
     }
 

@@ -152,12 +152,11 @@ impl Filter for NodeResourcesFit {
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
-        match self.ignored.is_empty() {
-            true => ResourcesFit.filter(tasks, block, among),
-            false => {
-                let room = block.room_among(tasks.need, &self.request(tasks), among);
-                pieces_fit(tasks.need, block, room)
-            }
+        if self.ignored.is_empty() {
+            ResourcesFit.filter(tasks, block, among)
+        } else {
+            let room = block.room_among(tasks.need, &self.request(tasks), among);
+            pieces_fit(tasks.need, block, room)
         }
     }
 

@@ -35,9 +35,10 @@ const EXACT: u64 = 1 << 46;
 /// integers.
 #[inline]
 pub(super) fn hundredths(value: i64, most: i64) -> i64 {
-    match value.unsigned_abs() < EXACT && most.unsigned_abs() < EXACT {
-        true => ((100 * value) as f64 / most as f64) as i64,
-        false => (100 * i128::from(value) / i128::from(most)) as i64,
+    if value.unsigned_abs() < EXACT && most.unsigned_abs() < EXACT {
+        ((100 * value) as f64 / most as f64) as i64
+    } else {
+        (100 * i128::from(value) / i128::from(most)) as i64
     }
 }
 

@@ -86,9 +86,10 @@ fn weight(
     feasible: Feasible<'_>,
     placed: &[u64],
 ) -> f64 {
-    let domains = match wish.by_machine {
-        true => placed.iter().map(|word| word.count_ones() as usize).sum(),
-        false => domains(counts, feasible, placed),
+    let domains = if wish.by_machine {
+        placed.iter().map(|word| word.count_ones() as usize).sum()
+    } else {
+        domains(counts, feasible, placed)
     };
     libm::log((domains + 2) as f64)
 }

@@ -9,7 +9,6 @@ use super::aims::demand::{Change, Swings};
 use super::aims::move_costs::Between;
 use super::objective::{Costs, MACHINE, MOVE, Objectives, PAIR};
 use super::plan::Picture;
-use super::search::Proposed;
 use super::valuation::{Objective, Spot};
 use foldhash::fast::FixedState;
 use omega_cellstate::{BLOCK, Need, PlacedTask, View};
@@ -19,6 +18,14 @@ use std::collections::{BTreeMap, HashMap};
 
 /// No domain: the machine lacks the label of the level.
 const NOWHERE: u32 = u32::MAX;
+
+/// A possible move of a task between rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Proposed {
+    pub(super) task: PlacedTask,
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
 
 /// The objective of a view, as sums over rows, domains and moves.
 #[derive(Debug)]
@@ -236,7 +243,7 @@ impl Account {
         let capacity = &self.capacity[row * kinds..][..kinds];
         let (free, swings) = (&free[..kinds], &self.swings);
         let spot = Spot { row, capacity, free, swings, changes: &[] };
-        self.costs.count(&self.objective, spot, sign);
+        self.objective.count(spot, sign, &mut self.costs);
     }
 
     /// Counts a task of a job in a row's domain.

@@ -6,9 +6,9 @@
 //! cores, demand profiles or cluster resources stay on their machines. Amounts are rounded up for tasks and down for
 //! machines, to a millionth of a mean machine, so every assignment of the instance fits in the cell.
 
+use super::account::Proposed;
 use super::objective::{Pair, Ratio};
-use super::search::{Proposed, Search, suits};
-use super::sweep::step;
+use super::search::{Search, step, suits};
 use foldhash::fast::FixedState;
 use omega_cellstate::{PlacedTask, SetId};
 use omega_core::{KindId, TaskGroup, TaskRule, TaskSelector, TopologyLevel};

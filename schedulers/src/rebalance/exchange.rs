@@ -3,10 +3,10 @@
 //! Each is one transaction, which the cell applies completely or not at all. If a kind is transient, an exchange needs
 //! room on both machines at once. A task that needs another task's room then follows in the next wave.
 
+use super::account::Proposed;
 use super::aims::demand::Change;
 use super::plan::Why;
-use super::search::{Look, Proposed, Search, shifts};
-use super::sweep::step;
+use super::search::{Look, Search, shifts, step};
 use omega_cellstate::{Need, PlacedTask};
 use omega_core::{KindId, Reason};
 use rand::RngExt;

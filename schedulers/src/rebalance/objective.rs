@@ -25,7 +25,6 @@ use super::aims::demand::Demand;
 use super::aims::machines::MachineAims;
 use super::aims::move_costs::MoveCosts;
 use super::aims::rules::Rule;
-use super::valuation::{Objective, Spot};
 use omega_core::{KindId, Kinds, TopologyLevel};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -288,18 +287,5 @@ impl Costs {
     #[must_use]
     pub fn total(&self, objectives: &Objectives) -> i128 {
         self.terms().map(|(term, cost)| cost * i128::from(objectives.weight(term))).sum()
-    }
-
-    /// Adds the cost of a machine, or subtracts it if `sign` is -1.
-    pub(super) fn count(&mut self, objective: &Objective, spot: Spot<'_>, sign: i128) {
-        objective.each(spot, |term, cost| {
-            let cost = i128::from(cost) * sign;
-            match term {
-                Term::Load(kind) => self.load[kind.index()] += cost,
-                Term::Balance => self.balance += cost,
-                Term::InUse => self.in_use += cost,
-                _ => self.fragments += cost,
-            }
-        });
     }
 }

@@ -10,7 +10,7 @@
 //! gains are computed here.
 
 use super::Settings;
-use super::account::Account;
+use super::account::{Account, Proposed};
 use super::aims::demand::Change;
 use super::aims::rules::{Keep, Shift};
 use super::budget::{Left, Protectors, Spent};
@@ -36,14 +36,6 @@ pub(super) struct Known {
     protectors: Protectors,
     /// The reason for which no task of the group may move, if there is one.
     stays: Option<Hindrance>,
-}
-
-/// A possible move of a task between rows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Proposed {
-    pub(super) task: PlacedTask,
-    pub(super) from: usize,
-    pub(super) to: usize,
 }
 
 /// Range of a search for one task.
@@ -235,9 +227,10 @@ impl<'a> Search<'a> {
         }
         let (to, costs) = self.cheapest((row, task), known, look)?;
         let gain = off - costs;
-        match gain >= least.max(1) {
-            true => Ok((Proposed { task, from: row, to }, gain)),
-            false => Err(Hindrance::NotWorth),
+        if gain >= least.max(1) {
+            Ok((Proposed { task, from: row, to }, gain))
+        } else {
+            Err(Hindrance::NotWorth)
         }
     }
 
@@ -458,4 +451,11 @@ pub(super) fn suits(view: &View, row: usize, need: &Need) -> bool {
         && need.machine.is_none_or(|set| is_in(block.set(set)))
         && need.affinity.is_none_or(|set| is_in(block.set(set)))
         && is_in(block.set(need.tolerated))
+}
+
+/// Makes moves and records them, if they gain.
+pub(super) fn step(search: &mut Search<'_>, moves: &[Proposed]) -> bool {
+    let Some((gain, term)) = search.try_moves(moves) else { return false };
+    search.note(moves, gain, Why::Gain(term));
+    true
 }

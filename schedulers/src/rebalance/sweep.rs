@@ -6,8 +6,9 @@
 //! sweep accepts a quarter of the gain that the previous one required. So if the number of moves is limited, the best
 //! moves are made. If no single move gains, two tasks may be exchanged. A task moves at most once, so a pass ends.
 
-use super::plan::{Ended, Hindrance, Stuck, Why};
-use super::search::{Look, Proposed, Search, suits};
+use super::account::Proposed;
+use super::plan::{Ended, Hindrance, Stuck};
+use super::search::{Look, Search, step, suits};
 use omega_cellstate::PlacedTask;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -165,13 +166,6 @@ fn over(search: &Search<'_>, go_on: GoOn<'_>) -> Option<Ended> {
         return Some(Ended::Steps);
     }
     (!go_on()).then_some(Ended::Told)
-}
-
-/// Makes moves and records them, if they gain.
-pub(super) fn step(search: &mut Search<'_>, moves: &[Proposed]) -> bool {
-    let Some((gain, term)) = search.try_moves(moves) else { return false };
-    search.note(moves, gain, Why::Gain(term));
-    true
 }
 
 /// The misplaced tasks, the largest first, because small tasks find room more easily.

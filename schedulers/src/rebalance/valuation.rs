@@ -2,7 +2,7 @@
 
 use super::aims::curve::Curve;
 use super::aims::demand::{Change, Swings};
-use super::objective::{MACHINE, MOVE, Objectives, PARTS_MAX, Pair, Ratio, Term};
+use super::objective::{Costs, MACHINE, MOVE, Objectives, PARTS_MAX, Pair, Ratio, Term};
 use omega_core::limits::KINDS_MAX;
 use omega_core::{KindId, Machine};
 
@@ -89,6 +89,19 @@ impl Objective {
     /// An amount in parts of a mean machine's amount of the kind.
     fn parts(&self, kind: usize, amount: i64) -> i64 {
         parts(amount, self.means[kind])
+    }
+
+    /// Adds the cost of a machine to the costs, or subtracts it if `sign` is -1.
+    pub(super) fn count(&self, spot: Spot<'_>, sign: i128, costs: &mut Costs) {
+        self.each(spot, |term, cost| {
+            let cost = i128::from(cost) * sign;
+            match term {
+                Term::Load(kind) => costs.load[kind.index()] += cost,
+                Term::Balance => costs.balance += cost,
+                Term::InUse => costs.in_use += cost,
+                _ => costs.fragments += cost,
+            }
+        });
     }
 
     /// Calls `tell` with the cost of each term of a machine.
@@ -260,7 +273,7 @@ mod tests {
         let swings = Swings::default();
         let spot = Spot { row: 0, capacity: &capacity, free: &free, swings: &swings, changes: &[] };
         let objective = objective(objectives, capacity);
-        costs.count(&objective, spot, 1);
+        objective.count(spot, 1, &mut costs);
         let weighed = costs.total(objectives);
         assert_eq!(weighed, i128::from(objective.value(spot)), "one sum, two ways");
         costs

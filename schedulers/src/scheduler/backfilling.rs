@@ -32,16 +32,15 @@ impl Scheduler {
     fn drop_placed(&self, backfill: &Backfill) {
         let mut plans = backfill.plans().write();
         let delta = self.view.delta();
-        let changed: Vec<JobId> = match delta.full {
-            true => plans.ids().collect(),
-            false => {
-                let tasks = delta.tasks.iter().map(|change| change.id.job);
-                let mut changed: Vec<JobId> =
-                    delta.jobs.iter().map(|job| job.id).chain(tasks).collect();
-                changed.dedup();
-                changed.retain(|id| plans.has(*id));
-                changed
-            }
+        let changed: Vec<JobId> = if delta.full {
+            plans.ids().collect()
+        } else {
+            let tasks = delta.tasks.iter().map(|change| change.id.job);
+            let mut changed: Vec<JobId> =
+                delta.jobs.iter().map(|job| job.id).chain(tasks).collect();
+            changed.dedup();
+            changed.retain(|id| plans.has(*id));
+            changed
         };
         for id in changed {
             let is_known = self.queue.job(id).is_some();

@@ -36,12 +36,11 @@ impl Fault {
     /// Result of the job's turn. A job over its quota is not retried after a delay, but waits until its tenant uses
     /// less.
     pub(super) fn verdict(self, part: &Decided) -> Verdict {
-        match self.quota && self.only_quota {
-            true => {
-                let by = part.by.and(Refusers::waiting_for(Events::QUOTA_CHANGED));
-                Verdict::Refused { by, news: part.news }
-            }
-            false => Verdict::Conflict,
+        if self.quota && self.only_quota {
+            let by = part.by.and(Refusers::waiting_for(Events::QUOTA_CHANGED));
+            Verdict::Refused { by, news: part.news }
+        } else {
+            Verdict::Conflict
         }
     }
 }

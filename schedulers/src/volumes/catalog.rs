@@ -274,9 +274,10 @@ impl Catalog {
     /// Releases a volume from its claim. A provisioned volume is removed.
     fn give_up(&mut self, volume: &Text) {
         self.whose.remove(volume);
-        match self.volumes.get(volume).is_some_and(|held| held.made) {
-            true => self.forget_volume(volume),
-            false => self.set_free(volume),
+        if self.volumes.get(volume).is_some_and(|held| held.made) {
+            self.forget_volume(volume)
+        } else {
+            self.set_free(volume)
         }
     }
 

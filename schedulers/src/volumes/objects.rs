@@ -98,12 +98,13 @@ impl Provisioning {
         let value = |key: &Text| Some((key.clone(), machine.labels.get(key)?.clone()));
         let labels: Vec<_> = self.by.iter().filter_map(value).collect();
         let equals = |(key, value): (Text, Text)| omega_core::Requirement::equals(key, value);
-        match labels.is_empty() {
-            true => self.within.clone(),
-            false => Reach::Matching(vec![MachineSelector {
+        if labels.is_empty() {
+            self.within.clone()
+        } else {
+            Reach::Matching(vec![MachineSelector {
                 labels: labels.into_iter().map(equals).collect(),
                 names: Vec::new(),
-            }]),
+            }])
         }
     }
 }

@@ -170,13 +170,12 @@ impl Frontend {
     /// Withdraws offers that are no longer valid on the machines that the last sync changed.
     fn withdraw(&mut self) {
         let delta = self.session.view.delta();
-        let slots: BTreeSet<u32> = match delta.full {
-            true => self.open_offers.slots(),
-            false => {
-                let machines = delta.machines.iter().map(|machine| machine.slot);
-                let devices = delta.devices.iter().map(|(slot, _)| *slot);
-                delta.slots.iter().copied().chain(machines).chain(devices).collect()
-            }
+        let slots: BTreeSet<u32> = if delta.full {
+            self.open_offers.slots()
+        } else {
+            let machines = delta.machines.iter().map(|machine| machine.slot);
+            let devices = delta.devices.iter().map(|(slot, _)| *slot);
+            delta.slots.iter().copied().chain(machines).chain(devices).collect()
         };
         for slot in slots {
             while let Some((id, why)) = self.broken(slot) {
@@ -287,9 +286,10 @@ impl Frontend {
             for (kind, _) in view.kinds().iter() {
                 let free = view.free(row, kind).max(0);
                 let held = on.and_then(|on| on.held.get(kind.index()).copied()).unwrap_or(0);
-                let rest = match takes_tasks(view, row) {
-                    true => &mut account.available,
-                    false => &mut account.held_back,
+                let rest = if takes_tasks(view, row) {
+                    &mut account.available
+                } else {
+                    &mut account.held_back
                 };
                 add(rest, kind, free - held);
                 add(&mut account.free, kind, free);

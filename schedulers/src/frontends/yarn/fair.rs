@@ -78,10 +78,7 @@ impl Frontend {
         let (mut known, mut over) = (1, most.max(1) + 1);
         while known + 1 < over {
             let middle = known.midpoint(over);
-            match is_next_after(middle - 1) {
-                true => known = middle,
-                false => over = middle,
-            }
+            if is_next_after(middle - 1) { known = middle } else { over = middle }
         }
         known
     }

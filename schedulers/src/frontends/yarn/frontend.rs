@@ -221,10 +221,7 @@ impl Frontend {
                 Reply::Dropped(_) => false,
             };
             allocated += usize::from(is_taken);
-            match is_taken {
-                true => self.allocated(given, now),
-                false => self.refused(&given),
-            }
+            if is_taken { self.allocated(given, now) } else { self.refused(&given) }
         }
         match reply {
             Reply::Judged(_) => Ok(allocated),

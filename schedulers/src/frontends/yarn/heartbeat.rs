@@ -89,10 +89,7 @@ impl Frontend {
         let is_awaited = |key: &Key| self.given_to(id, application).any(|given| given.key == *key);
         tables.retain(|key, table| !table.is_empty() || is_awaited(key));
         let lines = refused + tables.values().map(Table::lines).sum::<usize>();
-        match lines > LINES_MAX {
-            true => Err(HeartbeatError::TooMany { lines }),
-            false => Ok(Some(tables)),
-        }
+        if lines > LINES_MAX { Err(HeartbeatError::TooMany { lines }) } else { Ok(Some(tables)) }
     }
 
     fn check_releases(
