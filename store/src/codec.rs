@@ -16,7 +16,6 @@
 //! lengths that the bytes contain.
 
 use crate::log::LogIndex;
-use crate::replica::Head;
 use bincode::config;
 use omega_core::limits::{COMMAND_BYTES_MAX, ENTRY_BYTES_MAX};
 use omega_core::{Command, Kinds, ResourceKind};
@@ -105,9 +104,10 @@ impl fmt::Display for Malformed {
 
 /// A range of versions, in words.
 fn versions(oldest: u8, newest: u8) -> String {
-    match oldest == newest {
-        true => format!("version {newest}"),
-        false => format!("versions {oldest} to {newest}"),
+    if oldest == newest {
+        format!("version {newest}")
+    } else {
+        format!("versions {oldest} to {newest}")
     }
 }
 
@@ -136,6 +136,15 @@ pub(crate) fn encode_kinds(kinds: &Kinds, out: &mut Vec<u8>) -> Result<(), Encod
 pub(crate) fn decode_kinds(bytes: &[u8]) -> Result<Kinds, CodecError> {
     let kinds: Vec<ResourceKind> = take(bytes)?;
     Kinds::new(kinds).map_err(|error| CodecError::Malformed(Malformed(Cause::Kinds(error))))
+}
+
+/// The state that a leader had applied when it proposed an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Index of the last applied entry.
+    pub(crate) applied: LogIndex,
+    /// The fingerprint after that entry.
+    pub(crate) fingerprint: u64,
 }
 
 /// Writes the head of an entry, which any number of commands may follow.

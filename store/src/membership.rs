@@ -231,10 +231,12 @@ impl Membership {
             }
         }
         self.check_addresses(change, &members)?;
-        match voters.is_empty() {
-            true => Err(ChangeError::NoVoters),
-            false if members.len() > REPLICAS_MAX => Err(ChangeError::TooMany),
-            false => Ok(()),
+        if voters.is_empty() {
+            Err(ChangeError::NoVoters)
+        } else if members.len() > REPLICAS_MAX {
+            Err(ChangeError::TooMany)
+        } else {
+            Ok(())
         }
     }
 

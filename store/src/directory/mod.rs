@@ -130,9 +130,10 @@ impl Directory {
         let names = disk.list(path).map_err(failed)?;
         if !names.iter().any(|name| name == IDENTITY) {
             let held = |folder| disk.list(&path.join(folder)).is_ok_and(|names| !names.is_empty());
-            return Err(match held(LOG) || held(SNAPSHOTS) {
-                true => OpenDirectoryError::IdentityMissing(path.join(IDENTITY)),
-                false => OpenDirectoryError::Missing(path.to_owned()),
+            return Err(if held(LOG) || held(SNAPSHOTS) {
+                OpenDirectoryError::IdentityMissing(path.join(IDENTITY))
+            } else {
+                OpenDirectoryError::Missing(path.to_owned())
             });
         }
         let lock = lock(&*disk, path).map_err(failed)?;

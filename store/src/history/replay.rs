@@ -112,9 +112,10 @@ impl History {
             }
             oldest = replay.from;
         }
-        match usable.is_empty() {
-            true => self.restore(None),
-            false => Err(HistoryError::TooOld { wanted: version, oldest }),
+        if usable.is_empty() {
+            self.restore(None)
+        } else {
+            Err(HistoryError::TooOld { wanted: version, oldest })
         }
     }
 

@@ -48,9 +48,10 @@ impl Node {
         }
         let voters = self.membership.voters_after(change);
         let answering = voters.iter().filter(|id| answers(id)).count();
-        match answering > voters.len() / 2 || change.steps.is_empty() {
-            true => Ok(()),
-            false => Err(ChangeError::NoQuorum { voters: voters.len(), answering }),
+        if answering > voters.len() / 2 || change.steps.is_empty() {
+            Ok(())
+        } else {
+            Err(ChangeError::NoQuorum { voters: voters.len(), answering })
         }
     }
 

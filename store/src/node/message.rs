@@ -3,7 +3,7 @@
 //! The types of raft-rs come from generated code, whose parser has known faults. So no byte from outside reaches that
 //! parser: messages have the types of this file, and are converted field by field.
 
-use super::window;
+use super::convert;
 use crate::log::{Entry, LogIndex, Position, ReplicaId, Term};
 use crate::membership::Membership;
 use bytes::Bytes;
@@ -130,7 +130,7 @@ impl Message {
             term: Term(message.term),
             at: position(message.index, message.log_term),
             commit: position(message.commit, message.commit_term),
-            entries: message.entries.iter().map(window::from_raft).collect(),
+            entries: message.entries.iter().map(convert::from_raft).collect(),
             reject: message.reject,
             hint: LogIndex(message.reject_hint),
             wants_snapshot: LogIndex(message.request_snapshot),
@@ -142,7 +142,7 @@ impl Message {
     /// Converts the message to the types of raft-rs; `None` if an entry is malformed.
     pub(super) fn to_raft(&self) -> Option<eraftpb::Message> {
         let (_, kind) = KINDS.iter().find(|(kind, _)| *kind == self.kind)?;
-        let entries: Option<Vec<_>> = self.entries.iter().map(window::to_raft).collect();
+        let entries: Option<Vec<_>> = self.entries.iter().map(convert::to_raft).collect();
         let mut message = eraftpb::Message {
             msg_type: *kind,
             from: self.from.0,
@@ -160,7 +160,7 @@ impl Message {
             ..eraftpb::Message::default()
         };
         if let Some(offer) = &self.snapshot {
-            message.set_snapshot(window::snapshot_of(offer.position, &offer.membership));
+            message.set_snapshot(convert::snapshot_of(offer.position, &offer.membership));
         }
         Some(message)
     }

@@ -19,10 +19,11 @@
 //! raft-rs draws election timeouts from the system's randomness, so after each step the timeout is replaced by a seeded
 //! one. raft-rs also panics on impossible messages, so each message is checked before (`check.rs`).
 //!
-//! In reading order: `message`, `check`, `window`, this file, `votes`, `change`.
+//! In reading order: `message`, `convert`, `check`, `window`, this file, `votes`, `change`.
 
 mod change;
 mod check;
+mod convert;
 mod message;
 mod read;
 mod votes;
@@ -191,7 +192,7 @@ impl Node {
         hard_state.commit = hard_state.commit.max(base.index);
         hard_state.term = hard_state.term.max(base.term);
         let mut window = Window::new(base, &membership, hard_state);
-        let entries = entries.iter().map(window::to_raft);
+        let entries = entries.iter().map(convert::to_raft);
         window.append(entries.map(|entry| entry.expect("the log was checked when it was opened")));
         window.offer(base, membership.clone());
         let config = raft::Config {
@@ -296,7 +297,7 @@ impl Node {
     /// The entry with this index, if it is still in memory.
     #[must_use]
     pub fn entry(&self, index: LogIndex) -> Option<Entry> {
-        self.raw.store().entry(index).map(window::from_raft)
+        self.raw.store().entry(index).map(convert::from_raft)
     }
 
     /// If this replica is the leader, the index up to which each other replica's log matches and is synced.
@@ -496,7 +497,7 @@ impl Node {
         }
         let entries = ready.take_entries();
         let batch = Batch {
-            entries: entries.iter().map(window::from_raft).collect(),
+            entries: entries.iter().map(convert::from_raft).collect(),
             hard_state: Some(self.hard_state()).filter(|now| *now != self.hard_state_written),
         };
         let batch = planted(batch);
@@ -507,7 +508,7 @@ impl Node {
             effects.messages.extend(promised_early(&mut held));
         }
         let committed = ready.take_committed_entries();
-        effects.committed = committed.iter().map(window::from_raft).collect();
+        effects.committed = committed.iter().map(convert::from_raft).collect();
         // A new commit index alone is not written until the next write.
         if ready.must_sync() {
             self.written = number;
@@ -516,14 +517,11 @@ impl Node {
             effects.write = Some(Write { number, restart, batch });
         }
         self.raw.advance_append_async(ready);
-        match self.held.is_empty() && effects.write.is_none() {
-            true => {
-                self.raw.on_persist_ready(number);
-                effects.messages.extend(held);
-            }
-            false => {
-                self.held.push_back(Held { ready: number, needs: self.written, messages: held });
-            }
+        if self.held.is_empty() && effects.write.is_none() {
+            self.raw.on_persist_ready(number);
+            effects.messages.extend(held);
+        } else {
+            self.held.push_back(Held { ready: number, needs: self.written, messages: held });
         }
     }
 

@@ -4,12 +4,11 @@
 //! compaction are also in memory, and snapshots bound their number. The disk is written asynchronously, and read only
 //! at the start.
 
+use super::convert::snapshot_of;
 use super::message::SnapshotOffer;
-use crate::log::{EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
-use crate::membership::{Membership, MembershipChange};
-use bytes::Bytes;
-use protobuf::Message as _;
-use raft::eraftpb::{ConfChangeV2, Entry, EntryType, MessageType, Snapshot};
+use crate::log::{HardState, LogIndex, Position, ReplicaId, Term};
+use crate::membership::Membership;
+use raft::eraftpb::{Entry, MessageType, Snapshot};
 use raft::{GetEntriesContext, RaftState, StorageError};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -192,52 +191,4 @@ impl raft::Storage for Window {
         };
         Ok(snapshot_of(*position, membership))
     }
-}
-
-/// A snapshot in the types of raft-rs, without content.
-pub(super) fn snapshot_of(position: Position, membership: &Membership) -> Snapshot {
-    let mut snapshot = Snapshot::default();
-    let metadata = snapshot.mut_metadata();
-    metadata.index = position.index.0;
-    metadata.term = position.term.0;
-    metadata.set_conf_state(membership.to_raft());
-    snapshot
-}
-
-/// Converts an entry of raft-rs to one of the log.
-pub(super) fn from_raft(entry: &Entry) -> crate::log::Entry {
-    let position = Position { index: LogIndex(entry.index), term: Term(entry.term) };
-    let (kind, data) = match entry.entry_type {
-        EntryType::EntryNormal => (EntryKind::Commands, entry.data.clone()),
-        EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {
-            (EntryKind::Membership, change_of(entry).to_bytes().into())
-        }
-    };
-    crate::log::Entry { position, kind, data }
-}
-
-/// The membership change in an entry that this replica's raft-rs has created.
-pub(super) fn change_of(entry: &Entry) -> MembershipChange {
-    let mut change = ConfChangeV2::default();
-    change.merge_from_bytes(&entry.data).expect("raft reads what it wrote");
-    MembershipChange::from_raft(&change)
-}
-
-/// Converts an entry of the log to one of raft-rs; `None` if it is malformed.
-pub(super) fn to_raft(entry: &crate::log::Entry) -> Option<Entry> {
-    let (kind, data) = match entry.kind {
-        EntryKind::Commands => (EntryType::EntryNormal, entry.data.clone()),
-        EntryKind::Membership => {
-            let change = MembershipChange::from_bytes(&entry.data).ok()?;
-            let bytes = change.to_raft().write_to_bytes().expect("a vector takes all bytes");
-            (EntryType::EntryConfChangeV2, Bytes::from(bytes))
-        }
-    };
-    Some(Entry {
-        entry_type: kind,
-        term: entry.position.term.0,
-        index: entry.position.index.0,
-        data,
-        ..Entry::default()
-    })
 }

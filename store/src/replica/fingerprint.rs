@@ -5,6 +5,7 @@
 //! fingerprint of its applied state into the head of each entry, and a follower that has another fingerprint at that
 //! index stops.
 
+use crate::codec::Head;
 use crate::log::LogIndex;
 use omega_core::{Outcome, Rejection, Version};
 use std::collections::VecDeque;
@@ -13,15 +14,6 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Number of past fingerprints that are kept: more than the number of entries that a leader has in flight.
 const REMEMBERED: usize = 256;
-
-/// The state that a leader had applied when it proposed an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
-    /// Index of the last applied entry.
-    pub(crate) applied: LogIndex,
-    /// The fingerprint after that entry.
-    pub(crate) fingerprint: u64,
-}
 
 /// The fingerprint. See the module documentation.
 #[derive(Debug)]

@@ -9,9 +9,10 @@
 
 use super::Applied;
 use super::ask::{Again, Answer, Ask};
+use super::event::Event;
 use super::mailbox::{Closed, Mailbox};
 use super::reply::{Awaited, Reply};
-use super::threads::{Event, Running};
+use super::threads::Running;
 use crate::log::ReplicaId;
 use crate::membership::{ChangeError, Membership, MembershipChange};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Image, Interest};

@@ -4,7 +4,7 @@
 //! requests do not wake a replica that cannot process them yet; it finds them when the event that it waits for wakes
 //! it.
 
-use super::threads::Event;
+use super::event::Event;
 use parking_lot::{Condvar, Mutex};
 use std::time::Instant;
 

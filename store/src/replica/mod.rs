@@ -23,12 +23,13 @@
 //! (`tests/it/model`) tries every order of events. It also omits each rule in turn, and must then find a violation.
 //!
 //! In reading order: `settings`, `ask`, `requests`, `fingerprint`, this file, `reads`, `bound`, `worker`, `reply`,
-//! `mailbox`, `stalled`, `writer`, `durations`, `stages`, `threads`, `handle`, `many`.
+//! `event`, `mailbox`, `stalled`, `writer`, `durations`, `stages`, `status`, `threads`, `handle`, `many`.
 
 mod applied;
 mod ask;
 mod bound;
 mod durations;
+mod event;
 mod files;
 mod fingerprint;
 mod handle;
@@ -42,6 +43,7 @@ mod snapshots;
 mod stages;
 mod stalled;
 mod start;
+mod status;
 mod stop;
 mod threads;
 mod worker;
@@ -55,15 +57,16 @@ pub use handle::{AskError, ReplicatedCell};
 pub use settings::{Settings, TornTail};
 pub use stages::{Followed, Stage, Stages};
 pub use start::{FIRST, StartError, Started, found, found_with, restore, start};
+pub use status::Status;
 pub use stop::{Remedy, Stop};
-pub use threads::{Network, Running, Status, Transport};
+pub use threads::{Network, Running, Transport};
 pub use worker::LogWorker;
 
 use crate::failpoint::failpoint;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
 use crate::node::{self, Leadership, Message, MessageError, MessageKind, Node, ReadId, Write};
-pub(crate) use fingerprint::{Fingerprint, Head};
+pub(crate) use fingerprint::Fingerprint;
 use omega_cellstate::Cell;
 use requests::{Gathered, Requests, Sender};
 use snapshots::Transfers;
@@ -458,9 +461,10 @@ impl Replica {
         // may have accepted them.
         if before.term != now.term || before.leader != now.leader {
             for id in self.requests.drop_forwarded() {
-                let answer = match omega_cellstate::planted!(ForwardedDenied) {
-                    true => Answer::Again(Again::Leaderless),
-                    false => Answer::Unknown,
+                let answer = if omega_cellstate::planted!(ForwardedDenied) {
+                    Answer::Again(Again::Leaderless)
+                } else {
+                    Answer::Unknown
                 };
                 self.output.answers.push((id, answer));
             }
@@ -524,9 +528,10 @@ impl Replica {
 
     fn propose_change(&mut self, sender: Sender, change: &MembershipChange) {
         let removes_itself = change.steps.contains(&MemberStep::Remove(self.node.id()));
-        let proposed = match removes_itself {
-            true => Err(ChangeError::Leads(self.node.id())),
-            false => self.node.propose_change(change),
+        let proposed = if removes_itself {
+            Err(ChangeError::Leads(self.node.id()))
+        } else {
+            self.node.propose_change(change)
         };
         match proposed {
             Ok(position) => self.note_proposed(position, Vec::new(), Some(sender)),
@@ -548,9 +553,10 @@ impl Replica {
     }
 
     fn transfer(&mut self, sender: Sender, to: ReplicaId) {
-        let answer = match self.node.membership().voters.contains(&to) {
-            true => Answer::Begun,
-            false => Answer::Changed(Err(ChangeError::Unknown(to))),
+        let answer = if self.node.membership().voters.contains(&to) {
+            Answer::Begun
+        } else {
+            Answer::Changed(Err(ChangeError::Unknown(to)))
         };
         if answer == Answer::Begun {
             self.node.transfer(to);

@@ -1,8 +1,7 @@
 //! Pending requests: not yet proposed, in flight, or forwarded to the leader.
 
 use super::ask::{Again, Answer, Ask, AskId};
-use super::fingerprint::Head;
-use crate::codec::{self, EncodeError};
+use crate::codec::{self, EncodeError, Head};
 use crate::log::{Position, ReplicaId, Term};
 use crate::membership::MembershipChange;
 use omega_cellstate::Cell;
@@ -225,9 +224,10 @@ impl Requests {
                 || omega_cellstate::planted!(ResolvedByIndex)
                     && front.position.index == position.index;
             let front = self.in_flight.pop_front().expect("there is a front");
-            match same {
-                true => (resolved.committed, resolved.change) = (front.commands, front.change),
-                false => resolved.overwritten.extend(front.senders()),
+            if same {
+                (resolved.committed, resolved.change) = (front.commands, front.change)
+            } else {
+                resolved.overwritten.extend(front.senders())
             }
         }
         resolved
@@ -243,9 +243,10 @@ impl Requests {
         // The entries of these requests may still be committed, and are then applied like those of other leaders.
         while let Some(proposal) = self.in_flight.pop_front_if(|one| one.began <= late) {
             let here = proposal.senders().filter_map(Sender::here);
-            let unknown = match omega_cellstate::planted!(LateDenied) {
-                true => Answer::Again(Again::Busy),
-                false => Answer::Unknown,
+            let unknown = if omega_cellstate::planted!(LateDenied) {
+                Answer::Again(Again::Busy)
+            } else {
+                Answer::Unknown
             };
             answers.extend(here.map(|id| (id, unknown.clone())));
         }

@@ -203,9 +203,10 @@ impl Replica {
         let same = self.transfers.loaded.as_ref().zip(offered).is_some_and(|(here, offer)| {
             here.0 == offer.position && here.1.membership == offer.membership
         });
-        match same {
-            true => self.step(message),
-            false => self.refuse(message, MessageError::Malformed("its snapshot")),
+        if same {
+            self.step(message)
+        } else {
+            self.refuse(message, MessageError::Malformed("its snapshot"))
         }
     }
 

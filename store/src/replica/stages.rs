@@ -284,10 +284,7 @@ impl Proposed {
                 )
             };
         }
-        match all < slow {
-            true => tell!(debug, "entry"),
-            false => tell!(warn, "slow entry"),
-        }
+        if all < slow { tell!(debug, "entry") } else { tell!(warn, "slow entry") }
     }
 }
 

@@ -14,17 +14,18 @@
 //! thread writes. It takes all writes that have collected, so that writes that arrive during a sync share the next
 //! sync.
 
-use super::ask::{Ask, AskId, PeerMessage};
+use super::ask::{AskId, PeerMessage};
+use super::event::{Event, Written};
 use super::files::{FileDone, FileJob, FileWorker};
 use super::mailbox::{Heed, Mailbox};
 use super::reply::Reply;
 use super::start::Started;
-use super::writer::{Log, ToLog, ToWriter, Waits, Writer, Written};
-use super::{Applied, Remedy, Replica, Stages, State, Stop};
+use super::status::Status;
+use super::writer::{Log, ToLog, ToWriter, Waits, Writer};
+use super::{Applied, Replica, Stages, State, Stop};
 use crate::directory::Directory;
-use crate::log::{LogIndex, ReplicaId};
+use crate::log::ReplicaId;
 use crate::membership::Membership;
-use crate::node::Leadership;
 use crossbeam_channel::{self as channel, Receiver, Sender};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -44,25 +45,6 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
     fn follow(&self, _membership: &Membership) {}
 }
 
-/// An event for a replica's thread.
-#[derive(Debug)]
-pub(super) enum Event {
-    Message(ReplicaId, PeerMessage),
-    /// Requests that were sent together, in order.
-    Ask(Vec<(Ask, Reply)>),
-    Written(Written),
-    File(FileDone),
-    End,
-}
-
-impl Event {
-    /// Whether the event can wait while a leader's entries in flight are at their limit.
-    pub(super) fn can_wait(&self) -> bool {
-        let waits = |ask: &Ask| matches!(ask, Ask::Command(_) | Ask::Retry(_));
-        matches!(self, Event::Ask(asks) if asks.iter().all(|(ask, _)| waits(ask)))
-    }
-}
-
 /// A running replica.
 #[derive(Debug)]
 pub struct Running {
@@ -73,33 +55,6 @@ pub struct Running {
     threads: Vec<JoinHandle<()>>,
     /// Never read; it keeps the directory locked.
     _directory: Directory,
-}
-
-/// Published state of a running replica.
-#[derive(Clone, Debug, Default)]
-pub struct Status {
-    /// Role and leader.
-    pub leadership: Leadership,
-    /// Membership of the cell.
-    pub membership: Membership,
-    /// Reason for which the replica has stopped, if it has.
-    pub stopped: Option<String>,
-    /// Remedy for that reason.
-    pub remedy: Option<Remedy>,
-    /// Bytes that were written to the log.
-    pub log_bytes: u64,
-    /// Number of times that the log was synced.
-    pub log_syncs: u64,
-    /// Whether the disk of the log is full, so that nothing can be written until there is room.
-    pub disk_full: bool,
-    /// Number of snapshots taken since the replica's start.
-    pub snapshots: u64,
-    /// Index of the log's end, updated at every tick.
-    pub log_end: LogIndex,
-    /// Index of the last applied entry, updated at every tick.
-    pub applied: LogIndex,
-    /// If the replica is the leader, the index up to which each replica's log matches and is synced; otherwise empty.
-    pub progress: Vec<(ReplicaId, LogIndex)>,
 }
 
 impl Running {

@@ -8,10 +8,11 @@
 //! Writes are made in order, because the replica's thread writes only when the log's thread has completed all of its
 //! jobs.
 
+use super::event::{Event, Written};
 use super::mailbox::Mailbox;
-use super::threads::{Event, Status};
+use super::status::Status;
 use super::{LogWorker, Stage, Stages};
-use crate::log::{Position, WriteError};
+use crate::log::Position;
 use crate::node::Write;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use parking_lot::Mutex;
@@ -23,17 +24,6 @@ use std::time::{Duration, Instant};
 pub(super) struct ToLog {
     pub(super) writes: Vec<Write>,
     pub(super) compact: Option<Position>,
-}
-
-/// Result of a job.
-#[derive(Debug)]
-pub(super) struct Written {
-    /// Number of the last write that became durable, if any.
-    pub(super) safe: Result<Option<u64>, WriteError>,
-    /// Whether the disk is full. Waiting writes are tried again periodically.
-    pub(super) full: bool,
-    /// Number of jobs that the log's thread has completed with this result.
-    taken: usize,
 }
 
 /// The log, with its pending work.
@@ -158,9 +148,10 @@ impl Writer {
     pub(super) fn run(self) {
         let mut full = false;
         loop {
-            let first = match full {
-                true => self.inbox.recv_timeout(FULL_RETRY),
-                false => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            let first = if full {
+                self.inbox.recv_timeout(FULL_RETRY)
+            } else {
+                self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
             };
             if first == Err(RecvTimeoutError::Disconnected) {
                 return;

@@ -6,8 +6,9 @@
 
 use super::Meta;
 use super::error::{LoadError, SaveError, SnapshotDamage, is_full};
-use super::read::{self, corrupt};
-use super::write::{self, WriteError};
+use super::read::corrupt;
+use super::whole;
+use super::write::WriteError;
 use crate::CellId;
 use crate::disk::Disk;
 use crate::replica::FIRST;
@@ -39,7 +40,7 @@ pub fn write_backup(
     mut put: impl FnMut(u64, &[u8]) -> io::Result<()>,
 ) -> Result<u64, SaveError> {
     let meta = Meta { cell: from, position: FIRST, membership: Bytes::new() };
-    write::write(&meta, image, &mut put).map_err(|error| match error {
+    whole::write(&meta, image, &mut put).map_err(|error| match error {
         WriteError::TooLarge(bytes) => SaveError::TooLarge { bytes },
         WriteError::Full => io_error(io::ErrorKind::StorageFull.into()),
         WriteError::Io(source) => io_error(source),
@@ -71,7 +72,7 @@ pub fn read_backup(disk: &dyn Disk, path: &Path) -> Result<BackupContent, LoadEr
         io::ErrorKind::WouldBlock => LoadError::Locked(path.to_owned()),
         _ => LoadError::Io { path: path.to_owned(), source },
     })?;
-    let (header, image) = read::image(&mut *file, path)?;
+    let (header, image) = whole::read(&mut *file, path)?;
     let cell = Cell::from_image(image).map_err(|error| corrupt(path, 0, error.into()))?;
     let (found, wanted) = (cell.state_hash(), header.state_hash);
     if found != wanted {

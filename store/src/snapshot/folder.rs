@@ -2,8 +2,8 @@
 
 use super::error::{LoadError, SaveError, SnapshotDamage};
 use super::read::{self, corrupt};
-use super::transfer::PARTIAL_INCOMING;
-use super::write::{self, WriteError};
+use super::whole;
+use super::write::WriteError;
 use super::{KEPT, Meta};
 use crate::CellId;
 use crate::disk::{Disk, DiskFile};
@@ -21,6 +21,9 @@ const WHOLE: &str = ".snapshot";
 
 /// Suffix of the name of an incomplete snapshot.
 pub(super) const PARTIAL: &str = ".partial";
+
+/// Prefix of the name of an incoming snapshot.
+pub(super) const PARTIAL_INCOMING: &str = "incoming-";
 
 /// A file with several readers, which share it because a disk allows each file to be opened only once.
 pub(super) type SharedFile = Arc<Mutex<Box<dyn DiskFile>>>;
@@ -122,7 +125,7 @@ impl Snapshots {
         }
         failpoint!("snapshot-create", Err(io::Error::other("injected").into()));
         let mut file = self.disk.create(partial)?;
-        write::write(meta, image, &mut |offset, bytes| file.write_at(offset, bytes))?;
+        whole::write(meta, image, &mut |offset, bytes| file.write_at(offset, bytes))?;
         failpoint!("snapshot-sync", Err(io::Error::other("injected").into()));
         if !omega_cellstate::planted!(SnapshotNotSynced) {
             file.sync()?;
@@ -192,7 +195,7 @@ impl Snapshots {
     /// There is no snapshot at this position, it is damaged, or it belongs to another cell or position.
     pub fn load(&self, position: Position) -> Result<(Meta, Image), LoadError> {
         self.with_file(position, |file, path| {
-            let (header, image) = read::image(file, path)?;
+            let (header, image) = whole::read(file, path)?;
             self.check_meta(&header.meta, position, path)?;
             check_state(image.state_hash(), header.state_hash, path)?;
             Ok((header.meta, image))
@@ -205,7 +208,7 @@ impl Snapshots {
     /// Those of [`Snapshots::load`], or the image is not a valid cell.
     pub fn restore(&self, position: Position) -> Result<(Meta, Cell), LoadError> {
         self.with_file(position, |file, path| {
-            let (header, image) = read::image(file, path)?;
+            let (header, image) = whole::read(file, path)?;
             self.check_meta(&header.meta, position, path)?;
             let cell = Cell::from_image(image).map_err(|error| corrupt(path, 0, error.into()))?;
             check_state(cell.state_hash(), header.state_hash, path)?;
@@ -269,9 +272,10 @@ impl Snapshots {
 }
 
 fn check_state(found: u64, wanted: u64, path: &Path) -> Result<(), LoadError> {
-    match found == wanted {
-        true => Ok(()),
-        false => Err(corrupt(path, 0, SnapshotDamage::State { found, wanted })),
+    if found == wanted {
+        Ok(())
+    } else {
+        Err(corrupt(path, 0, SnapshotDamage::State { found, wanted }))
     }
 }
 

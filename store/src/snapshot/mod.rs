@@ -32,7 +32,7 @@
 //! number of bytes in the file before memory is reserved, [`Cell::from_image`](omega_cellstate::Cell::from_image)
 //! checks the image, and the state hash of the restored cell must equal that in the header.
 //!
-//! In reading order: `header`, `parts`, `write`, `read`, `folder`, `transfer`, `backup`, `error`.
+//! In reading order: `header`, `parts`, `write`, `read`, `whole`, `folder`, `transfer`, `backup`, `error`.
 
 mod backup;
 mod error;
@@ -41,6 +41,7 @@ mod header;
 mod parts;
 mod read;
 mod transfer;
+mod whole;
 mod write;
 
 pub use backup::{BackupContent, piece_checksum, read_backup, write_backup};

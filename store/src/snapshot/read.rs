@@ -2,11 +2,9 @@
 
 use super::error::{LoadError, SnapshotDamage};
 use super::header::{CHUNK, FIXED, FRAME, Header, HeaderError, TRAILER, chunk_checksum, salt};
-use super::parts;
 use super::write::BLOCK_BYTES_MAX;
 use crate::codec;
 use crate::disk::DiskFile;
-use omega_cellstate::Image;
 use serde::de::DeserializeOwned;
 use std::io;
 use std::path::Path;
@@ -101,9 +99,10 @@ impl<'f> Chunks<'f> {
         self.hash.update(&self.header_bytes);
         let found = self.hash.digest128();
         let bytes = read(self.file, self.offset, TRAILER).map_err(|source| self.io(source))?;
-        match bytes == found.to_le_bytes() {
-            true => Ok(found),
-            false => Err(corrupt(self.path, self.offset, SnapshotDamage::Hash)),
+        if bytes == found.to_le_bytes() {
+            Ok(found)
+        } else {
+            Err(corrupt(self.path, self.offset, SnapshotDamage::Hash))
         }
     }
 
@@ -124,16 +123,6 @@ pub(super) fn verify(file: &mut dyn DiskFile, path: &Path) -> Result<(Header, u1
     Ok((chunks.header, hash))
 }
 
-/// Reads an image, and checks every byte.
-pub(super) fn image(file: &mut dyn DiskFile, path: &Path) -> Result<(Header, Image), LoadError> {
-    let mut chunks = Chunks::open(file, path)?;
-    chunks.check_length()?;
-    let mut body = Body { chunks, bytes: Vec::new(), at: 0, block_end: 0, taken: 0 };
-    let image = parts::read(body.chunks.header.counts, &mut body)?;
-    body.finish()?;
-    Ok((body.chunks.header, image))
-}
-
 /// A reader of the parts of an image.
 pub(super) struct Body<'f> {
     chunks: Chunks<'f>,
@@ -146,7 +135,17 @@ pub(super) struct Body<'f> {
     taken: u64,
 }
 
-impl Body<'_> {
+impl<'f> Body<'f> {
+    /// A reader of the parts in these chunks, from the first on.
+    pub(super) fn new(chunks: Chunks<'f>) -> Body<'f> {
+        Body { chunks, bytes: Vec::new(), at: 0, block_end: 0, taken: 0 }
+    }
+
+    /// The header of the file.
+    pub(super) fn header(&self) -> &Header {
+        &self.chunks.header
+    }
+
     /// Number of body bytes that are not yet read as parts.
     pub(super) fn left(&self) -> u64 {
         self.chunks.header.body() - self.taken - self.at as u64
@@ -202,12 +201,13 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Checks that no bytes are left, and checks the hash of the file.
-    fn finish(&mut self) -> Result<(), LoadError> {
+    /// Checks that no bytes are left, and checks the hash of the file. Returns the header.
+    pub(super) fn finish(mut self) -> Result<Header, LoadError> {
         if self.left() > 0 || self.at < self.block_end {
             return Err(self.damage(SnapshotDamage::Counts));
         }
-        self.chunks.finish().map(drop)
+        self.chunks.finish()?;
+        Ok(self.chunks.header)
     }
 }
 

@@ -15,7 +15,7 @@
 //! after a crash, the receiver continues only with pieces of the offered snapshot that pass their checksums.
 
 use super::error::{LoadError, ReceiveError, is_full};
-use super::folder::{PARTIAL, SharedFile, Snapshots, name};
+use super::folder::{PARTIAL, PARTIAL_INCOMING, SharedFile, Snapshots, name};
 use super::header::{CHUNK, FIXED, FRAME, TRAILER, chunk_checksum};
 use super::read::{self, Chunks};
 use crate::disk::DiskFile;
@@ -25,9 +25,6 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Prefix of the name of an incoming snapshot.
-pub(super) const PARTIAL_INCOMING: &str = "incoming-";
 
 /// Bytes of a piece.
 const PIECE: u64 = CHUNK as u64;

@@ -1,10 +1,8 @@
 //! Writing a snapshot: parts into blocks, blocks into chunks, chunks into a file.
 
 use super::error::is_full;
-use super::header::{CHUNK, Counts, FRAME, Header, TRAILER, chunk_checksum, salt};
-use super::{FORMAT, Meta, parts};
+use super::header::{CHUNK, FRAME, Header, chunk_checksum, salt};
 use crate::codec;
-use omega_cellstate::Image;
 use omega_core::limits::COMMAND_BYTES_MAX;
 use std::io;
 use xxhash_rust::xxh3::Xxh3;
@@ -39,30 +37,6 @@ impl From<io::Error> for WriteError {
 /// last.
 pub(super) type Put<'p> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 'p;
 
-/// Writes a whole snapshot, and returns its length.
-pub(super) fn write(meta: &Meta, image: &Image, put: &mut Put<'_>) -> Result<u64, WriteError> {
-    let (counts, state_hash) = (Counts::of(image), image.state_hash());
-    let mut header = Header { format: FORMAT, meta: meta.clone(), state_hash, length: 0, counts };
-    let mut body = BodyWriter {
-        put,
-        offset: header.bytes(),
-        salt: salt(meta.cell, meta.position),
-        number: 0,
-        hash: Xxh3::new(),
-        chunk: Vec::with_capacity(FRAME + CHUNK),
-        block: Vec::with_capacity(2 * BLOCK),
-    };
-    body.chunk.resize(FRAME, 0);
-    parts::write(image, &mut body)?;
-    let (put, end, mut hash) = body.finish()?;
-    header.length = end + TRAILER as u64;
-    let bytes = header.write();
-    hash.update(&bytes);
-    put(end, &hash.digest128().to_le_bytes())?;
-    put(0, &bytes)?;
-    Ok(header.length)
-}
-
 /// A writer of the parts of an image.
 pub(super) struct BodyWriter<'p, 'q> {
     put: &'p mut Put<'q>,
@@ -78,6 +52,21 @@ pub(super) struct BodyWriter<'p, 'q> {
 }
 
 impl<'p, 'q> BodyWriter<'p, 'q> {
+    /// A writer of the parts after this header.
+    pub(super) fn new(header: &Header, put: &'p mut Put<'q>) -> BodyWriter<'p, 'q> {
+        let mut chunk = Vec::with_capacity(FRAME + CHUNK);
+        chunk.resize(FRAME, 0);
+        BodyWriter {
+            put,
+            offset: header.bytes(),
+            salt: salt(header.meta.cell, header.meta.position),
+            number: 0,
+            hash: Xxh3::new(),
+            chunk,
+            block: Vec::with_capacity(2 * BLOCK),
+        }
+    }
+
     /// Adds a part.
     pub(super) fn part(&mut self, part: &impl serde::Serialize) -> Result<(), WriteError> {
         let start = self.block.len();
@@ -125,7 +114,7 @@ impl<'p, 'q> BodyWriter<'p, 'q> {
     }
 
     /// Writes the remainder. Returns the destination, the end of the chunks, and their hash.
-    fn finish(mut self) -> Result<(&'p mut Put<'q>, u64, Xxh3), WriteError> {
+    pub(super) fn finish(mut self) -> Result<(&'p mut Put<'q>, u64, Xxh3), WriteError> {
         if !self.block.is_empty() {
             self.end_block()?;
         }

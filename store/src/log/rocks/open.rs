@@ -36,10 +36,8 @@ pub(super) fn create(folder: &Path, owner: LogOwner) -> Result<(DB, Mark), Creat
     let mut options = options();
     options.create_if_missing(true);
     let exists = || CreateError::Exists(folder.to_owned());
-    let db = DB::open(&options, folder).map_err(|error| match is_lock(&error) {
-        true => exists(),
-        false => failed(error),
-    })?;
+    let db = DB::open(&options, folder)
+        .map_err(|error| if is_lock(&error) { exists() } else { failed(error) })?;
     if let Some(found) = db.iterator(IteratorMode::Start).next() {
         return Err(found.map_or_else(failed, |_| exists()));
     }
@@ -122,13 +120,12 @@ fn check_entries(db: &DB, folder: &Path, state: &State) -> Result<(), OpenError>
             .ok_or_else(|| damaged(folder, &format!("entry {index} is damaged or missing")))?;
         last = Known { position: entry.position, checksum: checks.own };
     }
-    match last == state.last {
-        true => Ok(()),
-        false => {
-            let (found, wanted) = (last.position.index, state.last.position.index);
-            let what = format!("its entries end at {found}, they ended at {wanted}");
-            Err(damaged(folder, &what))
-        }
+    if last == state.last {
+        Ok(())
+    } else {
+        let (found, wanted) = (last.position.index, state.last.position.index);
+        let what = format!("its entries end at {found}, they ended at {wanted}");
+        Err(damaged(folder, &what))
     }
 }
 
