@@ -125,9 +125,12 @@ impl Crew {
         let profile = match options.profiles.get(name) {
             Some(spec) => {
                 settings = spec.apply(settings);
-                let profile = cell.read(|cell| match self.any_claims {
-                    true => spec.bind_with(cell.kinds(), &self.volumes),
-                    false => spec.bind(cell.kinds()),
+                let profile = cell.read(|cell| {
+                    if self.any_claims {
+                        spec.bind_with(cell.kinds(), &self.volumes)
+                    } else {
+                        spec.bind(cell.kinds())
+                    }
                 });
                 profile
                     .map_err(|why| RunError::Profile { name: name.to_owned(), why: why.into() })?

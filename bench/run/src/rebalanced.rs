@@ -262,9 +262,10 @@ fn what(plan: &Plan, term: Term, (before, after): (i128, i128), kinds: &Kinds) -
 
 /// The safety level of a kind in words.
 fn level(objectives: &Objectives, kind: KindId) -> String {
-    match objectives.machines.iter().any(|aims| aims.safety.contains_key(&kind)) {
-        true => "their level of".to_owned(),
-        false => format!("{} %", objectives.safety(kind).percent),
+    if objectives.machines.iter().any(|aims| aims.safety.contains_key(&kind)) {
+        "their level of".to_owned()
+    } else {
+        format!("{} %", objectives.safety(kind).percent)
     }
 }
 

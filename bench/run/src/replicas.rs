@@ -278,10 +278,12 @@ fn check_folder(folder: &Path) -> Result<(), ReplicaError> {
     names.sort_unstable();
     let is_replica =
         |name: &String| name == "IDENTITY" || folder.join(name).join("IDENTITY").exists();
-    match names.iter().any(is_replica) {
-        true => Err(ReplicaError::Exists(folder.to_owned())),
-        false if names.is_empty() => Ok(()),
-        false => Err(ReplicaError::NotEmpty(folder.to_owned())),
+    if names.iter().any(is_replica) {
+        Err(ReplicaError::Exists(folder.to_owned()))
+    } else if names.is_empty() {
+        Ok(())
+    } else {
+        Err(ReplicaError::NotEmpty(folder.to_owned()))
     }
 }
 

@@ -187,3 +187,19 @@ pub(crate) fn label(machines: &mut [Machine], key: &str, chosen: impl Fn(usize) 
         machine.labels = Labels::new(pairs);
     }
 }
+
+/// A cell whose jobs have `each` tasks, placed round-robin on all machines.
+pub(super) fn full(machine_count: usize, tasks: usize, each: usize) -> Cell {
+    let mut cell = empty(machines(machine_count)).cell;
+    // The request is so small that the smallest machine has room for a hundred tasks.
+    let group = TaskGroup::new(each as u32, Amounts::new([10, 16 << 20]));
+    for number in 0..tasks / each {
+        let job = submit(&mut cell, Job::batch(format!("job-{number}"), group.clone()));
+        for index in 0..each {
+            let machine = MachineId::first(((number * each + index) % machine_count) as u32);
+            let task = TaskId { job, index: index as u32 };
+            cell.apply(Command::AdoptTask { task, machine }).expect("a small task fits");
+        }
+    }
+    cell
+}

@@ -5,9 +5,9 @@
 //! that of the whole process.
 
 use super::Options;
+use super::cells;
 use super::clock::{Figure, Span, process_time};
 use super::show::{Reach, Row, Unit};
-use super::{cells, snapshot};
 use omega_cellstate::{Cell, CellHandle};
 use omega_core::{
     Claim, Command, JobId, MachineId, Outcome, SequenceNumber, TaskId, Transaction, TransactionId,
@@ -39,7 +39,7 @@ pub(super) fn rows(options: &Options) -> Vec<Row> {
     let (machines, tasks, txns) = (MACHINES / less, TASKS / less, TXNS / less);
     let folder = tempfile::tempdir_in(options.folder()).expect("the folder can be written");
     let path = folder.path().join("r1");
-    let cell = snapshot::full((machines, tasks), CLAIMS);
+    let cell = cells::full(machines, tasks, CLAIMS);
     make(&path, &cell);
     let version = write_log(&path, txns);
     drop(cell);

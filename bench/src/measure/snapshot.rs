@@ -10,9 +10,7 @@ use super::clock::{Figure, Span, timed};
 use super::show::{Reach, Row, Unit};
 use super::{Options, SEED, restart};
 use omega_cellstate::{Cell, Image};
-use omega_core::{
-    Amounts, Command, Job, JobId, MachineId, TaskGroup, TaskId, TaskReport, TaskState,
-};
+use omega_core::{Command, JobId, TaskId, TaskReport, TaskState};
 use omega_store::log::{LogIndex, Position, Term};
 use omega_store::snapshot::{Meta, Snapshots};
 use omega_store::{CellId, RealDisk};
@@ -46,7 +44,7 @@ struct Spent {
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
     for each in [5, 1] {
-        let mut cell = full((MACHINES, TASKS), each);
+        let mut cell = cells::full(MACHINES, TASKS, each);
         let runs: Vec<Spent> = (0..options.runs()).map(|run| spent(&mut cell, run)).collect();
         let median = |of: fn(&Spent) -> Span| {
             Figure::median(&runs.iter().map(|run| of(run).each(1)).collect::<Vec<_>>())
@@ -69,22 +67,6 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     }
     rows.extend(restart::rows(options));
     rows
-}
-
-/// A cell whose jobs have `each` tasks, placed round-robin on all machines.
-pub(super) fn full((machines, tasks): (usize, usize), each: usize) -> Cell {
-    let mut cell = cells::empty(cells::machines(machines)).cell;
-    // The request is so small that the smallest machine has room for a hundred tasks.
-    let group = TaskGroup::new(each as u32, Amounts::new([10, 16 << 20]));
-    for number in 0..tasks / each {
-        let job = cells::submit(&mut cell, Job::batch(format!("job-{number}"), group.clone()));
-        for index in 0..each {
-            let machine = MachineId::first(((number * each + index) % machines) as u32);
-            let task = TaskId { job, index: index as u32 };
-            cell.apply(Command::AdoptTask { task, machine }).expect("a small task fits");
-        }
-    }
-    cell
 }
 
 fn spent(cell: &mut Cell, run: usize) -> Spent {

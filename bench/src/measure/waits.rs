@@ -96,10 +96,10 @@ fn cost(made: &Made, jobs: &[Job], Case { make, loads, hold }: Case) -> Figure {
     let mut now = 0;
     let mut run = || loop {
         let step = scheduler.step(&cell, now, &mut Unobserved).expect("it answers");
-        match step.holds {
-            true => now = step.until.unwrap_or(now),
-            false if step.idle => return,
-            false => {}
+        if step.holds {
+            now = step.until.unwrap_or(now);
+        } else if step.idle {
+            return;
         }
     };
     run();
@@ -126,9 +126,10 @@ fn preferences(options: &Options, make: Make) -> WaitFigures {
     let cell = SharedCell::new(cells::empty((0..MACHINES).map(machine).collect()).copy());
     // Preferences are counted by the filter for delay scheduling, so the profile without a wait has that filter with a
     // wait of 0.
-    let profile = match make().filters().any(|filter| filter.name() == "delay") {
-        true => make(),
-        false => make().with_delay(Delay::new(0, None)),
+    let profile = if make().filters().any(|filter| filter.name() == "delay") {
+        make()
+    } else {
+        make().with_delay(Delay::new(0, None))
     };
     let settings = Settings::new("default").with_seed(SEED);
     let mut scheduler = Scheduler::new(&cell, profile, settings).expect("a scheduler registers");

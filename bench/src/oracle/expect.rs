@@ -98,10 +98,12 @@ impl Expect {
         filter.keep(&mut world.view);
         let named = named_machines(world, group);
         if let Some(status) = &self.pre_filter {
-            let ours = match filter_applies(&world.view, filter, group) {
-                false => Code::Skip,
-                true if filter.judges().includes(Judged::AFFINITY) => pre_filter_code(&named),
-                true => Code::Success,
+            let ours = if !filter_applies(&world.view, filter, group) {
+                Code::Skip
+            } else if filter.judges().includes(Judged::AFFINITY) {
+                pre_filter_code(&named)
+            } else {
+                Code::Success
             };
             found.compare("preFilter.code", &status.code, &ours);
         }

@@ -19,9 +19,10 @@ pub(super) fn replay(case: &Case<Args>) -> Found {
     let default = InterPodAffinity::default();
     let plugin = InterPodAffinity {
         required_weight: case.args.hard_pod_affinity_weight.unwrap_or(default.required_weight),
-        preferences: match case.args.ignore_preferred_terms_of_existing_pods {
-            true => Preferences::OfThosePreferring,
-            false => Preferences::Everyones,
+        preferences: if case.args.ignore_preferred_terms_of_existing_pods {
+            Preferences::OfThosePreferring
+        } else {
+            Preferences::Everyones
         },
     };
     case.replay(|found, world, group| {

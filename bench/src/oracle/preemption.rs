@@ -103,9 +103,10 @@ fn compare(case: &Case, found: &mut Found) -> Result<(), Refused> {
     profile.prepare(&mut world.view);
     let preemptor = Preemptor { profile: &profile, group, budgets: &budgets, expected: &nominated };
     let wanted = eligible && decision.feasible().is_empty();
-    let tried: Vec<u32> = match wanted {
-        true => world.rows().filter(|row| decision.is_curable(&world.name(*row))).collect(),
-        false => Vec::new(),
+    let tried: Vec<u32> = if wanted {
+        world.rows().filter(|row| decision.is_curable(&world.name(*row))).collect()
+    } else {
+        Vec::new()
     };
     let try_one = |row: &u32| preemptor.candidate(&mut world.view, *row as usize);
     let candidates: Vec<Candidate> = tried.iter().filter_map(try_one).collect();

@@ -63,9 +63,10 @@ pub fn open(files: impl Into<TraceFiles>, options: AzureOptions) -> Result<Azure
     }
     let mut table = Table::open_bare(&file, &raw::COLUMNS)?;
     let column = if is_raw(&table) { "deploymentid" } else { "batch" };
-    let source = match is_raw(&table) {
-        true => Source::Raw(raw::read(&mut table, options.seed)?.into_iter()),
-        false => Source::List(Columns::of(&table)?),
+    let source = if is_raw(&table) {
+        Source::Raw(raw::read(&mut table, options.seed)?.into_iter())
+    } else {
+        Source::List(Columns::of(&table)?)
     };
     let name = match source {
         Source::Raw(_) => "azure vm v1, raw",

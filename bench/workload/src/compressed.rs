@@ -168,9 +168,10 @@ impl<R: BufRead> Zstd<R> {
     /// Compares the content of a frame with its checksum, if it has one.
     fn check_sum(&self) -> io::Result<()> {
         let sum = self.decoder.get_checksum_from_data();
-        match sum.is_none() || sum == self.decoder.get_calculated_checksum() {
-            true => Ok(()),
-            false => Err(damaged("zstd", "its checksum differs")),
+        if sum.is_none() || sum == self.decoder.get_calculated_checksum() {
+            Ok(())
+        } else {
+            Err(damaged("zstd", "its checksum differs"))
         }
     }
 }

@@ -335,9 +335,10 @@ impl InputArgs {
         Ok(match trace {
             Trace::Google2011 if self.cell.is_some() => Box::new(google2011::jobs::open(files)?),
             Trace::Google2011 => {
-                let production = match self.production {
-                    true => google2011::Production::OnlyProduction,
-                    false => google2011::Production::All,
+                let production = if self.production {
+                    google2011::Production::OnlyProduction
+                } else {
+                    google2011::Production::All
                 };
                 Box::new(google2011::open(files, &google2011::GoogleOptions { production })?)
             }

@@ -112,9 +112,10 @@ impl Thinker {
         for offer in offers {
             let launches = self.fill(&offer, &mut jobs);
             let refuse = Refuse::Amounts { until: now.saturating_add(WHILE) };
-            let answered = match launches.is_empty() {
-                true => front.decline(self.id, &[offer.id], refuse).is_ok(),
-                false => front.accept(self.id, &[offer.id], &launches, refuse).is_ok(),
+            let answered = if launches.is_empty() {
+                front.decline(self.id, &[offer.id], refuse).is_ok()
+            } else {
+                front.accept(self.id, &[offer.id], &launches, refuse).is_ok()
             };
             if !answered {
                 // The frontend's view rejects one of the launches on this machine. The machine's next offer is tried

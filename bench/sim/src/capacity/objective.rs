@@ -111,10 +111,12 @@ impl Objective {
     /// Formats a value of the objective for people.
     #[must_use]
     pub fn show(&self, figure: f64) -> String {
-        match self.is_share() {
-            _ if figure.is_infinite() => "never".to_owned(),
-            true => format!("{:.2} %", figure * 100.0),
-            false => format!("{figure:.3}"),
+        if figure.is_infinite() {
+            "never".to_owned()
+        } else if self.is_share() {
+            format!("{:.2} %", figure * 100.0)
+        } else {
+            format!("{figure:.3}")
         }
     }
 

@@ -152,12 +152,10 @@ impl CapacityReport {
             Question::Load => probe.number as f64 / 1000.0,
         };
         let plot = |(i, objective): (usize, &Objective)| {
-            let y = match objective.is_share() {
-                true => Axis { least: Some(0.0), ..Axis::share(objective.name()) },
-                false => Axis {
-                    least: Some(0.0),
-                    ..Axis::linear(format!("{}, seconds", objective.name()))
-                },
+            let y = if objective.is_share() {
+                Axis { least: Some(0.0), ..Axis::share(objective.name()) }
+            } else {
+                Axis { least: Some(0.0), ..Axis::linear(format!("{}, seconds", objective.name())) }
             };
             // An infinite value has no place on an axis.
             let finite = |y: f64| if y.is_finite() { y } else { f64::NAN };

@@ -192,9 +192,8 @@ pub(super) fn run(args: &CapacityArgs) -> Result<ExitCode, SimError> {
         if is_table {
             head(&objectives, &mut out)?;
         }
-        let finding = find(&workload, &settings, &asked, |probe| match is_table {
-            true => tell((question, probe), &objectives, &mut out),
-            false => Ok(()),
+        let finding = find(&workload, &settings, &asked, |probe| {
+            if is_table { tell((question, probe), &objectives, &mut out) } else { Ok(()) }
         })?;
         if is_table {
             writeln!(out, "{}", sentence(&finding, workload.machines.len()))?;

@@ -84,9 +84,10 @@ fn tell(
         let figure = |figure| outcome.figure(figure, row.group.kind);
         for expected in &row.expected {
             let got = figure(expected.figure);
-            let agrees = match by_shape {
-                true => shape::agrees(&row.expected, expected, figure),
-                false => got.is(&expected.text),
+            let agrees = if by_shape {
+                shape::agrees(&row.expected, expected, figure)
+            } else {
+                got.is(&expected.text)
             };
             if !agrees {
                 differences.push(Difference { row, expected, got: got.like(&expected.text) });

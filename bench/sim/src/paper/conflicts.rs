@@ -1,7 +1,9 @@
 //! Conflict detection (by fit, or by any change of the machine) and its granularity (a claim, or the whole
 //! transaction).
 
-use super::runs::{Both, CellPair, Found, Setting, USUAL, shared};
+use super::found::Found;
+use super::runs::{Both, CellPair, shared};
+use super::setting::{Setting, USUAL};
 use super::{DECISIONS_S, TWO_CELLS, check_on, figure, line, pairs};
 use crate::engine::{DecisionTime, Granularity};
 use crate::page::{Check, Section};

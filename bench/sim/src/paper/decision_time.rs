@@ -2,7 +2,9 @@
 //! scheduler for all jobs, one scheduler with a fast path for batch jobs, and two schedulers that share the cell's
 //! state.
 
-use super::runs::{CellPair, CellSize, Found, SHARED, Setting, USUAL};
+use super::found::Found;
+use super::runs::{CellPair, SHARED};
+use super::setting::{CellSize, Setting, USUAL};
 use super::{DECISIONS_S, OBJECTIVE_S, TWO_CELLS, check, check_on, figure, line, pairs, table};
 use crate::compat::Architecture;
 use crate::engine::DecisionTime;

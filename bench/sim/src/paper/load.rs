@@ -1,6 +1,8 @@
 //! A higher load of batch jobs: the load at which one scheduler saturates, and the gain from several schedulers.
 
-use super::runs::{CellPair, CellSize, Found, LOADS, SHARED, Setting};
+use super::found::Found;
+use super::runs::{CellPair, LOADS, SHARED};
+use super::setting::{CellSize, Setting};
 use super::{TWO_CELLS, check, check_on, figure, line, pairs, table};
 use crate::engine::DecisionTime;
 use crate::page::{Check, Section};

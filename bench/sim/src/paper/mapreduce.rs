@@ -4,7 +4,8 @@
 //! The paper's jobs are not public. [`assumed`] has the assumptions, which the report states.
 
 use super::lists::Dice;
-use super::runs::{CellPair, CellSize, SHARED, Setting};
+use super::runs::{CellPair, SHARED};
+use super::setting::{CellSize, Setting};
 use super::workers::{MapReduce, SizeByIdle, Workers};
 use super::{check, figure};
 use crate::compat::{Load, run_sized};

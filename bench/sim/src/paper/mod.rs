@@ -6,11 +6,13 @@
 
 mod conflicts;
 mod decision_time;
+mod found;
 mod lists;
 mod load;
 mod mapreduce;
 mod ours;
 mod runs;
+mod setting;
 mod trace;
 mod two_level;
 mod workers;

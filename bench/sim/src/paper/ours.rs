@@ -1,7 +1,8 @@
 //! Data points of the paper's figures, computed with the shipped cell. Job lists and decision times are those of the
 //! reference simulator; placement and conflict checks are Omega's.
 
-use super::runs::{Found, Group, Setting, figures};
+use super::found::{Found, Group, figures};
+use super::setting::Setting;
 use crate::compat::{Architecture, JobList};
 use crate::engine::{Granularity, JobRecord, Kind};
 use crate::scenario::{ArchitectureKind, Outcome, ScenarioSettings, simulate};
@@ -33,9 +34,10 @@ pub(super) fn workload(
             Arrival {
                 at_ms: (job.submit_s * 1000.0).round() as u64,
                 placed: Vec::new(),
-                run: match forever {
-                    true => RunTime::Forever,
-                    false => RunTime::Same((run_s * 1000.0).round() as u64),
+                run: if forever {
+                    RunTime::Forever
+                } else {
+                    RunTime::Same((run_s * 1000.0).round() as u64)
                 },
                 job: Job {
                     name: format!("{name}-{number}").into(),

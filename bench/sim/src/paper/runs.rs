@@ -1,8 +1,10 @@
 //! Runs of experiments: two cells with their job lists, and many points that are run in parallel.
 
+use super::found::{Found, figures};
+use super::setting::{CellSize, Setting};
 use super::{lists, ours};
-use crate::compat::{Architecture, Figure, Got, JobList, JobLists, Outcome, Point, run_point};
-use crate::engine::{DecisionTime, Granularity, JobRecord, Judgement, Kind, SchedulerRecord};
+use crate::compat::{Architecture, JobList, JobLists, Outcome, Point, run_point};
+use crate::engine::{Granularity, Judgement, Kind};
 use omega_core::ConflictCheck;
 use omega_workload::stream::whole;
 use omega_workload::{LoadError, Workload, google2011};
@@ -10,96 +12,12 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Size of a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CellSize {
-    /// 2,000 machines for a day.
-    Medium,
-    /// 10,000 machines for six hours.
-    Large,
-}
-
-impl CellSize {
-    fn name(self) -> &'static str {
-        match self {
-            CellSize::Medium => "M",
-            CellSize::Large => "L",
-        }
-    }
-
-    pub(super) fn machines(self) -> u32 {
-        match self {
-            CellSize::Medium => 2_000,
-            CellSize::Large => 10_000,
-        }
-    }
-
-    fn seconds(self) -> f64 {
-        match self {
-            CellSize::Medium => 86_400.0,
-            CellSize::Large => 21_600.0,
-        }
-    }
-}
-
 /// Optimistic commits with the paper's defaults: conflicts by fit, incremental transactions.
 pub(super) const SHARED: Architecture =
     shared(ConflictCheck::ResourceFit, Granularity::Incremental);
 
 pub(super) const fn shared(check: ConflictCheck, granularity: Granularity) -> Architecture {
     Architecture::SharedState(Judgement { check, granularity })
-}
-
-/// The paper's decision time, unless an experiment varies it: 0.1 s per job and 5 ms per task.
-pub(super) const USUAL: DecisionTime = DecisionTime { job_s: 0.1, task_s: 0.005 };
-
-/// Settings of a run.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Setting {
-    pub(super) cell: CellSize,
-    pub(super) architecture: Architecture,
-    pub(super) batch: DecisionTime,
-    pub(super) service: DecisionTime,
-    pub(super) batch_schedulers: u32,
-    /// Batch jobs, as a multiple of the usual number.
-    pub(super) load: u32,
-}
-
-impl Setting {
-    /// The usual settings with this architecture.
-    pub(super) const fn of(architecture: Architecture) -> Setting {
-        Setting {
-            cell: CellSize::Medium,
-            architecture,
-            batch: USUAL,
-            service: USUAL,
-            batch_schedulers: 1,
-            load: 1,
-        }
-    }
-}
-
-/// Results of a run for each kind of job.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
-    pub(super) batch: Group,
-    pub(super) service: Group,
-}
-
-/// Results of one kind of job.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Group {
-    /// Share of the time in which a scheduler decides.
-    pub(super) busy: f64,
-    /// Seconds from the submission of a job to its first decision: mean, and 90th percentile.
-    pub(super) wait_s: f64,
-    pub(super) wait_p90_s: f64,
-    /// Ratio of transactions with a conflict to those without.
-    pub(super) conflicts: f64,
-    /// Abandoned jobs.
-    pub(super) abandoned: f64,
-    /// The share of the jobs all of whose tasks were placed.
-    pub(super) placed: f64,
 }
 
 /// Results of the same points on two cells.
@@ -275,25 +193,6 @@ const FILES: [(&str, &str); 7] = [
 fn found(outcome: &Outcome) -> Found {
     let group = |kind| figures(outcome.schedulers(kind), outcome.jobs(kind), outcome.books.now_s);
     Found { batch: group(Kind::Batch), service: group(Kind::Service) }
-}
-
-/// Figures of a group of schedulers and of the jobs of a kind, in a run that took this many seconds.
-pub(super) fn figures(schedulers: &[SchedulerRecord], jobs: &[JobRecord], seconds: f64) -> Group {
-    let figure = |figure: Figure| match figure.of(schedulers, jobs, 0, seconds) {
-        Got::Number(number) => number,
-        Got::Undefined => 0.0,
-    };
-    let tried = jobs.iter().filter(|job| job.attempts > 0);
-    let mut waits: Vec<f64> = tried.map(|job| job.wait_s).collect();
-    waits.sort_by(f64::total_cmp);
-    Group {
-        busy: figure(Figure::Busy),
-        wait_s: figure(Figure::WaitMean),
-        wait_p90_s: waits.get(waits.len() * 9 / 10).copied().unwrap_or(0.0),
-        conflicts: figure(Figure::ConflictFraction),
-        abandoned: figure(Figure::Abandoned),
-        placed: figure(Figure::JobsFully) / jobs.len().max(1) as f64,
-    }
 }
 
 #[cfg(test)]

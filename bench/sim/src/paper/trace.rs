@@ -4,7 +4,8 @@
 //! The public list of this length has neither tasks nor requests. So the experiment determines up to which decision
 //! time schedulers can process the jobs of a real cell, with its bursts, but not how often they conflict.
 
-use super::runs::{CellPair, USUAL};
+use super::runs::CellPair;
+use super::setting::USUAL;
 use super::{OBJECTIVE_S, check, figure, line, table};
 use crate::engine::DecisionTime;
 use crate::page::{Check, Section};

@@ -1,7 +1,9 @@
 //! Two-level scheduling by offers: the paper's result that a slow framework locks nearly all
 //! resources while it decides, and starves the others.
 
-use super::runs::{CellPair, Found, SHARED, Setting, USUAL};
+use super::found::Found;
+use super::runs::{CellPair, SHARED};
+use super::setting::{Setting, USUAL};
 use super::{DECISIONS_S, check, figure, line, table};
 use crate::compat::Architecture;
 use crate::engine::DecisionTime;

@@ -7,7 +7,9 @@ mod cell;
 mod java_random;
 mod offer;
 mod pool;
+mod row;
 
-pub use cell::{CellPlacer, ReferenceCell, ReferenceJob, Request};
+pub use cell::{CellPlacer, ReferenceCell, ReferenceJob};
 pub use java_random::JavaRandom;
 pub use offer::Offer;
+pub use row::Request;

@@ -1,7 +1,8 @@
 //! Offers of the reference's cell: the free resources of all machines, locked for one scheduler.
 
-use super::cell::{ReferenceCell, Row};
+use super::cell::ReferenceCell;
 use super::pool::Machines;
+use super::row::Row;
 use crate::engine::{Attempt, OfferCell, Taken};
 
 /// Contents of one offer.

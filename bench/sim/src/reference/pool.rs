@@ -1,8 +1,8 @@
 //! Search of the reference's schedulers: random first fit over a list of the machines whose order persists between
 //! searches.
 
-use super::cell::{Claim, Request, Row};
 use super::java_random::JavaRandom;
+use super::row::{Claim, Request, Row};
 
 /// A scheduler's random generator, and its order of the machines.
 ///

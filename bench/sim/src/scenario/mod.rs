@@ -200,10 +200,7 @@ fn run<'a>(
     report.state_hash = format!("{state_hash:016x}");
     let lacks = |number: &&u32| cell.pending(**number as usize).is_some_and(|tasks| tasks > 0);
     let lacking = roll.found.iter().filter(lacks).copied().collect();
-    let pending = match start.explain {
-        true => cell.why_pending(),
-        false => BTreeMap::new(),
-    };
+    let pending = if start.explain { cell.why_pending() } else { BTreeMap::new() };
     let cell = cell.shared().clone();
     Ok(Outcome { report, state_hash, cell, pending, books, roll, lacking })
 }

@@ -113,9 +113,10 @@ impl ScenarioSettings {
         }
         let all = batch + service;
         let role = |number: u32| {
-            let (name, taste) = match number < batch {
-                true => (format!("batch-{}", number + 1), Taste::Batch),
-                false => (format!("service-{}", number - batch + 1), Taste::Service),
+            let (name, taste) = if number < batch {
+                (format!("batch-{}", number + 1), Taste::Batch)
+            } else {
+                (format!("service-{}", number - batch + 1), Taste::Service)
             };
             Role { name, times: self.times(), seat: self.seat(rows, taste, (number, all)) }
         };

@@ -44,9 +44,10 @@ impl SubmitIndex {
         });
         let payer = self.tenant(&arrival.job.tenant);
         self.payers.push(payer);
-        match is_found(arrival) {
-            true => self.found.push(number),
-            false => self.arrivals.push(number),
+        if is_found(arrival) {
+            self.found.push(number)
+        } else {
+            self.arrivals.push(number)
         }
         self.last_ms = arrival.at_ms;
     }

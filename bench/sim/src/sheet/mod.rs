@@ -123,9 +123,12 @@ impl Sheet {
         let line = |cells: &mut dyn Iterator<Item = &str>| {
             let padded: Vec<String> = cells
                 .enumerate()
-                .map(|(i, cell)| match is_text[i] {
-                    true => format!("{cell:<w$}", w = widths[i]),
-                    false => format!("{cell:>w$}", w = widths[i]),
+                .map(|(i, cell)| {
+                    if is_text[i] {
+                        format!("{cell:<w$}", w = widths[i])
+                    } else {
+                        format!("{cell:>w$}", w = widths[i])
+                    }
                 })
                 .collect();
             format!("{}\n", padded.join("  ").trim_end())

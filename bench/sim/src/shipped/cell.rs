@@ -390,9 +390,10 @@ impl<'a> ShippedCell<'a> {
         }
         let mut gone: Vec<u32> = taken.iter().map(|(task, _)| task.index).collect();
         gone.sort_unstable();
-        match taken.len() == known.pending.len() {
-            true => known.pending = Vec::new(),
-            false => known.pending.retain(|task| gone.binary_search(&task.index).is_err()),
+        if taken.len() == known.pending.len() {
+            known.pending = Vec::new()
+        } else {
+            known.pending.retain(|task| gone.binary_search(&task.index).is_err())
         }
         let group = Group::new(tasks, (number, scheduler));
         let at = self.groups_free.pop().unwrap_or(self.groups.len() as u32);

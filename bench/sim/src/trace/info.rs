@@ -548,9 +548,10 @@ fn load_info(kind: String, asked: &[Mean], there: &[Mean]) -> LoadInfo {
     let share = |(asked, there): (&Mean, &Mean)| {
         if there.mean > 0.0 { asked.mean / there.mean } else { 0.0 }
     };
-    let over_time: Vec<f64> = match has_machines {
-        true => asked.iter().zip(there).map(share).collect(),
-        false => asked.iter().map(|m| m.mean).collect(),
+    let over_time: Vec<f64> = if has_machines {
+        asked.iter().zip(there).map(share).collect()
+    } else {
+        asked.iter().map(|m| m.mean).collect()
     };
     let together = over_time.len().div_ceil(POINTS_MAX);
     LoadInfo {

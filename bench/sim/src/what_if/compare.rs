@@ -189,9 +189,8 @@ impl Comparison {
 
 impl Times {
     fn words(self) -> String {
-        let word = |seconds: f64| match seconds.is_finite() {
-            true => format!("{seconds:.3}"),
-            false => "never".to_owned(),
+        let word = |seconds: f64| {
+            if seconds.is_finite() { format!("{seconds:.3}") } else { "never".to_owned() }
         };
         [self.p50_s, self.p90_s, self.p99_s].map(word).join(", ")
     }

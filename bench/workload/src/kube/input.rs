@@ -39,9 +39,10 @@ impl Input {
     /// If there already is an object of this kind and name.
     fn store(&mut self, kind: &'static str, name: String, place: &Place) -> Result<(), Fault> {
         let message = format!("the {kind} {name:?} appears twice: remove one of the two");
-        match self.stored.insert((kind, name)) {
-            true => Ok(()),
-            false => Err(place.fault("metadata.name", message)),
+        if self.stored.insert((kind, name)) {
+            Ok(())
+        } else {
+            Err(place.fault("metadata.name", message))
         }
     }
 

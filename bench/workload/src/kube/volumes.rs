@@ -121,9 +121,10 @@ fn allowed(topologies: &[TopologyTerm]) -> Reach {
         labels: term.labels.iter().map(|label| is_in(&label.key, &label.values)).collect(),
         names: Vec::new(),
     };
-    match topologies.is_empty() {
-        true => Reach::Everywhere,
-        false => Reach::Matching(topologies.iter().map(term).collect()),
+    if topologies.is_empty() {
+        Reach::Everywhere
+    } else {
+        Reach::Matching(topologies.iter().map(term).collect())
     }
 }
 

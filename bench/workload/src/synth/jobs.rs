@@ -128,10 +128,8 @@ impl Writer {
     /// An even spread over racks, required or preferred.
     fn spread(&self, hard: bool) -> TaskRule {
         let level = TopologyLevel::Label(self.rack.clone());
-        let when = match hard {
-            true => WhenUnsatisfiable::DoNotSchedule,
-            false => WhenUnsatisfiable::ScheduleAnyway,
-        };
+        let when =
+            if hard { WhenUnsatisfiable::DoNotSchedule } else { WhenUnsatisfiable::ScheduleAnyway };
         TaskRule::Spread(Spread { when, ..Spread::new(TaskSelector::SameJob, level, 2) })
     }
 

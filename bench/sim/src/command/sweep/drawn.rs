@@ -73,11 +73,10 @@ impl Drawn<'_> {
         let all = || self.lines.iter().flat_map(|(_, line)| line);
         let whole = all().all(|it| it.figures.contains_key(&Whose::All));
         let [of_all, of_batch, of_service] = figure.titles;
-        let kinds = match whole {
-            true => vec![(Whose::All, "", of_all)],
-            false => {
-                vec![(Whose::Batch, "-batch", of_batch), (Whose::Service, "-service", of_service)]
-            }
+        let kinds = if whole {
+            vec![(Whose::All, "", of_all)]
+        } else {
+            vec![(Whose::Batch, "-batch", of_batch), (Whose::Service, "-service", of_service)]
         };
         let plot = |(whose, file, title): (Whose, &'static str, &str)| {
             let lines: Vec<Line> =

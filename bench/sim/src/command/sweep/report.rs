@@ -193,9 +193,10 @@ fn table(part: &[&Combination], layout: &Layout, rows_max: usize) -> (Table, usi
     let all: usize = part.iter().map(|it| it.figures.len()).sum();
     let rows = part.iter().flat_map(|it| it.figures.iter().map(|(whose, f)| row(it, *whose, f)));
     let table = Table {
-        title: match part.iter().any(|it| it.seeds > 1) {
-            true => "Means over the seeds, with the lowest and highest value".to_owned(),
-            false => "Figures".to_owned(),
+        title: if part.iter().any(|it| it.seeds > 1) {
+            "Means over the seeds, with the lowest and highest value".to_owned()
+        } else {
+            "Figures".to_owned()
         },
         head: head.map(str::to_owned).collect(),
         rows: rows.take(rows_max).collect(),
