@@ -67,9 +67,10 @@ pub(crate) fn replica(text: &str) -> Result<String, String> {
     }
     let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '@', ' ']);
     let is_address = |(host, port): (&str, &str)| is_host(host) && port.parse::<u16>().is_ok();
-    match text.rsplit_once(':').is_some_and(is_address) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} must be an address such as host:port")),
+    if text.rsplit_once(':').is_some_and(is_address) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} must be an address such as host:port"))
     }
 }
 

@@ -101,10 +101,7 @@ pub(crate) fn path() -> Option<PathBuf> {
 
 /// Reads the contexts. If the file does not exist, there are none.
 pub(crate) fn read(file: &Path) -> Result<Contexts, ContextError> {
-    match file.exists() {
-        true => Ok(file::read(file)?),
-        false => Ok(Contexts::default()),
-    }
+    if file.exists() { Ok(file::read(file)?) } else { Ok(Contexts::default()) }
 }
 
 /// Replaces the file of contexts as a whole, so that after a crash there is either the old or the new file.

@@ -180,12 +180,11 @@ fn summary(args: &DevArgs, root: &Path, parts: &[Part]) -> String {
     let mut text = String::new();
     for (part, replica) in parts.iter().zip(1..) {
         let pid = part.id();
-        text += &match replica <= args.replicas {
-            true => {
-                let address = client_address(args, replica);
-                format!("  {:<10} {address}   process {pid}\n", part.name())
-            }
-            false => format!("  {:<10} {:<16} process {pid}\n", part.name(), ""),
+        text += &if replica <= args.replicas {
+            let address = client_address(args, replica);
+            format!("  {:<10} {address}   process {pid}\n", part.name())
+        } else {
+            format!("  {:<10} {:<16} process {pid}\n", part.name(), "")
         };
     }
     let root = root.display();

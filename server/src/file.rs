@@ -80,9 +80,10 @@ pub(crate) fn text(file: &Path) -> Result<String, FileError> {
             .and_then(|opened| opened.take(BYTES_MAX + 1).read_to_string(&mut text)),
     };
     read.map_err(|why| FileError::Read { file: file.to_owned(), why })?;
-    match text.len() as u64 > BYTES_MAX {
-        true => Err(FileError::TooLarge { file: file.to_owned() }),
-        false => Ok(text),
+    if text.len() as u64 > BYTES_MAX {
+        Err(FileError::TooLarge { file: file.to_owned() })
+    } else {
+        Ok(text)
     }
 }
 

@@ -43,9 +43,10 @@ pub(crate) struct KeepArgs {
 
 fn often(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
-    match (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&time) {
-        true => Ok(time),
-        false => Err(format!("{text} must be from 100ms to 1h")),
+    if (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&time) {
+        Ok(time)
+    } else {
+        Err(format!("{text} must be from 100ms to 1h"))
     }
 }
 

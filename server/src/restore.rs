@@ -131,10 +131,7 @@ fn check_folder(dir: &Path) -> Result<PathBuf, RestoreError> {
     let mut unfinished = dir.components().as_path().as_os_str().to_owned();
     unfinished.push(".restoring");
     let unfinished = PathBuf::from(unfinished);
-    match unfinished.exists() {
-        true => Err(RestoreError::Unfinished(unfinished)),
-        false => Ok(unfinished),
-    }
+    if unfinished.exists() { Err(RestoreError::Unfinished(unfinished)) } else { Ok(unfinished) }
 }
 
 /// The id of the new cell, which differs from the ids of the old cell and of all cells before it.

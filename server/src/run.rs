@@ -85,9 +85,10 @@ impl KeptArgs {
 
     #[cfg(not(feature = "serve"))]
     fn keeper(&self) -> Result<Option<Arc<dyn Keeper>>, Error> {
-        match self.dir.is_none() && self.replicas.is_none() {
-            true => Ok(None),
-            false => Err(crate::served::Error::NotBuilt("a cell on disk".to_owned()).into()),
+        if self.dir.is_none() && self.replicas.is_none() {
+            Ok(None)
+        } else {
+            Err(crate::served::Error::NotBuilt("a cell on disk".to_owned()).into())
         }
     }
 }
@@ -168,10 +169,7 @@ struct OutputArgs {
 /// wait for more than they gain.
 pub(crate) fn hold(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
-    match time > Duration::from_secs(1) {
-        true => Err(format!("{text} must be at most 1s")),
-        false => Ok(time),
-    }
+    if time > Duration::from_secs(1) { Err(format!("{text} must be at most 1s")) } else { Ok(time) }
 }
 
 fn speed(text: &str) -> Result<f64, String> {
@@ -304,13 +302,15 @@ fn options(how: &HowArgs) -> Result<RunOptions, ProfileError> {
         batch_schedulers: how.batch,
         claims_max: how.claims as usize,
         hold: how.hold.as_nanos() as u64,
-        granularity: match how.all_or_nothing {
-            true => Granularity::AllOrNothing,
-            false => Granularity::Incremental,
+        granularity: if how.all_or_nothing {
+            Granularity::AllOrNothing
+        } else {
+            Granularity::Incremental
         },
-        check: match how.sequence_check {
-            true => ConflictCheck::SequenceNumber,
-            false => ConflictCheck::ResourceFit,
+        check: if how.sequence_check {
+            ConflictCheck::SequenceNumber
+        } else {
+            ConflictCheck::ResourceFit
         },
         search: how.search.map(|search| match search {
             SearchArg::Adaptive => Search::Adaptive,

@@ -59,8 +59,9 @@ impl Error {
 /// Reports that a command, given with its arguments, is not in this build.
 pub(crate) fn run(verb: Vec<OsString>) -> Result<(), Error> {
     let name = verb.first().map_or(String::new(), |name| name.to_string_lossy().into_owned());
-    match SERVED.contains(&&*name) {
-        true => Err(Error::NotBuilt(format!("omega {name}"))),
-        false => Err(Error::Unknown(name)),
+    if SERVED.contains(&&*name) {
+        Err(Error::NotBuilt(format!("omega {name}")))
+    } else {
+        Err(Error::Unknown(name))
     }
 }

@@ -3,8 +3,8 @@
 //! A driver of your own (for virtual machines or a container runtime) implements [`Driver`]. Its calls must return at
 //! once; [`Driver::poll`] returns the events.
 
+use crate::exit::Exit;
 use crate::spec::TaskSpec;
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -68,48 +68,6 @@ pub enum Event {
     Restarted(String, Exit, u32),
     /// The task has ended in this way, and none of its processes is left.
     Ended(String, Exit),
-}
-
-/// The end of a task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Exit {
-    /// The program exited with this code.
-    Code(i32),
-    /// A signal with this number ended the program.
-    Signal(i32),
-    /// The kernel killed the program, because the task used more memory than its limit.
-    OutOfMemory,
-    /// The task's health check failed.
-    Unhealthy,
-    /// The task was stopped, and has ended.
-    Stopped,
-    /// The program could not be started, for this reason.
-    NotStarted(String),
-    /// The task's supervisor ended without a report, and the remaining processes were killed.
-    Lost,
-}
-
-impl Exit {
-    /// Whether the task ended successfully.
-    #[must_use]
-    pub fn is_success(&self) -> bool {
-        matches!(self, Exit::Code(0))
-    }
-}
-
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Exit::Code(code) => write!(f, "exit code {code}"),
-            Exit::Signal(signal) => write!(f, "signal {signal}"),
-            Exit::OutOfMemory => f.write_str("out of memory"),
-            Exit::Unhealthy => f.write_str("unhealthy"),
-            Exit::Stopped => f.write_str("stopped"),
-            Exit::NotStarted(why) => write!(f, "not started: {why}"),
-            Exit::Lost => f.write_str("supervisor lost"),
-        }
-    }
 }
 
 /// Resources that all tasks use together.

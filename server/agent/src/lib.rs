@@ -16,6 +16,8 @@
 
 pub mod cgroup;
 pub mod driver;
+mod exit;
+mod happened;
 mod launch;
 pub mod logs;
 pub mod machine;
@@ -28,7 +30,8 @@ mod supervisor;
 mod tree;
 mod users;
 
-pub use driver::{Driver, DriverError, Event, Exit, FoundTask, Usage};
+pub use driver::{Driver, DriverError, Event, FoundTask, Usage};
+pub use exit::Exit;
 pub use launch::CANNOT_START;
 pub use process::{ProcessDriver, ProcessSettings};
 pub use spec::{Limits, TaskSpec};

@@ -1,6 +1,6 @@
 //! Health checks: a thread for each run of a program that has a check.
 
-use crate::supervisor::Happened;
+use crate::happened::Happened;
 use omega_core::{HealthCheck, Probe};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

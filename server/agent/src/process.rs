@@ -9,7 +9,8 @@
 //! driver ends them. A supervisor that does not end its task in time is killed.
 
 use crate::cgroup::{Cgroup, CgroupRoot};
-use crate::driver::{Driver, DriverError, Event, Exit, FoundTask, Usage};
+use crate::driver::{Driver, DriverError, Event, FoundTask, Usage};
+use crate::exit::Exit;
 use crate::running::{Life, Running, handle};
 use crate::spec::{self, EXIT, LOGS, REPORTED, SPEC, STATUS, SUPERVISOR, StatusFile, TaskSpec};
 use crate::strays;
@@ -57,6 +58,18 @@ pub struct ProcessDriver {
     measured: Instant,
 }
 
+/// Checks that the id of a task can be the name of a folder.
+fn check_id(id: &str) -> Result<(), DriverError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_name = id.chars().all(is_plain) && !id.starts_with('.');
+    if is_name && (1..=200).contains(&id.len()) {
+        return Ok(());
+    }
+    Err(DriverError::Refused(format!(
+        "the id {id:?} cannot be the name of a folder: use letters, digits, \"-\", \"_\" and \".\""
+    )))
+}
+
 fn file_error(path: &Path) -> impl Fn(io::Error) -> DriverError {
     let path = path.to_owned();
     move |why| DriverError::File { path: path.clone(), why }
@@ -85,7 +98,7 @@ impl ProcessDriver {
 
     /// Creates the folder of a task, and starts its supervisor.
     fn launch(&self, spec: &TaskSpec) -> Result<Running, DriverError> {
-        spec.check()?;
+        check_id(&spec.id)?;
         let folder = self.settings.folder.join(&spec.id);
         fs::create_dir_all(&folder).map_err(file_error(&folder))?;
         // Reports of an earlier run of this task are removed. Its log is continued.

@@ -1,7 +1,8 @@
 //! A task of the process driver, from the start of its supervisor until all its processes have ended.
 
 use crate::cgroup::Cgroup;
-use crate::driver::{Event, Exit};
+use crate::driver::Event;
+use crate::exit::Exit;
 use crate::spec::{
     self, EXIT, ExitFile, LOCK, STATUS, SUPERVISOR, StatusFile, SupervisorFile, TaskSpec,
 };

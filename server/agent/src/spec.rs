@@ -1,6 +1,6 @@
 //! The description of a task for its supervisor, and the files in which the supervisor reports.
 
-use crate::driver::{DriverError, Exit};
+use crate::exit::Exit;
 use omega_core::{HealthCheck, RestartPolicy};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -109,21 +109,5 @@ pub(crate) fn read<T: DeserializeOwned>(folder: &Path, name: &str) -> io::Result
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(why) => Err(why),
-    }
-}
-
-impl TaskSpec {
-    /// Checks that the id can be the name of a folder.
-    pub(crate) fn check(&self) -> Result<(), DriverError> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        let is_name = self.id.chars().all(is_plain) && !self.id.starts_with('.');
-        match is_name && (1..=200).contains(&self.id.len()) {
-            true => Ok(()),
-            false => Err(DriverError::Refused(format!(
-                "the id {:?} cannot be the name of a folder: use letters, digits, \"-\", \"_\" \
-                 and \".\"",
-                self.id
-            ))),
-        }
     }
 }

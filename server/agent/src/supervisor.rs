@@ -4,7 +4,8 @@
 //! `SIGUSR1` kills it. The supervisor measures the grace period, so the agent may end meanwhile.
 
 use crate::cgroup::Cgroup;
-use crate::driver::Exit;
+use crate::exit::Exit;
+use crate::happened::Happened;
 use crate::launch::{CANNOT_START, NOT_STARTED};
 use crate::logs::{LogStream, Writer};
 use crate::probe;
@@ -37,25 +38,6 @@ const READ_BYTES: usize = 16 << 10;
 
 /// Maximum length of the reason for which a program was not started.
 const REASON_BYTES: u64 = 1 << 10;
-
-/// An event for the thread that makes decisions.
-#[derive(Debug)]
-pub(crate) enum Happened {
-    /// At least one child has ended.
-    Child,
-    /// The task is to be stopped.
-    Stop,
-    /// The task is to be killed.
-    Kill,
-    /// The command of the health check is to be run. The sender gets whether it exited with 0.
-    Probe(Sender<bool>),
-    /// The health check took too long.
-    ProbeIsLate,
-    /// The health check of a run has succeeded for the first time.
-    Ready(u32),
-    /// The health check of a run has failed too often.
-    Unhealthy(u32),
-}
 
 /// A run of the program.
 struct Run {

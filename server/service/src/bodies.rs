@@ -76,10 +76,7 @@ impl Incoming {
         }
         // The last part of a message is always accepted, so a small message that arrives in one part, such as a lease
         // renewal, is never rejected.
-        match is_whole || self.held.lock().try_add(data.len()) {
-            true => Ok(()),
-            false => Err(full()),
-        }
+        if is_whole || self.held.lock().try_add(data.len()) { Ok(()) } else { Err(full()) }
     }
 
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {

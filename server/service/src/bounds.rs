@@ -176,9 +176,10 @@ impl Served {
         let mut first = true;
         while whole.more {
             let piece = deltas.message().await.unwrap().unwrap();
-            match std::mem::take(&mut first) {
-                true => whole = piece,
-                false => convert::join(&mut whole, piece),
+            if std::mem::take(&mut first) {
+                whole = piece
+            } else {
+                convert::join(&mut whole, piece)
             }
         }
         whole

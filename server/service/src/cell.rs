@@ -3,8 +3,7 @@
 use crate::audit::about;
 use crate::backup::{self, Backups};
 use crate::grants::caller;
-use crate::host::Host;
-use crate::jobs::done;
+use crate::host::{Host, done};
 use crate::peers::Whoami;
 use crate::reach;
 use crate::responses;
@@ -54,9 +53,10 @@ impl Cells {
         // The leader receives messages from all replicas; another replica receives messages only from the leader.
         let heard = |member: &&mut proto::Member| leader == me || member.replica == leader;
         for member in all.iter_mut().filter(heard) {
-            let silent = match member.replica == me {
-                true => Some(Duration::ZERO),
-                false => self.host.peers_heard().silent(ReplicaId(member.replica)),
+            let silent = if member.replica == me {
+                Some(Duration::ZERO)
+            } else {
+                self.host.peers_heard().silent(ReplicaId(member.replica))
             };
             member.silent_ms = silent.map(|silent| silent.as_millis() as u64);
         }

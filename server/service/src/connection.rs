@@ -9,7 +9,7 @@
 use crate::identity::Caller;
 use crate::limits::{Limits, Places as Calls};
 use crate::slowdown::Slowdown;
-use crate::tls::Certificates;
+use crate::tls::{Certificates, Language};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
@@ -44,16 +44,6 @@ pub enum Door {
         /// The cell that a caller's certificate must name.
         cell: Arc<str>,
     },
-}
-
-/// Protocol of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
-    /// HTTP/2, for programs with certificates.
-    Http2,
-    /// HTTP/1.1, for browsers and probes. A caller without a certificate is unidentified, and may make only calls that
-    /// are open to unidentified callers.
-    Http1,
 }
 
 /// Connection slots of a listener. Clones share them.

@@ -51,9 +51,10 @@ impl SchedulerCounters {
     fn judged(&mut self, Judged { claims, evictions, base, commit, .. }: Judged<'_>) {
         let is_claim = |item: Item| matches!(item, Item::Claim(_));
         let refused = commit.conflicts.iter().filter(|conflict| is_claim(conflict.item)).count();
-        match commit.is_complete() {
-            true => self.taken += 1,
-            false => self.conflicted += 1,
+        if commit.is_complete() {
+            self.taken += 1
+        } else {
+            self.conflicted += 1
         }
         self.claims += claims as u64;
         self.placements += claims.saturating_sub(refused) as u64;

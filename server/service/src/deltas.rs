@@ -140,10 +140,7 @@ impl DeltaStream {
             };
             self.versions.mark_unchanged();
             let (since, made) = (self.since, Instant::now());
-            let pieces = match self.is_large() {
-                true => self.make_large().await,
-                false => self.make_small(),
-            };
+            let pieces = if self.is_large() { self.make_large().await } else { self.make_small() };
             let late = stale_since.map(|stale| (self.since.0.saturating_sub(since.0), stale));
             self.sending = Some(Sending { pieces, made, late });
         }

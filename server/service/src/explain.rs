@@ -5,7 +5,7 @@
 //! its own thread. It costs a full delta and processor time, so only a few run at a time.
 
 use crate::host::Host;
-use crate::jobs::find_any;
+use crate::refs;
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::{
@@ -163,7 +163,7 @@ impl Explanations {
 fn question(host: &Host, request: proto::ExplainJobRequest) -> Result<Question, ApiError> {
     let proto::ExplainJobRequest { job, group, profile } = request;
     host.read(|cell| {
-        let id = find_any(cell, job)?;
+        let id = refs::any_job(cell, job)?;
         let job = cell.job(id).expect("it was found").clone();
         if !group.is_empty() && !job.groups.iter().any(|known| *known.name == *group) {
             let say = format!("the job {:?} has no group {group:?}", &*job.name);

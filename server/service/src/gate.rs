@@ -50,12 +50,13 @@ impl<S> Gate<S> {
     /// Checks whether a call may proceed.
     fn admit(&self, caller: &Caller, need: Need, request: &Request<Body>) -> Result<(), ApiError> {
         self.places.knock(caller, need, Instant::now())?;
-        match service::is_late(request.headers()) {
-            true => Err(ApiError::new(
+        if service::is_late(request.headers()) {
+            Err(ApiError::new(
                 ErrorCode::Late,
                 "nothing was done: the deadline had passed when the call arrived",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 }
@@ -69,9 +70,10 @@ impl<S> Gate<S> {
         holder: &Holder,
     ) -> (Request<Body>, Arc<Mutex<Held>>) {
         let (now, deadlines) = (tokio::time::Instant::now(), self.places.deadlines());
-        let messages = match rule.sends_many() {
-            true => Messages::Many(deadlines.usual),
-            false => Messages::One(now + deadlines.usual),
+        let messages = if rule.sends_many() {
+            Messages::Many(deadlines.usual)
+        } else {
+            Messages::One(now + deadlines.usual)
         };
         let held = Arc::new(Mutex::new(holder.nothing()));
         let counted = held.clone();
@@ -127,9 +129,10 @@ where
             }
         };
         let holder = self.places.holder(&caller);
-        let entered = match need == Need::Usual && !holder.has_room() {
-            true => Err(bodies::full()),
-            false => self.places.enter(&caller, rule.nature, need),
+        let entered = if need == Need::Usual && !holder.has_room() {
+            Err(bodies::full())
+        } else {
+            self.places.enter(&caller, rule.nature, need)
         };
         let place = match entered {
             Ok(place) => place,

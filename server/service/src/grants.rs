@@ -199,9 +199,10 @@ impl Grant {
         if !self.tenants.is_empty() && !self.tenants.iter().any(|own| **own == *job.tenant) {
             return no(format!("belongs to the tenant {:?}", &*job.tenant));
         }
-        match job.precedence.0 > self.precedence_max {
-            true => no(format!("has a precedence above {}", self.precedence_max)),
-            false => Ok(()),
+        if job.precedence.0 > self.precedence_max {
+            no(format!("has a precedence above {}", self.precedence_max))
+        } else {
+            Ok(())
         }
     }
 
@@ -209,9 +210,10 @@ impl Grant {
     /// this. This check rejects only evictions of tasks that no claim of this scheduler could displace.
     fn check_victim(&self, cell: &Cell, id: JobId) -> Result<(), Refused> {
         let Some(job) = known(cell, id)? else { return Ok(()) };
-        match job.precedence.0 >= self.precedence_max {
-            true => Err(Refused::No(format!("job {:?} may not be evicted", &*job.name))),
-            false => Ok(()),
+        if job.precedence.0 >= self.precedence_max {
+            Err(Refused::No(format!("job {:?} may not be evicted", &*job.name)))
+        } else {
+            Ok(())
         }
     }
 }

@@ -8,7 +8,6 @@
 //! Invariant: `all` is the sum of `callers`, and no caller in it has 0 bytes.
 
 use crate::identity::{Caller, Role};
-use crate::limits::Limits;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,8 +22,8 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    pub(crate) fn new(limits: &Limits) -> Accounts {
-        let (each, all) = (limits.held_bytes_each as usize, limits.held_bytes as usize);
+    /// Accounts with at most `each` bytes for a caller, and `all` bytes for all callers together.
+    pub(crate) fn new(each: usize, all: usize) -> Accounts {
         Accounts {
             usual: Account::new(each, all),
             machines: Account::new(each, all),
@@ -174,8 +173,7 @@ mod tests {
 
     #[test]
     fn whoever_holds_all_that_he_may_gets_no_more_and_others_do() {
-        let limits = Limits { held_bytes_each: 100, held_bytes: 150, ..Limits::default() };
-        let accounts = Accounts::new(&limits);
+        let accounts = Accounts::new(100, 150);
         let [a, b, c] = ["a", "b", "c"].map(|name| accounts.of(&reader(name)));
         let mut of_a = a.nothing();
         assert!(of_a.try_add(99) && of_a.try_add(50), "the last one may go beyond");

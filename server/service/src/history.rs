@@ -5,7 +5,7 @@
 
 use crate::identity::Caller;
 use crate::service::{Room, page_size};
-use crate::{jobs, machines, names, responses};
+use crate::{names, refs, responses};
 use omega_cellstate::{Cell, Event, EventKind};
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::{EndReason, JobId, RunEnd, SchedulerId, TaskId, TaskState};
@@ -23,16 +23,16 @@ pub(crate) fn list(
     let limit = page_size(request.limit);
     match (request.of, request.index) {
         (Some(Of::Job(job)), None) => {
-            let id = jobs::find(cell, Some(job), caller)?;
+            let id = refs::job(cell, Some(job), caller)?;
             Ok(response(cell, cell.job_events(id), caller, limit))
         }
         (Some(Of::Job(job)), Some(index)) => {
-            let task = TaskId { job: jobs::find(cell, Some(job), caller)?, index };
+            let task = TaskId { job: refs::job(cell, Some(job), caller)?, index };
             names::known_task(cell, task)?;
             Ok(response(cell, cell.task_events(task), caller, limit))
         }
         (Some(Of::Machine(machine)), _) => {
-            let id = machines::find(cell, Some(machine))?;
+            let id = refs::machine(cell, Some(machine))?;
             Ok(response(cell, cell.machine_events(id), caller, limit))
         }
         (None, _) => {

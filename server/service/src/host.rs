@@ -500,6 +500,14 @@ pub(crate) fn unknown() -> ApiError {
     ApiError::new(ErrorCode::OutcomeUnknown, say)
 }
 
+/// The version in a result.
+pub(crate) fn done(outcome: Outcome) -> Result<Version, ApiError> {
+    match outcome {
+        Outcome::Done(version) => Ok(version),
+        _ => Err(unknown()),
+    }
+}
+
 /// Advances the time of a cell in memory if something in the cell depends on it, as a leading replica does.
 fn tell_time(cell: &SharedCell) {
     let now_ms = unix_ms();

@@ -3,18 +3,17 @@
 use crate::audit::about;
 use crate::explain::{Explainer, Explanations};
 use crate::grants::caller;
-use crate::host::{Host, unknown};
-use crate::identity::Caller;
+use crate::host::{Host, done, unknown};
 use crate::jobs_watch::JobsWatch;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
 use crate::tenant_tasks::TenantTasks;
-use crate::{history, reach, responses, statistics};
+use crate::{history, reach, refs, responses, statistics};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::Cell;
 use omega_client::proto::job_service_server::JobService;
 use omega_client::{ApiError, ErrorCode, proto};
-use omega_core::{Command, Job, JobId, Outcome, TaskState, Text, Version};
+use omega_core::{Command, Job, JobId, Outcome, TaskState, Text};
 use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -61,59 +60,6 @@ impl Jobs {
     }
 }
 
-/// The job that a request names, if the caller may see it.
-pub(crate) fn find(
-    cell: &Cell,
-    job: Option<proto::JobRef>,
-    caller: &Caller,
-) -> Result<JobId, ApiError> {
-    let said = job.clone();
-    let id = find_any(cell, job)?;
-    if caller.sees_id(cell, id) { Ok(id) } else { Err(unknown_job(said.as_ref())) }
-}
-
-/// The job that a request names, whether or not the caller may see it.
-pub(crate) fn find_any(cell: &Cell, job: Option<proto::JobRef>) -> Result<JobId, ApiError> {
-    use proto::job_ref::Job as Given;
-    let missing = || {
-        ApiError::new(
-            ErrorCode::Malformed,
-            "no job is given: give its name or its \
-         id",
-        )
-    };
-    let found = match job.as_ref().and_then(|job| job.job.as_ref()).ok_or_else(missing)? {
-        Given::Id(id) => cell.job(JobId(*id)).map(|_| JobId(*id)),
-        Given::Name(name) => cell.job_by_name(name),
-    };
-    found.ok_or_else(|| unknown_job(job.as_ref()))
-}
-
-fn unknown_job(job: Option<&proto::JobRef>) -> ApiError {
-    use proto::job_ref::Job as Given;
-    let what = match job.and_then(|job| job.job.as_ref()) {
-        Some(Given::Name(name)) => format!("{name:?}"),
-        _ => named(job),
-    };
-    ApiError::new(
-        ErrorCode::UnknownJob,
-        format!(
-            "there is no job {what}, or the job ended so long ago that the cell has forgotten \
-             it"
-        ),
-    )
-}
-
-/// Name of a job in the audit log.
-fn named(job: Option<&proto::JobRef>) -> String {
-    use proto::job_ref::Job as Given;
-    match job.and_then(|job| job.job.as_ref()) {
-        Some(Given::Id(id)) => JobId(*id).to_string(),
-        Some(Given::Name(name)) => name.clone(),
-        None => String::new(),
-    }
-}
-
 #[tonic::async_trait]
 impl JobService for Jobs {
     async fn submit_job(
@@ -137,12 +83,12 @@ impl JobService for Jobs {
     ) -> Answered<proto::ResizeGroupResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
-        about(&request, |request| named(request.job.as_ref()));
+        about(&request, |request| refs::shown(request.job.as_ref()));
         let request = request.into_inner();
         self.host.refresh(until).await?;
         let group: Text = if request.group.is_empty() { "main" } else { &request.group }.into();
         let (job, more) = self.host.read(|cell| {
-            let id = find(cell, request.job, &caller)?;
+            let id = refs::job(cell, request.job, &caller)?;
             let Some(job) = cell.job(id) else { return Ok((id, None)) };
             reach::may_submit(&caller, job)?;
             let has = job.groups.iter().find(|known| known.name == group).map(|known| known.count);
@@ -165,9 +111,9 @@ impl JobService for Jobs {
     ) -> Answered<proto::KillJobResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
-        about(&request, |request| named(request.job.as_ref()));
+        about(&request, |request| refs::shown(request.job.as_ref()));
         self.host.refresh(until).await?;
-        let job = self.host.read(|cell| find(cell, request.into_inner().job, &caller))?;
+        let job = self.host.read(|cell| refs::job(cell, request.into_inner().job, &caller))?;
         let version = done(self.host.apply(Command::KillJob { job }, until).await?)?;
         Ok(Response::new(proto::KillJobResponse { version: version.0 }))
     }
@@ -178,9 +124,9 @@ impl JobService for Jobs {
     ) -> Answered<proto::DeleteJobResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
-        about(&request, |request| named(request.job.as_ref()));
+        about(&request, |request| refs::shown(request.job.as_ref()));
         self.host.refresh(until).await?;
-        let job = self.host.read(|cell| find(cell, request.into_inner().job, &caller))?;
+        let job = self.host.read(|cell| refs::job(cell, request.into_inner().job, &caller))?;
         let version = match self.host.apply(Command::DeleteJob { job }, until).await {
             // An earlier attempt of this call may have deleted the job, so this is success.
             Err(error) if error.code == ErrorCode::UnknownJob => self.host.read(Cell::version),
@@ -204,7 +150,7 @@ impl JobService for Jobs {
         let named = proto::job_ref::Job::Name(spec.name.to_string());
         let named = Some(proto::JobRef { job: Some(named) });
         let (job, more) = self.host.read(|cell| {
-            let id = find(cell, named, &caller)?;
+            let id = refs::job(cell, named, &caller)?;
             let has = cell.job_target(id).map_or(0, |target| target.task_count());
             Ok::<_, ApiError>((id, spec.task_count().saturating_sub(has)))
         })?;
@@ -221,7 +167,7 @@ impl JobService for Jobs {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let versions = self.host.read(|cell| {
-            let id = find(cell, request.into_inner().job, &caller)?;
+            let id = refs::job(cell, request.into_inner().job, &caller)?;
             let sees = cell.job(id).is_some_and(|job| caller.sees_programs(job));
             Ok::<_, ApiError>(responses::versions(cell, id, sees))
         })?;
@@ -235,7 +181,7 @@ impl JobService for Jobs {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let job = self.host.read(|cell| {
-            let id = find(cell, request.into_inner().job, &caller)?;
+            let id = refs::job(cell, request.into_inner().job, &caller)?;
             let sees = cell.job(id).is_some_and(|job| caller.sees_programs(job));
             let response = if sees { responses::job_with_programs } else { responses::job };
             Ok::<_, ApiError>((id, response(cell, id)))
@@ -299,7 +245,7 @@ impl JobService for Jobs {
         let until = deadline(&request);
         let caller = caller(&request)?;
         self.host.refresh(until).await?;
-        self.host.read(|cell| find(cell, request.get_ref().job.clone(), &caller))?;
+        self.host.read(|cell| refs::job(cell, request.get_ref().job.clone(), &caller))?;
         let told = self.explanations.explain(&self.host, request.into_inner(), until).await?;
         Ok(Response::new(told))
     }
@@ -312,7 +258,7 @@ impl JobService for Jobs {
     ) -> Answered<Self::WatchJobStream> {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
-        let job = self.host.read(|cell| find(cell, request.into_inner().job, &caller))?;
+        let job = self.host.read(|cell| refs::job(cell, request.into_inner().job, &caller))?;
         Ok(Response::new(JobsWatch::of_one(self.host.clone(), caller, job).tasks().boxed()))
     }
 
@@ -336,12 +282,4 @@ fn described(job: proto::Job) -> Result<Job, ApiError> {
     let mut job = Job::try_from(job).map_err(ApiError::from)?;
     job.groups.iter_mut().for_each(|group| group.version = 0);
     Ok(job)
-}
-
-/// The version in a result.
-pub(crate) fn done(outcome: Outcome) -> Result<Version, ApiError> {
-    match outcome {
-        Outcome::Done(version) => Ok(version),
-        _ => Err(unknown()),
-    }
 }

@@ -240,9 +240,10 @@ impl JobsWatch {
         let is_told = !page.jobs.is_empty() || (!more && (told.is_open || ended));
         told.is_open = more;
         let version = if more { since } else { cell.version() };
-        let place = match more {
-            true => Place::Changes { since, told },
-            false => Place::Changes { since: version, told: Changes::default() },
+        let place = if more {
+            Place::Changes { since, told }
+        } else {
+            Place::Changes { since: version, told: Changes::default() }
         };
         let response =
             WatchJobsResponse { version: version.0, whole: false, jobs: page.jobs(), more };

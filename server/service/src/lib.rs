@@ -51,6 +51,7 @@ mod names;
 pub mod openmetrics;
 mod peers;
 mod reach;
+mod refs;
 mod responses;
 pub mod roles;
 mod scheduling;

@@ -189,7 +189,7 @@ impl Places {
             operator_calls: Lane::new(limits.operator_calls),
             streams: Lane::new(limits.streams),
             operator_streams: Lane::new(limits.operator_streams),
-            accounts: Accounts::new(&limits),
+            accounts: Accounts::new(limits.held_bytes_each as usize, limits.held_bytes as usize),
             callers: Arc::default(),
         }
     }
@@ -336,12 +336,11 @@ impl Bucket {
             Need::Usual => now,
             Need::Vital => now + self.burst / 4,
         };
-        match next <= latest {
-            true => {
-                self.empty_at = next;
-                Ok(())
-            }
-            false => Err(next - latest),
+        if next <= latest {
+            self.empty_at = next;
+            Ok(())
+        } else {
+            Err(next - latest)
         }
     }
 

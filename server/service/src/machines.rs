@@ -2,11 +2,10 @@
 
 use crate::audit::about;
 use crate::grants::{self, caller};
-use crate::host::{Host, unknown};
+use crate::host::{Host, done, unknown};
 use crate::identity::Caller;
-use crate::jobs::done;
-use crate::responses;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
+use crate::{refs, responses};
 use omega_cellstate::Cell;
 use omega_client::agent::DRAIN_BY;
 use omega_client::proto::machine_service_server::MachineService;
@@ -28,28 +27,6 @@ impl Machines {
     #[must_use]
     pub fn new(host: Host) -> Machines {
         Machines { host }
-    }
-}
-
-/// The referenced machine.
-pub(crate) fn find(cell: &Cell, machine: Option<proto::MachineRef>) -> Result<MachineId, ApiError> {
-    use proto::machine_ref::Machine as Given;
-    let missing = || {
-        ApiError::new(
-            ErrorCode::Malformed,
-            "no machine is given: give its name or \
-         its id",
-        )
-    };
-    match machine.and_then(|machine| machine.machine).ok_or_else(missing)? {
-        Given::Id(id) => {
-            let id = MachineId::from(id);
-            let known = cell.machine(id).map(|_| id);
-            known.ok_or_else(|| (&Rejection::UnknownMachine(id)).into())
-        }
-        Given::Name(name) => cell.machine_by_name(&name).ok_or_else(|| {
-            ApiError::new(ErrorCode::UnknownMachine, format!("there is no machine {name:?}"))
-        }),
     }
 }
 
@@ -227,7 +204,7 @@ impl MachineService for Machines {
         about(&request, |request| named(request.machine.as_ref()));
         let request = request.into_inner();
         self.host.refresh(until).await?;
-        let id = self.host.read(|cell| find(cell, request.machine))?;
+        let id = self.host.read(|cell| refs::machine(cell, request.machine))?;
         let command = Command::DrainMachine { id, draining: !request.resume };
         let mut version = done(self.host.apply(command, until).await?)?;
         let leave_by = (!request.resume && request.leave_by_ms > 0).then_some(request.leave_by_ms);
@@ -247,7 +224,7 @@ impl MachineService for Machines {
         about(&request, |request| named(request.machine.as_ref()));
         let request = request.into_inner();
         self.host.refresh(until).await?;
-        let id = self.host.read(|cell| find(cell, request.machine))?;
+        let id = self.host.read(|cell| refs::machine(cell, request.machine))?;
         let version = done(self.host.apply(Command::RemoveMachine { id }, until).await?)?;
         Ok(Response::new(proto::RemoveMachineResponse { version: version.0 }))
     }
@@ -273,7 +250,7 @@ impl MachineService for Machines {
     ) -> Answered<proto::GetMachineResponse> {
         self.host.refresh(deadline(&request)).await?;
         let machine = self.host.read(|cell| {
-            let id = find(cell, request.into_inner().machine)?;
+            let id = refs::machine(cell, request.into_inner().machine)?;
             Ok::<_, ApiError>(cell.machine(id).map(|state| responses::machine(&state)))
         })?;
         Ok(Response::new(proto::GetMachineResponse { machine }))

@@ -91,9 +91,10 @@ pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
             format!("{}.", owner.name)
         ));
     }
-    match job.precedence.0 > owner.precedence_max {
-        true => no(format!("job {name:?} has a precedence above {}", owner.precedence_max)),
-        false => Ok(()),
+    if job.precedence.0 > owner.precedence_max {
+        no(format!("job {name:?} has a precedence above {}", owner.precedence_max))
+    } else {
+        Ok(())
     }
 }
 
@@ -104,12 +105,13 @@ pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
 pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
     let Role::Application(owner) = &caller.role else { return Ok(()) };
     let own = format!("{}.", owner.name);
-    match prefix.starts_with(&own) {
-        true => Ok(()),
-        false => Err(denied(format!(
+    if prefix.starts_with(&own) {
+        Ok(())
+    } else {
+        Err(denied(format!(
             "{caller} may not watch jobs with the prefix {prefix:?}: the names \
                  of its own jobs begin with {own:?}"
-        ))),
+        )))
     }
 }
 
@@ -118,15 +120,14 @@ pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
 /// # Errors
 /// If the caller may see only some jobs.
 pub(crate) fn may_see_all(caller: &Caller) -> Result<(), ApiError> {
-    match caller.is_bounded() {
-        false => Ok(()),
-        true => {
-            let say = format!(
-                "{caller} may not make this call: it returns data of all tenants' jobs, so it \
+    if caller.is_bounded() {
+        let say = format!(
+            "{caller} may not make this call: it returns data of all tenants' jobs, so it \
                  needs a reader of all tenants"
-            );
-            Err(denied(say))
-        }
+        );
+        Err(denied(say))
+    } else {
+        Ok(())
     }
 }
 

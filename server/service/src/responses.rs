@@ -20,9 +20,8 @@ fn target(cell: &Cell, id: JobId) -> Option<&Job> {
 
 /// The latest versions of a job.
 pub(crate) fn versions(cell: &Cell, id: JobId, with_programs: bool) -> Vec<proto::JobVersion> {
-    let shown = |job: &Job| match with_programs {
-        true => proto::Job::from(job),
-        false => proto::Job::from(job).without_programs(),
+    let shown = |job: &Job| {
+        if with_programs { proto::Job::from(job) } else { proto::Job::from(job).without_programs() }
     };
     let kept = cell.job_versions(id);
     let first = cell.job(id).filter(|_| kept.is_empty());

@@ -217,18 +217,20 @@ pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
             "this server has no call {path:?}: a newer version may have it"
         )));
     };
-    match rule.roles.contain(&caller.role) {
-        true => Ok(rule),
-        false if matches!(caller.role, Role::Replica(None)) => Err(denied(format!(
+    if rule.roles.contain(&caller.role) {
+        Ok(rule)
+    } else if matches!(caller.role, Role::Replica(None)) {
+        Err(denied(format!(
             "this address is only for messages between replicas (--peers, --peer-listen): send {} to the \
              address that `omega serve` has in --listen",
             rule.path
-        ))),
-        false => Err(denied(format!(
+        )))
+    } else {
+        Err(denied(format!(
             "{caller} may not call {}: the call needs the role {}",
             rule.path,
             rule.roles.names()
-        ))),
+        )))
     }
 }
 

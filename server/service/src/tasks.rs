@@ -7,7 +7,7 @@ use crate::history::{self, TaskNotes};
 use crate::host::Host;
 use crate::roles::denied;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
-use crate::{jobs, machines, names};
+use crate::{names, refs};
 use futures_util::future::join_all;
 use omega_client::proto::task_service_server::TaskService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
@@ -94,7 +94,7 @@ impl TaskService for Tasks {
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
         let (task, state) = self.host.read(|cell| {
-            let id = jobs::find(cell, request.job, &caller)?;
+            let id = refs::job(cell, request.job, &caller)?;
             let is_own = cell.job(id).is_some_and(|job| caller.sees_programs(job));
             if !is_own {
                 let say = "only operators and roles of the job's tenant may read its logs";
@@ -136,7 +136,7 @@ impl TaskService for Tasks {
                     return Err(ApiError::new(ErrorCode::Malformed, say));
                 }
                 Some(Of::Job(job)) => {
-                    let id = jobs::find(cell, Some(job), &caller)?;
+                    let id = refs::job(cell, Some(job), &caller)?;
                     match request.index {
                         None => cell.tasks(id).collect(),
                         Some(index) => {
@@ -146,7 +146,7 @@ impl TaskService for Tasks {
                     }
                 }
                 Some(Of::Machine(of)) => {
-                    let id = machines::find(cell, Some(of))?;
+                    let id = refs::machine(cell, Some(of))?;
                     machine = Some(id);
                     let mut tasks = cell.machine(id).map_or(Vec::new(), |m| m.tasks.to_vec());
                     tasks.retain(|task| caller.sees_id(cell, task.job));
@@ -167,9 +167,10 @@ impl TaskService for Tasks {
                 }
                 tasks.push(room.take(history::task(cell, (*id, *state), &notes, &caller)));
             }
-            let next_page_token = match tasks.len() < rest.len() {
-                true => page_token((start + tasks.len()) as u64),
-                false => String::new(),
+            let next_page_token = if tasks.len() < rest.len() {
+                page_token((start + tasks.len()) as u64)
+            } else {
+                String::new()
             };
             let version = cell.version().0;
             Ok(proto::ListTasksResponse { tasks, next_page_token, version })

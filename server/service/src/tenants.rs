@@ -1,8 +1,7 @@
 //! The tenant service: configuration, quotas and usage.
 
 use crate::grants::caller;
-use crate::host::Host;
-use crate::jobs::done;
+use crate::host::{Host, done};
 use crate::service::{Answered, Room, deadline, page_start, page_token};
 use omega_cellstate::Cell;
 use omega_client::proto::tenant_service_server::TenantService;

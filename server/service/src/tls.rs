@@ -3,7 +3,6 @@
 //! Both sides present a certificate, with TLS 1.3 and without session resumption. So no new connections can be opened
 //! with expired or revoked certificates, or with those of a removed authority. Open connections stay open.
 
-use crate::connection::Language;
 use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -25,6 +24,16 @@ const WARN: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Interval between warnings.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// Protocol of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    /// HTTP/2, for programs with certificates.
+    Http2,
+    /// HTTP/1.1, for browsers and probes. A caller without a certificate is unidentified, and may make only calls that
+    /// are open to unidentified callers.
+    Http1,
+}
 
 /// PEM files with the certificates of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -39,21 +39,22 @@ pub(crate) fn get(
 fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
     let name = &**state.name;
     // Below `next_transaction`, a number that was skipped cannot be told from one whose result was dropped.
-    let (code, say) = match number >= state.next_transaction {
-        true => (
+    let (code, say) = if number >= state.next_transaction {
+        (
             ErrorCode::UnknownTransaction,
             format!(
                 "the scheduler {name:?} has not sent transaction {number}: its next number is {}",
                 state.next_transaction
             ),
-        ),
-        false => (
+        )
+    } else {
+        (
             ErrorCode::AnswerExpired,
             format!(
                 "the cell has no result of transaction {number} of the scheduler {name:?}: it was \
                  forgotten, or never existed: run `omega txn list` to see the kept ones"
             ),
-        ),
+        )
     };
     ApiError::new(code, say)
 }

@@ -193,9 +193,10 @@ impl State {
         let Some(caller) = self.turns.pop_front() else { return };
         let Some(of_caller) = self.tickets.get_mut(&caller) else { return };
         let next = of_caller.pop_front();
-        match of_caller.is_empty() {
-            true => drop(self.tickets.remove(&caller)),
-            false => self.turns.push_back(caller),
+        if of_caller.is_empty() {
+            drop(self.tickets.remove(&caller))
+        } else {
+            self.turns.push_back(caller)
         }
         if let Some(own) = next
             && let Some(waker) = self.wakers.remove(&own)

@@ -211,9 +211,8 @@ fn columns(rows: &[Vec<String>], right: usize) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
     let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, width))| match i < right {
-            true => format!("{cell:<width$}"),
-            false => format!("{cell:>width$}"),
+        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, width))| {
+            if i < right { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
@@ -222,9 +221,10 @@ fn columns(rows: &[Vec<String>], right: usize) -> String {
 
 /// A field of CSV (RFC 4180).
 fn quoted(field: &str) -> String {
-    match field.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.to_owned(),
+    if field.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
     }
 }
 

@@ -52,10 +52,7 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Err(AgentError::FolderInUse(dir));
     }
-    let cgroups = match args.no_limits {
-        true => None,
-        false => Some(CgroupRoot::of_this_process()?),
-    };
+    let cgroups = if args.no_limits { None } else { Some(CgroupRoot::of_this_process()?) };
     let supervisor = ["/proc/self/exe", "agent-exec"].map(Into::into).to_vec();
     let folder = dir.join("tasks");
     let settings = ProcessSettings { folder, supervisor, cgroups, patience: PATIENCE };

@@ -100,9 +100,10 @@ pub(crate) fn kind(kinds: &Kinds, place: String, name: &str) -> Result<KindId, A
 /// Parses the timeout of a call.
 pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
-    match time.is_zero() || time > TIMEOUT_MAX {
-        true => Err(format!("{text} must be more than 0s and at most {TIMEOUT_MAX:?}")),
-        false => Ok(time),
+    if time.is_zero() || time > TIMEOUT_MAX {
+        Err(format!("{text} must be more than 0s and at most {TIMEOUT_MAX:?}"))
+    } else {
+        Ok(time)
     }
 }
 

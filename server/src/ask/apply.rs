@@ -107,10 +107,8 @@ fn apply(
         }
         return shape("resized", known.version, difference);
     }
-    let version = match args.dry_run {
-        true => known.version + 1,
-        false => update(caller, job, known.version)?,
-    };
+    let version =
+        if args.dry_run { known.version + 1 } else { update(caller, job, known.version)? };
     shape("updated", version, difference)
 }
 
@@ -139,10 +137,7 @@ fn submit(caller: &Caller, job: &Job) -> Result<(), AskError> {
     let told = caller.call(&request, |channel, request| async move {
         JobServiceClient::new(channel).submit_job(request).await
     })?;
-    match told.ended {
-        true => Err(AskError::JobEnded { name: job.name.to_string() }),
-        false => Ok(()),
-    }
+    if told.ended { Err(AskError::JobEnded { name: job.name.to_string() }) } else { Ok(()) }
 }
 
 fn resize(caller: &Caller, job: &Job, change: &GroupChange) -> Result<(), AskError> {

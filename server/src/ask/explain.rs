@@ -84,9 +84,10 @@ fn progress(name: &str, status: &proto::JobStatus) -> String {
         0 => String::new(),
         _ => format!("; `omega job history {name}` has the reasons of failures"),
     };
-    match states.is_empty() {
-        true => format!("{name} does not wait: it has no tasks\n"),
-        false => format!("{name} does not wait: its tasks are {}{why}\n", states.join(", ")),
+    if states.is_empty() {
+        format!("{name} does not wait: it has no tasks\n")
+    } else {
+        format!("{name} does not wait: its tasks are {}{why}\n", states.join(", "))
     }
 }
 

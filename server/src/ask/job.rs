@@ -428,14 +428,13 @@ fn submit(args: &SubmitArgs) -> Result<(), AskError> {
     let shape = SubmittedShape { name: job.name.to_string(), id, ended };
     show::print(args.ask.output, &shape, || {
         let name = clean_name(&shape.name);
-        match ended {
-            true => format!(
+        if ended {
+            format!(
                 "job {name} was submitted before and has ended, so it is not run again: run \
                  `omega job delete {name}` first, or choose another name\n"
-            ),
-            false => {
-                format!("job {name} is submitted: {}\n", plural(job.task_count(), "task"))
-            }
+            )
+        } else {
+            format!("job {name} is submitted: {}\n", plural(job.task_count(), "task"))
         }
     })?;
     args.wait.until_done(&caller, Awaited { name: &job.name, version: None })

@@ -101,9 +101,10 @@ impl JobFlags {
         let of_cell = self.of_cell.iter().map(|named| named.by("--cluster-amount"));
         group.cluster_request = amount::amounts(kinds, of_cell, 0)?;
         if let Some(count) = self.cores {
-            let cores = match self.one_node {
-                true => CoreRequest::on_one_node(count),
-                false => CoreRequest::any(count),
+            let cores = if self.one_node {
+                CoreRequest::on_one_node(count)
+            } else {
+                CoreRequest::any(count)
             };
             let cpu = amount::kind(kinds, "--cores".to_owned(), "cpu")?;
             if group.request.get(cpu) == 0 {

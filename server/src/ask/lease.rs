@@ -95,9 +95,10 @@ fn end(name: &str, ask: &AskArgs) -> Result<(), AskError> {
     let held = all.iter().filter(|scheduler| scheduler.holder.as_ref().is_some_and(is_of));
     let names: Vec<String> = held.map(|scheduler| scheduler.name.clone()).collect();
     let ended = EndedShape { process: holder.map(|h| h.process).unwrap_or_default(), names };
-    show::print(ask.output, &ended, || match ended.names.is_empty() {
-        true => format!("no process owns {name}\n"),
-        false => {
+    show::print(ask.output, &ended, || {
+        if ended.names.is_empty() {
+            format!("no process owns {name}\n")
+        } else {
             let process = if ended.process.is_empty() { "a process" } else { &ended.process };
             format!("{process} no longer owns {}\n", ended.names.join(", "))
         }
@@ -130,10 +131,7 @@ fn table(all: &[SchedulerShape]) -> String {
         let Some(holder) = &scheduler.holder else {
             return vec![name, "nobody".to_owned(), String::new(), String::new()];
         };
-        let process = match holder.process.is_empty() {
-            true => "no renewal yet",
-            false => &holder.process,
-        };
+        let process = if holder.process.is_empty() { "no renewal yet" } else { &holder.process };
         let left = if holder.left_ms == 0 { "over".to_owned() } else { seconds(holder.left_ms) };
         vec![name, process.to_owned(), seconds(holder.lease_ms), left]
     };

@@ -271,9 +271,10 @@ impl AskError {
             self,
             AskError::JobEnded { .. } | AskError::BatchChange { .. } | AskError::NotDone { .. }
         );
-        match jobs > 1 && !is_named {
-            true => AskError::OfJob { name: show::clean_name(name), why: Box::new(self) },
-            false => self,
+        if jobs > 1 && !is_named {
+            AskError::OfJob { name: show::clean_name(name), why: Box::new(self) }
+        } else {
+            self
         }
     }
 

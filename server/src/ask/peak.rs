@@ -96,9 +96,10 @@ fn time_of_day(text: &str) -> Result<u32, String> {
     let read = || {
         let (hours, minutes) = text.split_once(':')?;
         let two = |digits: &str| digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_digit());
-        let (hours, minutes): (u32, u32) = match two(hours) && two(minutes) {
-            true => (hours.parse().ok()?, minutes.parse().ok()?),
-            false => return None,
+        let (hours, minutes): (u32, u32) = if two(hours) && two(minutes) {
+            (hours.parse().ok()?, minutes.parse().ok()?)
+        } else {
+            return None;
         };
         let ms = (hours * 60 + minutes) * 60_000;
         (minutes < 60 && ms <= DAY_MS).then_some(ms)

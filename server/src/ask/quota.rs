@@ -190,12 +190,11 @@ fn guarantee(args: &GuaranteeArgs) -> Result<(), AskError> {
 fn admit(args: &SetArgs) -> Result<(), AskError> {
     let named = args.amounts.named();
     let caller = args.ask.caller()?;
-    let (limit, done) = match named.is_empty() {
-        true => (None, "may request any amount"),
-        false => {
-            let limit = amount::amounts(&caller.kinds()?, named, QUOTA_MAX)?;
-            (Some(proto::Quota { limit: convert::values(&limit) }), "may request the given amounts")
-        }
+    let (limit, done) = if named.is_empty() {
+        (None, "may request any amount")
+    } else {
+        let limit = amount::amounts(&caller.kinds()?, named, QUOTA_MAX)?;
+        (Some(proto::Quota { limit: convert::values(&limit) }), "may request the given amounts")
     };
     let request = proto::SetAdmissionRequest { tenant: args.tenant.clone(), limit };
     let told = caller.call(&request, |channel, request| async move {

@@ -82,15 +82,16 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
         why: WhyShape::new(&kinds, conflict),
     };
     let shown = show::clean_name(&name);
-    show::print(args.ask.output, &shape, || match shape.committed {
-        true if to == Amounts::default() => format!("{shown} is allocated nothing\n"),
-        true => format!("{shown} is allocated {}\n", listed(&kinds, &shape.allocated)),
-        false => format!("{shown} was not resized: {}\n", shape.why.words()),
+    show::print(args.ask.output, &shape, || {
+        if !shape.committed {
+            format!("{shown} was not resized: {}\n", shape.why.words())
+        } else if to == Amounts::default() {
+            format!("{shown} is allocated nothing\n")
+        } else {
+            format!("{shown} is allocated {}\n", listed(&kinds, &shape.allocated))
+        }
     })?;
-    match shape.committed {
-        true => Ok(()),
-        false => Err(AskError::Conflicts { refused: 1, items: 1 }),
-    }
+    if shape.committed { Ok(()) } else { Err(AskError::Conflicts { refused: 1, items: 1 }) }
 }
 
 /// Current allocation of a task, or if it has no machine, the allocation that it would get. The cell rejects unknown

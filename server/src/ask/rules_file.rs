@@ -423,9 +423,10 @@ impl From<&SpreadFile> for Spread {
             level: given.level.0.clone(),
             skew_max: given.skew_max,
             domains_min: given.domains_min,
-            when: match given.schedule_anyway {
-                true => WhenUnsatisfiable::ScheduleAnyway,
-                false => WhenUnsatisfiable::DoNotSchedule,
+            when: if given.schedule_anyway {
+                WhenUnsatisfiable::ScheduleAnyway
+            } else {
+                WhenUnsatisfiable::DoNotSchedule
             },
             counts_itself: given.counts_itself,
             honors_affinity: given.honors_affinity,

@@ -177,13 +177,14 @@ pub(super) fn payload(
                 Ok::<_, std::io::Error>(bytes)
             };
             let bytes = read().map_err(|why| wrong(format!("{}: {why}", path.display())))?;
-            match bytes.len() > PAYLOAD_BYTES_MAX {
-                true => Err(wrong(format!(
+            if bytes.len() > PAYLOAD_BYTES_MAX {
+                Err(wrong(format!(
                     "{} is larger than {PAYLOAD_BYTES_MAX} bytes: keep it in a file store from \
                      which the program reads it",
                     path.display()
-                ))),
-                false => Ok(bytes.into()),
+                )))
+            } else {
+                Ok(bytes.into())
             }
         }
     }

@@ -91,9 +91,10 @@ pub(super) fn by_name(one: &str, other: &str) -> Ordering {
     let (mut left, mut right) = (one, other);
     while let (Some(first), Some(second)) = (left.chars().next(), right.chars().next()) {
         let (of_left, of_right) = (digits(left), digits(right));
-        let (left_end, right_end) = match of_left > 0 && of_right > 0 {
-            true => (of_left, of_right),
-            false => (first.len_utf8(), second.len_utf8()),
+        let (left_end, right_end) = if of_left > 0 && of_right > 0 {
+            (of_left, of_right)
+        } else {
+            (first.len_utf8(), second.len_utf8())
         };
         let (part, counterpart) = (&left[..left_end], &right[..right_end]);
         let order = if of_left > 0 && of_right > 0 {

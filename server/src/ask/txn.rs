@@ -264,9 +264,10 @@ pub(super) fn transaction_id(
     let next = registered.next_transaction;
     let number = given.unwrap_or(next);
     let most = next.saturating_add(ANSWERS_PER_SCHEDULER as u64 - 1);
-    match number > most {
-        true => Err(AskError::NumberAhead { number, next, most }),
-        false => Ok(TransactionId { scheduler: SchedulerId(registered.scheduler), number }),
+    if number > most {
+        Err(AskError::NumberAhead { number, next, most })
+    } else {
+        Ok(TransactionId { scheduler: SchedulerId(registered.scheduler), number })
     }
 }
 

@@ -133,10 +133,12 @@ fn table(shapes: &[VersionShape]) -> String {
             (_, None) => shape.difference.summary(),
             (_, Some(of)) => format!("content of version {of}: {}", shape.difference.summary()),
         };
-        let state = match shape.rolled_back {
-            _ if Some(shape.version) == current => "current",
-            true => "rolled back",
-            false => "-",
+        let state = if Some(shape.version) == current {
+            "current"
+        } else if shape.rolled_back {
+            "rolled back"
+        } else {
+            "-"
         };
         vec![shape.version.to_string(), age, shape.tasks.to_string(), state.to_owned(), changed]
     };
@@ -176,11 +178,10 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), AskError> {
 fn rolled(shape: &RolledShape) -> String {
     let RolledShape { to, version, unchanged, .. } = shape;
     let name = show::clean_name(&shape.name);
-    match unchanged {
-        true => {
-            format!("job {name} is unchanged: version {version} has the content of version {to}\n")
-        }
-        false => format!("job {name} goes back to version {to}, as version {version}\n"),
+    if *unchanged {
+        format!("job {name} is unchanged: version {version} has the content of version {to}\n")
+    } else {
+        format!("job {name} goes back to version {to}, as version {version}\n")
     }
 }
 

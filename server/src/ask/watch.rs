@@ -92,9 +92,10 @@ impl Watch<'_> {
                 Ok(None) => return Ok(self.is_over()),
                 Err(status) => {
                     let error = omega_client::ApiError::from(status);
-                    return match another_try_may_help(&error) {
-                        true => Ok(false),
-                        false => Err(AskError::Refused(error)),
+                    return if another_try_may_help(&error) {
+                        Ok(false)
+                    } else {
+                        Err(AskError::Refused(error))
                     };
                 }
             }

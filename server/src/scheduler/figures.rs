@@ -175,9 +175,10 @@ impl Observer for WorkerMeter {
         let mut counts = self.counted.counts.lock();
         counts.useful += useful;
         counts.wasted += took.saturating_sub(useful);
-        match commit.is_complete() {
-            true => counts.committed += 1,
-            false => counts.conflicted += 1,
+        if commit.is_complete() {
+            counts.committed += 1
+        } else {
+            counts.conflicted += 1
         }
         counts.claims += claims as u64;
         counts.placements += taken as u64;

@@ -76,9 +76,10 @@ pub(crate) struct SchedulerArgs {
 pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     let bounds = [LEASE_MS_MIN, LEASE_MS_MAX].map(|ms| Duration::from_millis(ms.into()));
-    match (bounds[0]..=bounds[1]).contains(&time) {
-        true => Ok(time),
-        false => Err(format!("{text} must be from {:?} to {:?}", bounds[0], bounds[1])),
+    if (bounds[0]..=bounds[1]).contains(&time) {
+        Ok(time)
+    } else {
+        Err(format!("{text} must be from {:?} to {:?}", bounds[0], bounds[1]))
     }
 }
 
@@ -212,10 +213,7 @@ pub(crate) fn take_name(
             drop(output::print(&format!("scheduler {name} stands by: {}\n", why.message)));
             has_told = true;
         }
-        match end.came_within(ASK_AGAIN) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        if end.came_within(ASK_AGAIN) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     Ok(held?.is_some())
 }

@@ -79,11 +79,10 @@ pub(crate) fn open(
         }
         Kept::Alone(dir) => {
             let replica = ReplicaId(1);
-            let directory = match is_replica(dir) {
-                true => Directory::open(Arc::new(RealDisk), dir, Expected::default())?,
-                false => {
-                    make((dir, &settings.kinds), CellId(rand_id()), replica, Some(&[replica]))?
-                }
+            let directory = if is_replica(dir) {
+                Directory::open(Arc::new(RealDisk), dir, Expected::default())?
+            } else {
+                make((dir, &settings.kinds), CellId(rand_id()), replica, Some(&[replica]))?
             };
             let me = whoami(&directory);
             let port = Network::default().port(me.replica);

@@ -90,9 +90,10 @@ impl Said {
     /// # Errors
     /// If the address is open to other machines, and neither certificates nor the flag that allows it are given.
     pub(super) fn check(&self, flag: &'static str, at: &str) -> Result<(), TlsSettingsError> {
-        match !self.is_none() || self.insecure || is_local(at) {
-            true => Ok(()),
-            false => Err(TlsSettingsError::Exposed { flag, address: at.to_owned() }),
+        if !self.is_none() || self.insecure || is_local(at) {
+            Ok(())
+        } else {
+            Err(TlsSettingsError::Exposed { flag, address: at.to_owned() })
         }
     }
 }

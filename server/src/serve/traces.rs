@@ -22,12 +22,13 @@ impl FromStr for Collector {
     fn from_str(text: &str) -> Result<Collector, String> {
         let rest = text.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         let is_good = rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', ' ', '@']));
-        match is_good {
-            true => Ok(Collector(text.to_owned())),
-            false => Err(format!(
+        if is_good {
+            Ok(Collector(text.to_owned()))
+        } else {
+            Err(format!(
                 "{text:?} must be http:// and an address of this machine, such as \
                  http://127.0.0.1:4317: to reach a collector elsewhere, run one on this machine that forwards to it"
-            )),
+            ))
         }
     }
 }
@@ -58,9 +59,10 @@ impl TryFrom<f64> for Fraction {
     type Error = String;
 
     fn try_from(number: f64) -> Result<Fraction, String> {
-        match (0.0..=1.0).contains(&number) {
-            true => Ok(Fraction(number)),
-            false => Err(format!("{number} must be from 0 to 1")),
+        if (0.0..=1.0).contains(&number) {
+            Ok(Fraction(number))
+        } else {
+            Err(format!("{number} must be from 0 to 1"))
         }
     }
 }

@@ -44,9 +44,10 @@ pub(crate) fn content(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for name in listing(dir) {
         let path = dir.join(&name);
-        match path.is_dir() {
-            true => all.extend(content(&path).into_iter().map(|(n, b)| (format!("{name}/{n}"), b))),
-            false => all.push((name, std::fs::read(path).unwrap())),
+        if path.is_dir() {
+            all.extend(content(&path).into_iter().map(|(n, b)| (format!("{name}/{n}"), b)))
+        } else {
+            all.push((name, std::fs::read(path).unwrap()))
         }
     }
     all

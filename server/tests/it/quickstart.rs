@@ -126,9 +126,8 @@ fn tasks_are_spread_as_the_page_says() {
         all + &format!("[[machine]]\nname = \"{rack}-{{n}}\"\ncount = 2\n{capacity}\n{labels}\n")
     });
     // A block's output, without the command before it.
-    let printed = blocks(page, "text").into_iter().map(|block| match block.starts_with("$ ") {
-        true => block.split_once('\n').unwrap().1,
-        false => block,
+    let printed = blocks(page, "text").into_iter().map(|block| {
+        if block.starts_with("$ ") { block.split_once('\n').unwrap().1 } else { block }
     });
     let printed: Vec<&str> = printed.collect();
     let files = [

@@ -342,9 +342,10 @@ fn attach(ids: &[MachineId]) -> AgentReport {
 
 /// The column of incarnations, which is empty if all are 0.
 fn incarnations(ids: &[MachineId]) -> Vec<u32> {
-    match ids.iter().all(|id| id.incarnation == 0) {
-        true => Vec::new(),
-        false => ids.iter().map(|id| id.incarnation).collect(),
+    if ids.iter().all(|id| id.incarnation == 0) {
+        Vec::new()
+    } else {
+        ids.iter().map(|id| id.incarnation).collect()
     }
 }
 

@@ -115,12 +115,11 @@ impl Here {
             }
         }
         for task in std::mem::take(&mut self.waits) {
-            match self.has_room(&task) {
-                true => {
-                    self.runs.insert(task.id, Part::of(&task));
-                    orders.push(Order::Start(task));
-                }
-                false => self.waits.push(task),
+            if self.has_room(&task) {
+                self.runs.insert(task.id, Part::of(&task));
+                orders.push(Order::Start(task));
+            } else {
+                self.waits.push(task)
             }
         }
     }

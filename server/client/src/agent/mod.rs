@@ -293,10 +293,10 @@ impl Agent {
                     if again && !others {
                         self.connections.note_retry(&error);
                     }
-                    match again {
-                        true => tokio::time::sleep(before_another_try(&error, tries - 1)).await,
-                        false if error.code == ErrorCode::Tls && others => {}
-                        false => return Err(error),
+                    if again {
+                        tokio::time::sleep(before_another_try(&error, tries - 1)).await;
+                    } else if error.code != ErrorCode::Tls || !others {
+                        return Err(error);
                     }
                     self.connections.leave(&connection);
                 }

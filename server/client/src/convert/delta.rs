@@ -2,6 +2,7 @@
 
 use super::job::{phase, strings, task_state, texts};
 use super::machine::{node_list, nodes};
+use super::rows::{by_row, in_rows};
 use super::rules::{level, selector_list};
 use super::{
     Malformed, all, amounts, given, kind_list, kinds, narrow, overcommit, overcommit_list,
@@ -171,10 +172,7 @@ pub fn delta(mut message: proto::Delta) -> Result<Delta, Malformed> {
     let tasks = tasks(&message)?;
     let rows = message.rows as usize;
     let policies = policies::get(&mut message, rows)?;
-    let kinds = match message.full {
-        true => Some(kinds(message.kinds)?),
-        false => None,
-    };
+    let kinds = if message.full { Some(kinds(message.kinds)?) } else { None };
     column("sequences", message.sequences.len(), message.slots.len())?;
     for slot in &message.slots {
         in_rows(*slot, rows, "slots")?;
@@ -228,21 +226,6 @@ pub fn delta(mut message: proto::Delta) -> Result<Delta, Malformed> {
         read.tenants.push(TenantDelta { terms: Arc::new(terms), used });
     }
     Ok(read)
-}
-
-/// Converts values for some rows, each of which must be below `rows`.
-pub(super) fn by_row<T, U>(
-    field: &'static str,
-    rows: usize,
-    told: Vec<T>,
-    read: impl Fn(T) -> Result<(u32, U), Malformed>,
-) -> Result<Vec<(u32, U)>, Malformed> {
-    let read = |one| {
-        let (slot, value) = read(one)?;
-        in_rows(slot, rows, field)?;
-        Ok((slot, value))
-    };
-    told.into_iter().map(read).collect()
 }
 
 fn load_in(load: proto::Load) -> Result<(u32, LoadReport), Malformed> {
@@ -309,20 +292,7 @@ fn demand_profiles_in(
 }
 
 fn column(field: &'static str, given: usize, expected: usize) -> Result<(), Malformed> {
-    match given == expected {
-        true => Ok(()),
-        false => Err(Malformed::Columns { field, given, expected }),
-    }
-}
-
-fn in_rows(slot: u32, rows: usize, field: &'static str) -> Result<(), Malformed> {
-    match (slot as usize) < rows {
-        true => Ok(()),
-        false => {
-            let max = (rows as u64).saturating_sub(1);
-            Err(Malformed::TooLarge { field, given: slot.into(), max })
-        }
-    }
+    if given == expected { Ok(()) } else { Err(Malformed::Columns { field, given, expected }) }
 }
 
 fn tasks(message: &proto::Delta) -> Result<Vec<TaskDelta>, Malformed> {

@@ -9,6 +9,7 @@ mod job;
 mod machine;
 mod pieces;
 mod policies;
+mod rows;
 mod rules;
 mod run;
 mod transaction;

@@ -15,9 +15,10 @@ pub const PIECE_BYTES: usize = 64 << 10;
 /// Splits a delta into pieces of about this many bytes, as they are requested. Most deltas are one piece.
 #[must_use]
 pub fn split(delta: proto::Delta, piece_bytes: usize) -> Pieces {
-    match delta.encoded_len() <= piece_bytes {
-        true => Pieces { whole: Some(delta), rest: None, piece_bytes },
-        false => Pieces { whole: None, rest: Some(Box::new(Rest::new(delta))), piece_bytes },
+    if delta.encoded_len() <= piece_bytes {
+        Pieces { whole: Some(delta), rest: None, piece_bytes }
+    } else {
+        Pieces { whole: None, rest: Some(Box::new(Rest::new(delta))), piece_bytes }
     }
 }
 

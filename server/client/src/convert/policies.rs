@@ -1,6 +1,6 @@
 //! Conversion of policies' columns in a delta. Both directions of a policy are together.
 
-use super::delta::by_row;
+use super::rows::by_row;
 use super::{Malformed, all, amounts, values};
 use crate::proto;
 use omega_cellstate::{

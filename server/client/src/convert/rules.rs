@@ -370,9 +370,10 @@ impl TryFrom<proto::Spread> for Spread {
 
     fn try_from(spread: proto::Spread) -> Result<Self, Malformed> {
         let Near { tasks: of, level } = given(spread.of, "spread.of")?.try_into()?;
-        let when = match spread.schedule_anyway {
-            true => WhenUnsatisfiable::ScheduleAnyway,
-            false => WhenUnsatisfiable::DoNotSchedule,
+        let when = if spread.schedule_anyway {
+            WhenUnsatisfiable::ScheduleAnyway
+        } else {
+            WhenUnsatisfiable::DoNotSchedule
         };
         Ok(Spread {
             of,

@@ -33,9 +33,10 @@ impl From<&Transaction> for proto::CommitRequest {
             claim_incarnations: sparse(claims, |claim| claim.machine.incarnation),
             claim_seen: claims.iter().map(|claim| claim.seen.0).collect(),
             claim_devices: sparse(claims, |claim| claim.devices.0),
-            claim_optional: match claims.iter().any(|claim| claim.take == Take::WithOptional) {
-                true => claims.iter().map(|claim| claim.take == Take::WithOptional).collect(),
-                false => Vec::new(),
+            claim_optional: if claims.iter().any(|claim| claim.take == Take::WithOptional) {
+                claims.iter().map(|claim| claim.take == Take::WithOptional).collect()
+            } else {
+                Vec::new()
             },
             resizes: txn.resizes.iter().map(Into::into).collect(),
             retry: false,
@@ -45,9 +46,10 @@ impl From<&Transaction> for proto::CommitRequest {
 
 /// A column, which is left out if all of its values are 0.
 fn sparse(claims: &[Claim], value: fn(&Claim) -> u32) -> Vec<u32> {
-    match claims.iter().all(|claim| value(claim) == 0) {
-        true => Vec::new(),
-        false => claims.iter().map(value).collect(),
+    if claims.iter().all(|claim| value(claim) == 0) {
+        Vec::new()
+    } else {
+        claims.iter().map(value).collect()
     }
 }
 

@@ -261,14 +261,13 @@ impl Line {
         self.waiting.retain(|waiting| {
             let late = now >= waiting.until;
             if late {
-                let known = match waiting.sent {
-                    true => {
-                        let id = waiting.txn.id;
-                        let doubt = doubts.entry(id.scheduler).or_default();
-                        *doubt = id.number.max(*doubt);
-                        HandleError::Unknown
-                    }
-                    false => HandleError::Unavailable,
+                let known = if waiting.sent {
+                    let id = waiting.txn.id;
+                    let doubt = doubts.entry(id.scheduler).or_default();
+                    *doubt = id.number.max(*doubt);
+                    HandleError::Unknown
+                } else {
+                    HandleError::Unavailable
                 };
                 let _ = waiting.reply.send(Err(known));
             }

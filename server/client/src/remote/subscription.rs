@@ -103,9 +103,10 @@ impl Subscription {
         let mut read: Option<Delta> = None;
         loop {
             let reached = self.next >= wanted && self.next != Version(0) && goes_on;
-            let came = match reached || read.is_some() {
-                true => self.try_next(),
-                false => self.next_until(runtime, until),
+            let came = if reached || read.is_some() {
+                self.try_next()
+            } else {
+                self.next_until(runtime, until)
             };
             let Some(came) = came else { break };
             self.next = came.to;

@@ -310,16 +310,15 @@ impl Lead {
         if is_mass_loss != self.was_mass_loss {
             self.was_mass_loss = is_mass_loss;
             let (machines, silent) = self.monitor.counts();
-            match is_mass_loss {
-                true => {
-                    tracing::warn!(
-                        machines,
-                        silent,
-                        "many machines became unreachable at once: \
+            if is_mass_loss {
+                tracing::warn!(
+                    machines,
+                    silent,
+                    "many machines became unreachable at once: \
                          their tasks stay where they are"
-                    )
-                }
-                false => tracing::info!(machines, silent, "enough machines are reachable again"),
+                )
+            } else {
+                tracing::info!(machines, silent, "enough machines are reachable again")
             }
         }
         if !steps.is_empty() {

@@ -139,16 +139,14 @@ impl Routes {
             self.leave(task, out);
         }
         let Some(machine) = now else { return };
-        match before == now {
+        if before != now {
+            self.begin(cell, task, machine, out);
+        } else if matches!(state, Some(TaskState::Placed(_))) || self.is_resized(cell, task) {
             // If the agent runs the task and the cell does not know this yet, the repeated directive makes the agent
             // report it again. If the task was resized, the directive has the new allocation.
-            true if matches!(state, Some(TaskState::Placed(_))) || self.is_resized(cell, task) => {
-                let stream = self.machines[&machine].stream;
-                out.of(stream).starts.extend(start(cell, task));
-                self.note_held(cell, task);
-            }
-            true => {}
-            false => self.begin(cell, task, machine, out),
+            let stream = self.machines[&machine].stream;
+            out.of(stream).starts.extend(start(cell, task));
+            self.note_held(cell, task);
         }
     }
 

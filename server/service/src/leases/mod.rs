@@ -312,10 +312,7 @@ async fn ask(host: &Host, command: Command, until: Instant) -> Result<Outcome, A
 }
 
 fn who(held: &Held) -> String {
-    match held.process.is_empty() {
-        true => "another process".to_owned(),
-        false => held.process.to_string(),
-    }
+    if held.process.is_empty() { "another process".to_owned() } else { held.process.to_string() }
 }
 
 fn refused(name: &str, held: &Held) -> ApiError {

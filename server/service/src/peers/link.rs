@@ -124,10 +124,7 @@ impl Link {
                 Err(error) => tracing::error!(to = %self.to, %error, "a message to a peer cannot \
                      be sent"),
             }
-            next = match bytes < FRAME_BYTES {
-                true => self.messages.try_recv().ok(),
-                false => None,
-            };
+            next = if bytes < FRAME_BYTES { self.messages.try_recv().ok() } else { None };
         }
         frame
     }

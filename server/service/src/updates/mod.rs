@@ -168,9 +168,10 @@ impl Lead {
 
     fn changed(&mut self, cell: &Cell, id: JobId, job: &Job) {
         let has = job.groups.iter().any(|group| group.per_machine);
-        match has && cell.tasks(id).any(|(_, state)| !state.ended()) {
-            true => _ = self.per_machine.insert(id),
-            false => _ = self.per_machine.remove(&id),
+        if has && cell.tasks(id).any(|(_, state)| !state.ended()) {
+            _ = self.per_machine.insert(id)
+        } else {
+            _ = self.per_machine.remove(&id)
         }
         if has || !cell.job_versions(id).is_empty() {
             self.open.entry(id).or_default();

@@ -174,9 +174,10 @@ impl Plan<'_> {
         if adds > 0 {
             step.adds.push(GroupGrowth { group: group.name.clone(), count: adds });
         }
-        match old.is_empty() && missing == 0 && surplus == 0 && healthy as usize == new.len() {
-            true => State::Reached,
-            false => State::Open,
+        if old.is_empty() && missing == 0 && surplus == 0 && healthy as usize == new.len() {
+            State::Reached
+        } else {
+            State::Open
         }
     }
 

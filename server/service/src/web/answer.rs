@@ -8,6 +8,12 @@ use omega_client::{ApiError, ErrorCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+/// Default number of items on a page.
+pub(super) const PAGE: usize = 100;
+
+/// Maximum number of items on a page.
+pub(super) const PAGE_MAX: usize = 1000;
+
 /// A value, or an error.
 pub(super) type Answer = Result<Response, Failed>;
 

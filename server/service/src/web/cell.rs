@@ -151,9 +151,8 @@ fn replicas(
 ) -> Vec<ReplicaShape> {
     let Some(running) = shown.web.host.running() else { return Vec::new() };
     let (host, me) = (&shown.web.host, shown.web.me.replica.0);
-    let silent = |id: u64| match id == me {
-        true => Some(Duration::ZERO),
-        false => host.peers_heard().silent(ReplicaId(id)),
+    let silent = |id: u64| {
+        if id == me { Some(Duration::ZERO) } else { host.peers_heard().silent(ReplicaId(id)) }
     };
     let one = |member: proto::Member| ReplicaShape {
         replica: member.replica,

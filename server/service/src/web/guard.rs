@@ -42,13 +42,12 @@ pub(super) async fn protect(
     request: Request,
     next: Next,
 ) -> Response {
-    let mut response = match is_local && !names_this_machine(request.headers()) {
-        true => {
-            let say = "this page may be opened only as localhost, 127.0.0.1 or [::1]: use one of \
+    let mut response = if is_local && !names_this_machine(request.headers()) {
+        let say = "this page may be opened only as localhost, 127.0.0.1 or [::1]: use one of \
                  these names in the address";
-            Failed(ApiError::new(ErrorCode::Denied, say)).into_response()
-        }
-        false => next.run(request).await,
+        Failed(ApiError::new(ErrorCode::Denied, say)).into_response()
+    } else {
+        next.run(request).await
     };
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));

@@ -1,17 +1,16 @@
 //! Jobs: `/api/v1/jobs` lists them in pages, and `/api/v1/job` shows one with its groups and tasks.
 
 use super::Shown;
-use super::answer::{Answer, Asked, json};
+use super::answer::{Answer, Asked, PAGE, PAGE_MAX, json};
 use super::cell::TasksShape;
-use super::machines::{PAGE, PAGE_MAX};
-use crate::names;
+use super::task::{TaskShape, task};
 use crate::service::{page_start, page_token};
 use crate::statistics::age;
 use crate::summary::Counts;
 use axum::extract::State;
 use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};
-use omega_core::{Job, JobId, JobKind, TaskId, TaskState};
+use omega_core::{Job, JobId, JobKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -80,43 +79,11 @@ struct GroupShape {
     tasks: TasksShape,
 }
 
-/// A task with its machine.
-#[derive(Serialize)]
-pub(super) struct TaskShape {
-    task: String,
-    job: String,
-    group: String,
-    state: &'static str,
-    machine: Option<String>,
-}
-
 impl From<Counts> for TasksShape {
     fn from(counts: Counts) -> TasksShape {
         let Counts { pending, placed, running, finished, failed, killed } = counts;
         TasksShape { pending, placed, running, finished, failed, killed }
     }
-}
-
-/// A task; `None` if its job is unknown.
-pub(super) fn task(cell: &Cell, id: TaskId) -> Option<TaskShape> {
-    let job = cell.job(id.job)?;
-    let (state, machine) = match cell.task(id)? {
-        TaskState::Pending => ("pending", None),
-        TaskState::Placed(machine) => ("placed", Some(machine)),
-        TaskState::Running(machine) => ("running", Some(machine)),
-        TaskState::Finished => ("finished", None),
-        TaskState::Failed => ("failed", None),
-        TaskState::Killed => ("killed", None),
-    };
-    let machine = machine.and_then(|id| cell.machine(id));
-    let group = cell.task_group(id).and_then(|group| job.groups.get(group));
-    Some(TaskShape {
-        task: names::task(cell, id),
-        job: job.name.to_string(),
-        group: group.map(|group| group.name.to_string()).unwrap_or_default(),
-        state,
-        machine: machine.map(|state| state.machine.name.to_string()),
-    })
 }
 
 fn counts(cell: &Cell, id: JobId) -> Counts {

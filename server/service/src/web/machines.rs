@@ -1,8 +1,8 @@
 //! Machines: `/api/v1/machines` lists them in pages, and `/api/v1/machine` shows one with its tasks.
 
 use super::Shown;
-use super::answer::{Answer, Asked, json};
-use super::jobs::{TaskShape, task};
+use super::answer::{Answer, Asked, PAGE, PAGE_MAX, json};
+use super::task::{TaskShape, task};
 use crate::service::{page_start, page_token};
 use axum::extract::State;
 use omega_cellstate::{Cell, MachineState, MachineStatus};
@@ -10,10 +10,6 @@ use omega_client::agent::machine_state;
 use omega_client::{ApiError, ErrorCode};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Default and maximum number of items on a page.
-pub(super) const PAGE: usize = 100;
-pub(super) const PAGE_MAX: usize = 1000;
 
 /// Number of machines that are read per lock of the cell.
 const AT_ONCE: usize = 1000;

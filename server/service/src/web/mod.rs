@@ -21,6 +21,7 @@ mod listen;
 mod machines;
 mod plain;
 mod probes;
+mod task;
 
 pub use plain::{MakeText, serve_metrics};
 

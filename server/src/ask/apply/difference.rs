@@ -77,9 +77,10 @@ impl Difference {
 
     /// The difference in words, with a line for each part.
     pub(in crate::ask) fn lines(&self) -> String {
-        let fields = match self.fields.is_empty() {
-            true => String::new(),
-            false => format!("  changed: {}\n", self.fields.join(", ")),
+        let fields = if self.fields.is_empty() {
+            String::new()
+        } else {
+            format!("  changed: {}\n", self.fields.join(", "))
         };
         fields + &self.groups.iter().map(line).collect::<String>()
     }
@@ -88,10 +89,7 @@ impl Difference {
 fn line(change: &GroupChange) -> String {
     let GroupChange { group, from, to, fields, .. } = change;
     let (group, tasks) = (clean_name(group), |count: u32| plural(count.into(), "task"));
-    let size = match from == to {
-        true => tasks(*to),
-        false => format!("{from} to {}", tasks(*to)),
-    };
+    let size = if from == to { tasks(*to) } else { format!("{from} to {}", tasks(*to)) };
     let what = match change.change {
         "added" => format!("added, {}", tasks(*to)),
         "removed" => format!("removed, {} to end", tasks(*from)),

@@ -44,10 +44,7 @@ pub(crate) struct TopArgs {
 /// Runs the command.
 pub(crate) fn run(args: &TopArgs) -> Result<(), AskError> {
     let is_live = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    match args.once || !is_live || args.ask.output == Format::Json {
-        true => once(args),
-        false => live(args),
-    }
+    if args.once || !is_live || args.ask.output == Format::Json { once(args) } else { live(args) }
 }
 
 fn once(args: &TopArgs) -> Result<(), AskError> {

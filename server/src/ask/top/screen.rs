@@ -12,9 +12,10 @@ const NAME_MAX: usize = 30;
 
 /// A name, cut if it is too long.
 fn short(name: &str) -> String {
-    match name.chars().count() > NAME_MAX {
-        true => name.chars().take(NAME_MAX - 3).chain("...".chars()).collect(),
-        false => name.to_owned(),
+    if name.chars().count() > NAME_MAX {
+        name.chars().take(NAME_MAX - 3).chain("...".chars()).collect()
+    } else {
+        name.to_owned()
     }
 }
 

@@ -5,23 +5,13 @@ import { device, el, link, replace, table } from "./dom.js";
 import { events } from "./events.js";
 import { explanation } from "./explain.js";
 import { amount, count, time } from "./format.js";
-import { pages } from "./machines.js";
+import { pages } from "./pages.js";
+import { taskTable } from "./tasks.js";
 
 const EVERY_MS = 2000;
 const STATES = ["pending", "placed", "running", "finished", "failed", "killed"];
 
 const byState = STATES.map((state) => ({ name: state, number: true, of: (row) => count(row.tasks[state]) }));
-
-/** Tasks of a job or of a machine. */
-export function taskTable(tasks, { job }) {
-  return table(null, [
-    { name: "task", head: true, of: (row) => row.task },
-    ...(job ? [{ name: "job", of: (row) => link("job", row.job) }] : []),
-    { name: "group", of: (row) => row.group },
-    { name: "state", of: (row) => row.state },
-    ...(job ? [] : [{ name: "machine", of: (row) => (row.machine ? link("machine", row.machine) : "–") }]),
-  ], tasks, "none");
-}
 
 /** The list of jobs. */
 export function jobs() {

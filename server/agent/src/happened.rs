@@ -1,0 +1,22 @@
+//! Events for the thread of a supervisor that makes decisions.
+
+use std::sync::mpsc::Sender;
+
+/// An event for the thread that makes decisions.
+#[derive(Debug)]
+pub(crate) enum Happened {
+    /// At least one child has ended.
+    Child,
+    /// The task is to be stopped.
+    Stop,
+    /// The task is to be killed.
+    Kill,
+    /// The command of the health check is to be run. The sender gets whether it exited with 0.
+    Probe(Sender<bool>),
+    /// The health check took too long.
+    ProbeIsLate,
+    /// The health check of a run has succeeded for the first time.
+    Ready(u32),
+    /// The health check of a run has failed too often.
+    Unhealthy(u32),
+}
