@@ -368,9 +368,10 @@ fn schedulers_with_plans_race_and_all_jobs_are_placed() {
     let names = ["s0", "s1"];
     for k in 0..60u64 {
         let wide = k % 5 == 0;
-        let job = match wide {
-            true => gang(&format!("wide-{k}"), 4, 50),
-            false => runs(job(&format!("small-{k}"), 1, 1 + k % 4), 10 + k % 30),
+        let job = if wide {
+            gang(&format!("wide-{k}"), 4, 50)
+        } else {
+            runs(job(&format!("small-{k}"), 1, 1 + k % 4), 10 + k % 30)
         };
         submit(&cell, Job { scheduler: names[(k % 2) as usize].into(), ..job });
     }

@@ -113,10 +113,8 @@ fn a_directory_on_rocksdb_is_opened_with_its_engine_or_refused() {
 
 #[test]
 fn servers_keep_their_logs_in_rocksdb_where_it_is_built_in() {
-    let wanted = match EngineKind::RocksDb.is_built_in() {
-        true => EngineKind::RocksDb,
-        false => EngineKind::Segment,
-    };
+    let wanted =
+        if EngineKind::RocksDb.is_built_in() { EngineKind::RocksDb } else { EngineKind::Segment };
     assert_eq!(EngineKind::of_servers(), wanted);
 }
 

@@ -150,9 +150,10 @@ fn a_capture_in_many_pieces_is_the_state_when_it_began() {
         let mut number = 0;
         let mut step = |cell: &mut Cell, dice: &mut Dice| {
             number += 1;
-            let command = match dice.chance(30) {
-                true => about_a_machine(dice, number, cell),
-                false => about_a_job(dice, number, cell),
+            let command = if dice.chance(30) {
+                about_a_machine(dice, number, cell)
+            } else {
+                about_a_job(dice, number, cell)
             };
             drop(cell.apply(command));
         };

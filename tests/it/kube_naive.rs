@@ -121,9 +121,10 @@ fn uneven(world: &World, group: &TaskGroup, row: usize) -> Option<bool> {
         domains.sort();
         domains.dedup();
         let fewest = domains.iter().map(|place| matched(world, group, spread, place)).min();
-        let fewest = match domains.len() < spread.domains_min as usize {
-            true => 0,
-            false => fewest.unwrap_or(i64::MAX),
+        let fewest = if domains.len() < spread.domains_min as usize {
+            0
+        } else {
+            fewest.unwrap_or(i64::MAX)
         };
         let here = matched(world, group, spread, &place) + i64::from(spread.counts_itself);
         if here.saturating_sub(fewest) > i64::from(spread.skew_max) {

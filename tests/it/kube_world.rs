@@ -147,10 +147,8 @@ fn random_toleration(dice: &mut Dice) -> Toleration {
 /// A group of one task.
 pub(crate) fn random_group(dice: &mut Dice, machines: usize) -> TaskGroup {
     let (cpu, memory) = (amount(dice, &[0, 100, 333, 2000]), amount(dice, &[0, 1 << 28, 1 << 30]));
-    let (cpu, memory) = match dice.chance(90) {
-        true => (cpu.min(64_000), memory.min(1 << 34)),
-        false => (cpu, memory),
-    };
+    let (cpu, memory) =
+        if dice.chance(90) { (cpu.min(64_000), memory.min(1 << 34)) } else { (cpu, memory) };
     let fpga = if dice.chance(25) { 1 } else { 0 };
     let nominal = [cpu.max(*dice.pick(&[0, 100])), memory.max(*dice.pick(&[0, 200 << 20]))];
     let request = Amounts::new([cpu, memory, fpga, 1, nominal[0], nominal[1]]);
@@ -218,9 +216,10 @@ fn random_rule(dice: &mut Dice) -> TaskRule {
             level,
             skew_max: 1 + dice.below(3) as u32,
             domains_min: dice.below(4) as u32,
-            when: match dice.chance(40) {
-                true => WhenUnsatisfiable::DoNotSchedule,
-                false => WhenUnsatisfiable::ScheduleAnyway,
+            when: if dice.chance(40) {
+                WhenUnsatisfiable::DoNotSchedule
+            } else {
+                WhenUnsatisfiable::ScheduleAnyway
             },
             counts_itself: dice.chance(70),
             honors_affinity: dice.chance(70),

@@ -93,10 +93,8 @@ fn check(seed: u64, machines: usize) {
             let there = block.present();
             let mut scores = [0; BLOCK];
             aware.score(&tasks, block, there, &mut scores);
-            let left = match limit.applies(&tasks) {
-                true => limit.filter(&tasks, block, there),
-                false => there,
-            };
+            let left =
+                if limit.applies(&tasks) { limit.filter(&tasks, block, there) } else { there };
             for lane in (0..BLOCK).filter(|lane| there >> lane & 1 == 1) {
                 let row = block.first_row() + lane;
                 let context = format!("seed {seed} row {row}");

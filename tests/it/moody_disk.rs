@@ -39,9 +39,10 @@ impl MoodyDisk {
     }
 
     fn has_room(&self) -> io::Result<()> {
-        match self.full.load(Ordering::Relaxed) {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
+        if self.full.load(Ordering::Relaxed) {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
         }
     }
 }

@@ -156,14 +156,12 @@ fn check_searches(seed: u64, machines: usize) {
     let mut candidates = Candidates::default();
     for _ in 0..25 {
         world.churn();
-        let group = match world.dice.chance(50) {
-            true => world.random_group(),
-            false => world.ruled_group(),
-        };
+        let group = if world.dice.chance(50) { world.random_group() } else { world.ruled_group() };
         let group = world.submit(group);
-        let profile = match world.dice.chance(50) {
-            true => Profile::service().with_filter(Silent),
-            false => Profile::kube(&Kinds::standard()).with_filter(Silent),
+        let profile = if world.dice.chance(50) {
+            Profile::service().with_filter(Silent)
+        } else {
+            Profile::kube(&Kinds::standard()).with_filter(Silent)
         };
         let view = &mut world.view;
         let feasible: Vec<u32> = (0..view.rows())

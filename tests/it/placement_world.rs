@@ -276,10 +276,8 @@ fn random_rule(dice: &mut Dice) -> TaskRule {
         0 => TaskSelector::SameGroup,
         _ => TaskSelector::Labels { tenants: Tenants::Any, labels },
     };
-    let level = match dice.chance(50) {
-        true => TopologyLevel::Machine,
-        false => TopologyLevel::Label("zone".into()),
-    };
+    let level =
+        if dice.chance(50) { TopologyLevel::Machine } else { TopologyLevel::Label("zone".into()) };
     match dice.below(8) {
         6 => TaskRule::MaxColocated { of, level, count: 1 + dice.below(3) as u32 },
         7 if of != TaskSelector::SameGroup => TaskRule::RuntimeAffinity(Near { tasks: of, level }),
@@ -288,9 +286,10 @@ fn random_rule(dice: &mut Dice) -> TaskRule {
         2 => TaskRule::MaxPerDomain { of, level, count: 1 + dice.below(3) as u32 },
         3 => TaskRule::MaxShare { level, percent: 50 },
         _ => TaskRule::Spread(Spread {
-            when: match dice.chance(60) {
-                true => WhenUnsatisfiable::DoNotSchedule,
-                false => WhenUnsatisfiable::ScheduleAnyway,
+            when: if dice.chance(60) {
+                WhenUnsatisfiable::DoNotSchedule
+            } else {
+                WhenUnsatisfiable::ScheduleAnyway
             },
             honors_taints: dice.chance(30),
             ..Spread::new(of, level, 1 + dice.below(2) as u32)

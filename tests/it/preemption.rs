@@ -12,9 +12,10 @@ use omega_tests::random::Dice;
 use std::cmp::Reverse;
 
 fn budget(dice: &mut Dice) -> Budget {
-    let requirements = match dice.chance(15) {
-        true => Vec::new(),
-        false => vec![Requirement::equals("app", *dice.pick(&["web", "db"]))],
+    let requirements = if dice.chance(15) {
+        Vec::new()
+    } else {
+        vec![Requirement::equals("app", *dice.pick(&["web", "db"]))]
     };
     Budget {
         tasks: TaskSet {
@@ -79,9 +80,10 @@ fn naive(
     for wanted in [true, false] {
         for (task, _) in lower.iter().zip(&breaking).filter(|(_, breaks)| **breaks == wanted) {
             let without: Vec<_> = gone.iter().filter(|t| t.id != task.id).copied().collect();
-            match fits_without(world, id, row, &without) {
-                true => gone = without,
-                false => violations += usize::from(wanted),
+            if fits_without(world, id, row, &without) {
+                gone = without
+            } else {
+                violations += usize::from(wanted)
             }
         }
     }

@@ -75,9 +75,10 @@ pub(crate) fn objectives(dice: &mut Dice) -> Objectives {
     let pair = |dice: &mut Dice| Pair {
         free: kind(dice),
         beside: kind(dice),
-        ratio: match dice.chance(50) {
-            true => Ratio::Percent(dice.below(200) as u32),
-            false => Ratio::Amounts { want: dice.below(9) as u64, per: 1 + dice.below(9) as u64 },
+        ratio: if dice.chance(50) {
+            Ratio::Percent(dice.below(200) as u32)
+        } else {
+            Ratio::Amounts { want: dice.below(9) as u64, per: 1 + dice.below(9) as u64 }
         },
     };
     let levels = [TopologyLevel::Machine, TopologyLevel::Label("zone".into())];

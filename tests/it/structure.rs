@@ -108,10 +108,11 @@ fn parenthesised(text: &str) -> Option<(&str, &str)> {
 
 /// The number of values in the type of a parameter, if it is a tuple or a reference to one.
 fn values(parameter: &str) -> Option<usize> {
-    let colon = match parameter.starts_with('(') {
+    let colon = if parameter.starts_with('(') {
         // The parameter is a pattern that destructures a tuple.
-        true => parameter.find("): ").map(|at| at + 1),
-        false => parameter.find(": "),
+        parameter.find("): ").map(|at| at + 1)
+    } else {
+        parameter.find(": ")
     };
     let of = parameter[colon? + 2..].trim_start_matches('&');
     let of = of.strip_prefix("mut ").unwrap_or(of);

@@ -101,9 +101,10 @@ fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let (path, name) = (entry.as_ref().unwrap().path(), entry.unwrap().file_name());
-        match path.is_dir() {
-            true => copy(&path, &to.join(name)),
-            false => drop(std::fs::copy(path, to.join(name)).unwrap()),
+        if path.is_dir() {
+            copy(&path, &to.join(name));
+        } else {
+            std::fs::copy(path, to.join(name)).unwrap();
         }
     }
 }

@@ -217,10 +217,7 @@ impl World {
     }
 
     fn mode(&mut self) -> VolumeMode {
-        match self.dice.chance(10) {
-            true => VolumeMode::Block,
-            false => VolumeMode::Filesystem,
-        }
+        if self.dice.chance(10) { VolumeMode::Block } else { VolumeMode::Filesystem }
     }
 
     fn reach(&mut self) -> Reach {

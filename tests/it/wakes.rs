@@ -79,9 +79,10 @@ impl History {
     }
 
     fn job(&mut self) -> Job {
-        let group = match self.dice.chance(50) {
-            true => ruled_group(&mut self.dice),
-            false => random_group(&mut self.dice),
+        let group = if self.dice.chance(50) {
+            ruled_group(&mut self.dice)
+        } else {
+            random_group(&mut self.dice)
         };
         let mut job = Job::batch(format!("j{}", self.jobs), group);
         job.groups[0].count = 1 + self.dice.below(4) as u32;

@@ -113,9 +113,10 @@ fn equal<T: PartialEq + std::fmt::Debug>(
     cell: &T,
     reference: &T,
 ) -> Result<(), String> {
-    match cell == reference {
-        true => Ok(()),
-        false => Err(format!("{what}\n  cell: {cell:?}\n  reference: {reference:?}")),
+    if cell == reference {
+        Ok(())
+    } else {
+        Err(format!("{what}\n  cell: {cell:?}\n  reference: {reference:?}"))
     }
 }
 

@@ -127,9 +127,10 @@ impl Lone {
         let state = self.started.replica.applied().lock();
         state.cell.audit().map_err(|error| error.to_string())?;
         let version = state.cell.version().0;
-        match version == BEFORE + next_transaction {
-            true => Ok(next_transaction),
-            false => Err(format!("version {version} after {next_transaction} transactions")),
+        if version == BEFORE + next_transaction {
+            Ok(next_transaction)
+        } else {
+            Err(format!("version {version} after {next_transaction} transactions"))
         }
     }
 

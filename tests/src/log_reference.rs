@@ -115,9 +115,10 @@ impl Worker {
     pub fn batch(&mut self, held: &Held) -> Step {
         let last = held.last();
         // A new leader may replace entries that are not committed.
-        let kept = match self.dice.chance(15) {
-            true => held.entries.len() - self.dice.below(held.entries.len().min(8) + 1),
-            false => held.entries.len(),
+        let kept = if self.dice.chance(15) {
+            held.entries.len() - self.dice.below(held.entries.len().min(8) + 1)
+        } else {
+            held.entries.len()
         };
         let before = kept.checked_sub(1).map_or(held.base, |at| held.entries[at].position);
         let changed = kept < held.entries.len() || self.dice.chance(10);

@@ -100,9 +100,10 @@ impl Client {
         let pending: Vec<_> = tasks.iter().filter(|(_, state)| state.machine().is_none()).collect();
         let claims = (0..1 + dice.below(4)).map(|_| {
             let (machine, seen) = *dice.pick(&machines);
-            let (task, _) = match pending.is_empty() || dice.chance(5) {
-                true => *dice.pick(&tasks),
-                false => **dice.pick(&pending),
+            let (task, _) = if pending.is_empty() || dice.chance(5) {
+                *dice.pick(&tasks)
+            } else {
+                **dice.pick(&pending)
             };
             Claim::new(task, machine, seen)
         });

@@ -262,9 +262,10 @@ const IN_WHAT_WAS_TOLD: &[(&str, Damage)] = &[
         let item = omega_core::transaction::Item::Claim(0);
         let conflict = omega_core::Conflict { item, reason: Reason::TaskEnded };
         let told = run.told(asker)?;
-        match told.conflicts.is_empty() {
-            true => told.conflicts.push(conflict),
-            false => told.conflicts.clear(),
+        if told.conflicts.is_empty() {
+            told.conflicts.push(conflict)
+        } else {
+            told.conflicts.clear()
         }
         Some(())
     }),

@@ -124,9 +124,10 @@ impl World {
         }
         let crashed = self.crash(host);
         let disk = &self.hosts[host].disk;
-        let what = match self.dice.below(100) < self.plan.rot_in_log {
-            true => rot_in_log(disk, &mut self.dice),
-            false => disk.rot(&mut self.dice),
+        let what = if self.dice.below(100) < self.plan.rot_in_log {
+            rot_in_log(disk, &mut self.dice)
+        } else {
+            disk.rot(&mut self.dice)
         };
         self.hosts[host].rotten = true;
         self.hosts[host].bit_rot = what.ends_with("flipped");
@@ -285,10 +286,7 @@ fn rot_in_log(disk: &SimulatedDisk, dice: &mut Dice) -> String {
             return;
         }
         let at = *dice.pick(&used);
-        match bit {
-            true => bytes[at] ^= 1 << dice.below(8),
-            false => bytes[at..].fill(0),
-        }
+        if bit { bytes[at] ^= 1 << dice.below(8) } else { bytes[at..].fill(0) }
     });
     if bit { "a bit flipped".into() } else { "the end zeroed".into() }
 }

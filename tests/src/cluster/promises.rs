@@ -44,9 +44,10 @@ impl Promises {
             return Ok(());
         }
         let leader = *self.leaders.entry(now.term).or_insert(id);
-        match leader == id {
-            true => Ok(()),
-            false => Err(format!("{id} and {leader} lead in term {}", now.term)),
+        if leader == id {
+            Ok(())
+        } else {
+            Err(format!("{id} and {leader} lead in term {}", now.term))
         }
     }
 

@@ -103,9 +103,10 @@ impl SimulatedDisk {
         let mut alive = vec![false; state.files.len()];
         state.names.files().for_each(|(_, file)| alive[file] = true);
         for (file, alive) in state.files.iter_mut().zip(alive) {
-            match alive {
-                true => file.content.crash(dice),
-                false => file.content = Content::default(),
+            if alive {
+                file.content.crash(dice)
+            } else {
+                file.content = Content::default()
             }
             file.removed = !alive;
         }

@@ -112,10 +112,8 @@ impl Processes {
     }
 
     fn start_with(&mut self, id: usize, more: &[&str]) -> io::Result<()> {
-        let seen_at = |to: usize| match to == id {
-            true => self.peers[to - 1],
-            false => self.wires[&(id, to)].address,
-        };
+        let seen_at =
+            |to: usize| if to == id { self.peers[to - 1] } else { self.wires[&(id, to)].address };
         let peers: Vec<String> = self.ids().map(|to| format!("{to}={}", seen_at(to))).collect();
         let mut command = Command::new(&self.program);
         watchdog::mark(&mut command);
@@ -142,9 +140,10 @@ impl Processes {
         said.map(|mut said| said.read_line(&mut line)).transpose()?;
         self.running.insert(id, child);
         self.tell_watchdog();
-        match line.contains("listens on") {
-            true => Ok(()),
-            false => Err(io::Error::other(format!("replica {id} did not start: {line:?}"))),
+        if line.contains("listens on") {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("replica {id} did not start: {line:?}")))
         }
     }
 

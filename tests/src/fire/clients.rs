@@ -238,9 +238,10 @@ impl<'a> Scheduler<'a> {
         for at in first..first + TRIES {
             let twice = self.chance.random_range(0..10) == 0;
             let in_doubt = known == Fate::Unknown;
-            let fate = match twice {
-                true => replicas.commit_twice(at, txn)?,
-                false => replicas.commit(at, txn, in_doubt)?,
+            let fate = if twice {
+                replicas.commit_twice(at, txn)?
+            } else {
+                replicas.commit(at, txn, in_doubt)?
             };
             match fate {
                 Fate::Answered(answer) => return Ok(Fate::Answered(answer)),

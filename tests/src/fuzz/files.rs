@@ -200,9 +200,10 @@ pub(super) fn mutate_segment(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
     }
     let (at, length, meta) = *dice.pick(&records);
     let record = &mut bytes[at..at + HEAD + length];
-    match dice.chance(15) {
-        true => mutate_part(&mut record[8..HEAD], dice),
-        false => mutate_part(&mut record[HEAD..HEAD + meta], dice),
+    if dice.chance(15) {
+        mutate_part(&mut record[8..HEAD], dice)
+    } else {
+        mutate_part(&mut record[HEAD..HEAD + meta], dice)
     }
     let crc = checksum(record, meta);
     record[4..8].copy_from_slice(&crc.to_le_bytes());

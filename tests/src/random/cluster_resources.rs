@@ -21,10 +21,8 @@ impl Generator {
         // The kind is occasionally unknown, and the amount occasionally far too large.
         let kinds = kinds + usize::from(dice.chance(3));
         let kind = KindId(dice.below(kinds) as u8);
-        let amount = match dice.chance(2) {
-            true => QUOTA_MAX + dice.below(2) as u64,
-            false => dice.below(10) as u64,
-        };
+        let amount =
+            if dice.chance(2) { QUOTA_MAX + dice.below(2) as u64 } else { dice.below(10) as u64 };
         Some(Command::SetClusterCapacity { kind, amount })
     }
 

@@ -49,8 +49,9 @@ fn hold(dice: &mut Dice) -> Command {
 
 fn some_holder(dice: &mut Dice, reference: &Reference) -> HolderId {
     let all: Vec<HolderId> = reference.holders().collect();
-    match all.is_empty() || dice.chance(20) {
-        true => HolderId(dice.below(5) as u64),
-        false => *dice.pick(&all),
+    if all.is_empty() || dice.chance(20) {
+        HolderId(dice.below(5) as u64)
+    } else {
+        *dice.pick(&all)
     }
 }

@@ -11,11 +11,10 @@ use omega_core::{
 
 impl Generator {
     pub(super) fn submit_job(&mut self, reference: &Reference) -> Command {
-        let name = match self.dice.chance(4) {
-            true => {
-                reference.jobs().values().next().map_or("first".into(), |j| j.spec.name.clone())
-            }
-            false => self.fresh_name("job"),
+        let name = if self.dice.chance(4) {
+            reference.jobs().values().next().map_or("first".into(), |j| j.spec.name.clone())
+        } else {
+            self.fresh_name("job")
         };
         let groups = 1 + usize::from(self.dice.chance(30));
         let groups: Vec<TaskGroup> = (0..groups).map(|i| self.group(i)).collect();
@@ -171,9 +170,10 @@ impl Generator {
             }
             _ => TaskRule::Spread(Spread {
                 domains_min: self.dice.below(4) as u32,
-                when: match self.dice.chance(75) {
-                    true => WhenUnsatisfiable::DoNotSchedule,
-                    false => WhenUnsatisfiable::ScheduleAnyway,
+                when: if self.dice.chance(75) {
+                    WhenUnsatisfiable::DoNotSchedule
+                } else {
+                    WhenUnsatisfiable::ScheduleAnyway
                 },
                 counts_itself: self.dice.chance(80),
                 honors_affinity: self.dice.chance(70),
@@ -204,9 +204,10 @@ impl Generator {
 
     fn task_selector(&mut self) -> TaskSelector {
         if self.dice.chance(50) {
-            return match self.dice.chance(50) {
-                true => TaskSelector::SameGroup,
-                false => TaskSelector::SameJob,
+            return if self.dice.chance(50) {
+                TaskSelector::SameGroup
+            } else {
+                TaskSelector::SameJob
             };
         }
         self.labelled_tasks()
@@ -218,9 +219,10 @@ impl Generator {
             1 => Tenants::Named(vec!["red".into()]),
             _ => Tenants::Any,
         };
-        let requirements = match self.dice.chance(10) {
-            true => Vec::new(),
-            false => vec![Requirement::equals("app", *self.dice.pick(&["web", "db"]))],
+        let requirements = if self.dice.chance(10) {
+            Vec::new()
+        } else {
+            vec![Requirement::equals("app", *self.dice.pick(&["web", "db"]))]
         };
         TaskSelector::Labels { tenants, labels: LabelSelector { requirements } }
     }

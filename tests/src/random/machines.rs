@@ -6,9 +6,10 @@ use omega_core::{Command, Image, KindId, Labels, Machine, Taint, TaintEffect, Te
 
 impl Generator {
     pub(super) fn register_machine(&mut self) -> Command {
-        let name = match self.dice.chance(5) {
-            true => format!("m{}", self.names).into(),
-            false => self.fresh_name("m"),
+        let name = if self.dice.chance(5) {
+            format!("m{}", self.names).into()
+        } else {
+            self.fresh_name("m")
         };
         let mut machine = self.machine(name);
         self.give_nodes(&mut machine, None);

@@ -207,9 +207,10 @@ impl Generator {
 
     fn some_job(&mut self, reference: &Reference) -> JobId {
         let known: Vec<JobId> = reference.jobs().keys().copied().collect();
-        match known.is_empty() || self.dice.chance(5) {
-            true => JobId(self.dice.below(12) as u64),
-            false => *self.dice.pick(&known),
+        if known.is_empty() || self.dice.chance(5) {
+            JobId(self.dice.below(12) as u64)
+        } else {
+            *self.dice.pick(&known)
         }
     }
 
@@ -222,9 +223,10 @@ impl Generator {
 
     fn placed_task(&mut self, reference: &Reference) -> TaskId {
         let placed: Vec<TaskId> = reference.placed().map(|(id, ..)| id).collect();
-        match placed.is_empty() || self.dice.chance(8) {
-            true => self.some_task(reference),
-            false => *self.dice.pick(&placed),
+        if placed.is_empty() || self.dice.chance(8) {
+            self.some_task(reference)
+        } else {
+            *self.dice.pick(&placed)
         }
     }
 
@@ -243,13 +245,12 @@ impl Generator {
     fn set_quota(&mut self) -> Command {
         let tenant = self.tenant();
         let limit = (!self.dice.chance(30)).then(|| self.amounts(12));
-        match self.dice.chance(30) {
+        if self.dice.chance(30) {
             // Jobs may request much more than they get.
-            true => {
-                let limit = limit.filter(|_| self.dice.chance(50)).map(|_| self.amounts(60));
-                Command::SetAdmission { tenant, limit }
-            }
-            false => Command::SetQuota { tenant, limit },
+            let limit = limit.filter(|_| self.dice.chance(50)).map(|_| self.amounts(60));
+            Command::SetAdmission { tenant, limit }
+        } else {
+            Command::SetQuota { tenant, limit }
         }
     }
 
@@ -268,10 +269,7 @@ impl Generator {
     }
 
     fn tenant(&mut self) -> Text {
-        match self.dice.chance(1) {
-            true => "".into(),
-            false => (*self.dice.pick(&["red", "blue"])).into(),
-        }
+        if self.dice.chance(1) { "".into() } else { (*self.dice.pick(&["red", "blue"])).into() }
     }
 
     fn set_policy(&mut self) -> Command {

@@ -115,9 +115,10 @@ impl Generator {
     }
 
     fn wanted_devices(&mut self) -> DeviceSet {
-        match self.dice.chance(10) {
-            true => DeviceSet(self.dice.below(16) as u32),
-            false => DeviceSet::default(),
+        if self.dice.chance(10) {
+            DeviceSet(self.dice.below(16) as u32)
+        } else {
+            DeviceSet::default()
         }
     }
 

@@ -117,9 +117,10 @@ fn roll_job(dice: &mut Dice, reference: &Reference) -> Option<Command> {
     let (id, job) = some_service(dice, reference)?;
     let mut step = RollStep::of(some_version(dice, job).unwrap_or(job.version()));
     for _ in 0..dice.below(3) {
-        let name = match dice.chance(5) {
-            true => "other".into(),
-            false => dice.pick(&job.target().groups).name.clone(),
+        let name = if dice.chance(5) {
+            "other".into()
+        } else {
+            dice.pick(&job.target().groups).name.clone()
         };
         step = step.with_tasks(name, dice.below(3) as u32);
     }

@@ -34,11 +34,12 @@ impl Reference {
         if !refused.is_empty() && txn.granularity == Granularity::AllOrNothing {
             after = self.clone();
         }
-        let conflicts = match refused.is_empty() || txn.granularity == Granularity::Incremental {
-            true => refused,
-            false => all_items(txn)
+        let conflicts = if refused.is_empty() || txn.granularity == Granularity::Incremental {
+            refused
+        } else {
+            all_items(txn)
                 .map(|item| (item, refused.get(&item).copied().unwrap_or(Reason::OthersConflict)))
-                .collect(),
+                .collect()
         };
         if conflicts.len() < txn.items() {
             after.raise(&self.touched(txn, &conflicts));

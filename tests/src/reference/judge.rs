@@ -260,9 +260,10 @@ impl Reference {
         domains.sort();
         domains.dedup();
         let count = |domain: &String| self.spread_count(of, spread, domain);
-        let emptiest = match domains.len() < spread.domains_min as usize {
-            true => 0,
-            false => domains.iter().map(count).min().unwrap_or(0),
+        let emptiest = if domains.len() < spread.domains_min as usize {
+            0
+        } else {
+            domains.iter().map(count).min().unwrap_or(0)
         };
         let here = count(&domain) + usize::from(spread.counts_itself);
         refuse(here > emptiest + spread.skew_max as usize, Reason::Skew)

@@ -126,9 +126,10 @@ impl Reference {
         let of = |(kind, known): (KindId, &omega_core::ResourceKind)| {
             let Some(host) = &self.rows[row].machine else { return 0 };
             let asked = host.spec.overcommit.percent(kind);
-            let percent = match known.compressible {
-                true => asked.min(self.policy.overcommit_max.percent(kind)),
-                false => 100,
+            let percent = if known.compressible {
+                asked.min(self.policy.overcommit_max.percent(kind))
+            } else {
+                100
             };
             i128::from(host.spec.capacity.get(kind)) * i128::from(percent) / 100
         };

@@ -28,9 +28,10 @@ impl Reference {
     pub(super) fn unreserve(&mut self, name: &Text) -> Result<Outcome, Rejection> {
         let before = self.reservations.len();
         self.reservations.retain(|known| known.name != *name);
-        match self.reservations.len() < before {
-            true => Ok(self.done()),
-            false => Err(Rejection::UnknownReservation(name.clone())),
+        if self.reservations.len() < before {
+            Ok(self.done())
+        } else {
+            Err(Rejection::UnknownReservation(name.clone()))
         }
     }
 

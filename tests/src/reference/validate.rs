@@ -15,9 +15,10 @@ use omega_core::{
 };
 
 pub(super) fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
-    match given > max {
-        true => Err(Rejection::TooMany { what: "".into(), given: given as u64, max: max as u64 }),
-        false => Ok(()),
+    if given > max {
+        Err(Rejection::TooMany { what: "".into(), given: given as u64, max: max as u64 })
+    } else {
+        Ok(())
     }
 }
 
@@ -26,16 +27,14 @@ pub(super) fn bad_job() -> Rejection {
 }
 
 pub(super) fn name(name: &Text) -> Result<(), Rejection> {
-    match name.is_empty() {
-        true => Err(Rejection::BadName("".into())),
-        false => value(name),
-    }
+    if name.is_empty() { Err(Rejection::BadName("".into())) } else { value(name) }
 }
 
 fn value(text: &Text) -> Result<(), Rejection> {
-    match text.len() <= TEXT_BYTES_MAX && !text.chars().any(is_hidden) {
-        true => Ok(()),
-        false => Err(Rejection::BadName("".into())),
+    if text.len() <= TEXT_BYTES_MAX && !text.chars().any(is_hidden) {
+        Ok(())
+    } else {
+        Err(Rejection::BadName("".into()))
     }
 }
 
@@ -129,10 +128,7 @@ pub(super) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
 pub(super) fn submitted_job(submitted: &Job, kinds: &Kinds) -> Result<(), Rejection> {
     let min = submitted.gang_min.unwrap_or(0);
     composed(submitted, kinds, Form::Submitted)?;
-    match u64::from(min) > submitted.task_count() {
-        true => Err(bad_job()),
-        false => Ok(()),
-    }
+    if u64::from(min) > submitted.task_count() { Err(bad_job()) } else { Ok(()) }
 }
 
 /// Checks a job whose groups are of several versions.
@@ -195,10 +191,7 @@ pub(super) fn policy(policy: &Policy) -> Result<(), Rejection> {
     let bounded = policy.eviction_cap.is_none_or(|cap| {
         (1..=1 << 20).contains(&cap.count) && (1..=86_400_000).contains(&cap.per_ms)
     });
-    match apart && bounded {
-        true => Ok(()),
-        false => Err(Rejection::BadPolicy("".into())),
-    }
+    if apart && bounded { Ok(()) } else { Err(Rejection::BadPolicy("".into())) }
 }
 
 /// Checks everything of a reservation except its times.
@@ -212,9 +205,10 @@ pub(super) fn reservation(asked: &Reservation) -> Result<(), Rejection> {
     }
     selector(&asked.machines)?;
     let any = !asked.machines.labels.is_empty() || !asked.machines.names.is_empty();
-    match any && !asked.tenants.is_empty() {
-        true => Ok(()),
-        false => Err(Rejection::BadReservation("".into())),
+    if any && !asked.tenants.is_empty() {
+        Ok(())
+    } else {
+        Err(Rejection::BadReservation("".into()))
     }
 }
 
@@ -242,20 +236,14 @@ pub(super) fn peaks(asked: &PeakCalendar, kinds: &Kinds) -> Result<(), Rejection
         }
         good &= peak.batch_max.iter().all(|share| share.percent <= 100);
     }
-    match good {
-        true => Ok(()),
-        false => Err(Rejection::BadPeaks("".into())),
-    }
+    if good { Ok(()) } else { Err(Rejection::BadPeaks("".into())) }
 }
 
 fn per_machine(job: &Job, group: &TaskGroup) -> Result<(), Rejection> {
     let (from, level) = (TaskSelector::SameGroup, TopologyLevel::Machine);
     let keeps_apart = group.rules.tasks.contains(&TaskRule::AntiAffinity { from, level });
     let is_possible = job.kind == JobKind::Service && job.gang_min.is_none() && keeps_apart;
-    match group.per_machine && !is_possible {
-        true => Err(bad_job()),
-        false => Ok(()),
-    }
+    if group.per_machine && !is_possible { Err(bad_job()) } else { Ok(()) }
 }
 
 fn task_group(of: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
@@ -329,10 +317,7 @@ fn task_group(of: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejectio
 fn devices_of(devices: DeviceRequest) -> Result<(), Rejection> {
     at_most(usize::from(devices.count), usize::from(DEVICES_MAX))?;
     at_most(usize::from(devices.milli_each), DEVICE_MILLI as usize)?;
-    match devices.count == 0 || devices.milli_each == 0 {
-        true => Err(bad_job()),
-        false => Ok(()),
-    }
+    if devices.count == 0 || devices.milli_each == 0 { Err(bad_job()) } else { Ok(()) }
 }
 
 /// Checks exclusive cores: at every point of the day, the group must claim at least as much `cpu`.
@@ -344,8 +329,5 @@ fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), 
         .flat_map(|demand_profile| demand_profile.points.clone())
         .chain([group.request.get(cpu)]);
     let needed = u64::from(cores.count) * 1000;
-    match needed == 0 || claimed.any(|claimed| claimed < needed) {
-        true => Err(bad_job()),
-        false => Ok(()),
-    }
+    if needed == 0 || claimed.any(|claimed| claimed < needed) { Err(bad_job()) } else { Ok(()) }
 }
