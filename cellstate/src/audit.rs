@@ -44,6 +44,9 @@ pub enum AuditError {
     /// The free exclusive cores of the machine differ from a recount.
     #[error("machine {0}: its free cores differ from a recount")]
     Cores(MachineId),
+    /// The ports of the machine's tasks differ from a recount, or a task has other ports than its group requests.
+    #[error("machine {0}: the ports of its tasks differ from a recount")]
+    Ports(MachineId),
     /// The sum of the demand profiles of the machine's tasks differs from a recount.
     #[error("machine {0}: the sum of its demand profiles differs from a recount")]
     DemandProfiles(MachineId),
@@ -190,7 +193,11 @@ impl Cell {
         let part = job.part(id.index);
         recount.tasks[row].push(id);
         let (tenant, request) = (job.tenant, part.request);
-        recount.policies.count(&Placement { row, job: &job.spec, tenant, need, request }, 1);
+        let ports = job.ports.get(id.index);
+        if ports.len() != need.any_ports() {
+            return Err(AuditError::Ports(machine));
+        }
+        recount.policies.count(&Placement { row, job: &job.spec, tenant, need, request, ports }, 1);
         let taken = match part.demand_profiles {
             None => part.request.into(),
             Some(demand_profiles) => {

@@ -245,7 +245,7 @@ impl Cell {
     }
 
     /// Places a pending task on a machine. `judge` must have accepted it, and an allocation that differs from the
-    /// group's request must have been recorded.
+    /// group's request must have been recorded. Ports are chosen, unless they were recorded, too.
     pub(crate) fn place(parts: Parts<'_>, id: TaskId, machine: MachineId, grant: Grant) {
         let Parts { job, machines, tenants, policies, facts, now_ms } = parts;
         let task = &mut job.tasks[id.index as usize];
@@ -255,12 +255,17 @@ impl Cell {
         let group = usize::from(task.group);
         job.placed += 1;
         job.cores.put(id.index, grant.cores);
+        let need = &job.groups[group].need;
+        if need.any_ports() > job.ports.get(id.index).len() {
+            let chosen = policies.ports.choose(id, machine.row(), need, facts);
+            job.ports.put(id.index, chosen);
+        }
         let part = job.part(id.index);
         machines.take(machine.row(), id, part);
-        let need = &job.groups[group].need;
         tenants.count(job.tenant, &need.charged(part.request), 1);
         let (row, request, tenant) = (machine.row(), part.request, job.tenant);
-        policies.count(&Placement { row, job: &job.spec, tenant, need, request }, 1);
+        let ports = job.ports.get(id.index);
+        policies.count(&Placement { row, job: &job.spec, tenant, need, request, ports }, 1);
         if let Some(rules) = &need.rules {
             facts.rules.count_task(rules, machine.row(), 1, &facts.sets);
         }
@@ -278,7 +283,8 @@ impl Cell {
         let need = job.need(&job.tasks[id.index as usize]);
         tenants.count(job.tenant, &need.charged(part.request), -1);
         let (row, request, tenant) = (machine.row(), part.request, job.tenant);
-        policies.count(&Placement { row, job: &job.spec, tenant, need, request }, -1);
+        let ports = job.ports.get(id.index);
+        policies.count(&Placement { row, job: &job.spec, tenant, need, request, ports }, -1);
         let task = &mut job.tasks[id.index as usize];
         task.state = state;
         task.devices = DeviceSet::default();
@@ -289,6 +295,7 @@ impl Cell {
             facts.rules.count_task(rules, machine.row(), -1, &facts.sets);
         }
         job.cores.forget(id.index);
+        job.ports.forget(id.index);
         job.held.take(id.index)
     }
 
@@ -489,6 +496,13 @@ impl Cell {
     pub fn task_cores(&self, id: TaskId) -> NodeCores {
         let job = self.jobs.get(id.job);
         job.and_then(|job| job.cores.get(id.index)).copied().unwrap_or_default()
+    }
+
+    /// The ports that the cell chose for a task, in the order of [`TaskGroup::any_ports`](omega_core::TaskGroup); empty
+    /// for a task that is not placed.
+    #[must_use]
+    pub fn task_ports(&self, id: TaskId) -> &[u16] {
+        self.jobs.get(id.job).map_or(&[], |job| job.ports.get(id.index))
     }
 
     /// The number of exclusive cores of all machines, and how many are allocated.

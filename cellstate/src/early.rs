@@ -80,7 +80,7 @@ impl Cell {
         let request = need.taken(claim.take).0;
         let spot = self.machines.spot(claim.machine, row);
         let (row, tenant) = (claim.machine.row(), job.tenant);
-        let at = Placement { row, job: &job.spec, tenant, need, request };
+        let at = Placement { row, job: &job.spec, tenant, need, request, ports: &[] };
         let context = Context { facts: &self.facts, now_ms: self.now_ms, tenants: &self.tenants };
         let rules = Rules { policies: &self.policies, context: &context };
         let asked = Asked { take: claim.take, devices: claim.devices };

@@ -6,6 +6,7 @@
 use crate::demand_profiles::{DemandProfileSum, DemandProfiles};
 use crate::held::{Values, values_of};
 use crate::policy::PolicySet;
+use crate::policy::ports::PortNeed;
 use crate::rules::{Check, GroupRules, Member, Pull, RuleBook, SpreadWish, TrackerId, TrackerKey};
 use crate::sets::{CountingMachines, MachineSets, SetId, SetKey};
 use crate::shapes::Shapes;
@@ -43,6 +44,8 @@ pub struct Need {
     pub unmarked: Option<SetId>,
     /// The rules about other tasks; `None` if no rule concerns the group.
     pub(crate) rules: Option<Box<GroupRules>>,
+    /// The ports of the group; `None` for nearly all groups.
+    pub(crate) ports: Option<Box<PortNeed>>,
     /// The policies that concern tasks of the group.
     pub(crate) policies: PolicySet,
 }
@@ -196,6 +199,7 @@ impl Facts {
             preferred,
             unmarked,
             rules,
+            ports: PortNeed::of(group),
             policies: PolicySet::concerning(job, group),
         };
         (need, made)

@@ -36,6 +36,7 @@ impl Cell {
             hash.gang_hold(job.hold);
             job.held.iter().for_each(|held| hash.task_held(&held));
             job.cores.iter().for_each(|cores| hash.task_cores(&cores));
+            job.ports.iter().for_each(|(index, ports)| hash.task_ports(index, ports));
         }
         hash.ended(&self.ended);
         self.tenants
@@ -77,6 +78,7 @@ impl Image {
             hash.gang_hold(job.hold);
             job.held.iter().for_each(|held| hash.task_held(held));
             job.cores.iter().for_each(|cores| hash.task_cores(cores));
+            job.ports.iter().for_each(|(index, ports)| hash.task_ports(*index, ports));
         }
         hash.ended(&self.ended);
         self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
@@ -168,6 +170,11 @@ impl StateHasher {
     /// Adds nothing if the job has no exclusive cores.
     fn task_cores(&mut self, cores: &(u32, NodeCores)) {
         ("cores", cores).hash(self);
+    }
+
+    /// Adds nothing if the cell chose no ports for the job.
+    fn task_ports(&mut self, index: u32, ports: &[u16]) {
+        ("ports", index, ports).hash(self);
     }
 
     fn ended<'a>(&mut self, ended: impl IntoIterator<Item = &'a (JobId, Option<u64>)>) {

@@ -8,6 +8,7 @@ use crate::held::Held;
 use crate::history::{Event, EventKind};
 use crate::jobs::{GroupRecord, JobRecord, TaskRecord};
 use crate::judge::Grant;
+use crate::policy::ports::TaskPorts;
 use crate::rules::{GroupRules, Step, TrackerId, TrackerKey};
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{JOBS_MAX, TASKS_PER_JOB_MAX};
@@ -60,6 +61,7 @@ impl Cell {
             hold: None,
             held: Held::default(),
             cores: TaskCores::default(),
+            ports: TaskPorts::default(),
             resized: false,
         });
         self.adopt_trackers(&made);
@@ -326,6 +328,9 @@ impl Cell {
                 chosen.ok_or(Rejection::NoCoresLeft(id, machine))?
             }
         };
+        if !self.policies.ports.has_room(machine.row(), job.need(task), &self.facts) {
+            return Err(Rejection::NoPortsLeft(id, machine));
+        }
         let version = self.begin();
         if let Some(parts) = self.parts(id.job) {
             Cell::place(parts, id, machine, Grant { devices, cores });

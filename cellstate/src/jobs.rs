@@ -14,6 +14,7 @@ use crate::held::Held;
 use crate::image::JobImage;
 use crate::map::FastMap;
 use crate::policy::gangs::GangHold;
+use crate::policy::ports::TaskPorts;
 use crate::rules::Tracked;
 use crate::versions::JobVersion;
 use omega_core::{DeviceSet, Job, JobId, TaskId, TaskState, Text};
@@ -55,6 +56,8 @@ pub(crate) struct JobRecord {
     pub(crate) held: Held,
     /// Exclusive cores of the job's tasks.
     pub(crate) cores: TaskCores,
+    /// Ports that the cell chose for the job's tasks.
+    pub(crate) ports: TaskPorts,
 }
 
 /// The number that the cell gave to a scheduler's name.

@@ -108,6 +108,7 @@ pub use policy::cluster_resources::ClusterResources;
 pub use policy::evictions::{EvictionColumns, EvictionCounts};
 pub use policy::gangs::{GangCounts, GangHold};
 pub use policy::peaks::{PeakColumns, PeakCounts};
+pub use policy::ports::{PortColumns, TakenPorts};
 pub use policy::reservations::ReservationColumns;
 pub use policy::tasks_per_machine::{TenantCount, TenantCounts};
 pub use rules::{

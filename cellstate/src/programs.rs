@@ -21,13 +21,20 @@ const RESERVED_PREFIX: &str = "OMEGA_";
 /// Checks the program and the payload of a group.
 pub(crate) fn program(group: &TaskGroup) -> Checked {
     at_most("bytes of a payload", group.payload.as_bytes().len(), PAYLOAD_BYTES_MAX)?;
+    let named = group.run.as_ref().map_or(&[][..], |run| &run.ports);
+    let ports = ports(group, named)?;
     let Some(run) = &group.run else { return Ok(()) };
     command(group, run)?;
     at_most("environment variables of a program", run.env.len(), RUN_TEXTS_MAX)?;
     env(group, &run.env)?;
-    ports(group, &run.ports)?;
     if let Some(check) = &run.health {
         health(group, check)?;
+        if let Probe::NamedTcp(port) | Probe::NamedHttp { port, .. } = &check.probe
+            && !ports.contains(port)
+        {
+            let rule = "names a port that the group does not have: name one of its ports";
+            return Err(bad(group, "run.health", rule));
+        }
     }
     let delay = run.restart.delay_ms;
     at_most("milliseconds before a restart", delay as usize, HEALTH_MS_MAX as usize)?;
@@ -97,23 +104,30 @@ fn env(group: &TaskGroup, env: &[EnvVar]) -> Checked {
     Ok(())
 }
 
-fn ports(group: &TaskGroup, ports: &[NamedPort]) -> Checked {
-    let mut names = BTreeSet::new();
-    for NamedPort { name, number } in ports {
+/// Checks the names of all ports: those of `run`, and those of ports that the cell chooses. Returns the names.
+fn ports<'a>(
+    group: &'a TaskGroup,
+    named: &'a [NamedPort],
+) -> Result<BTreeSet<&'a Text>, Rejection> {
+    let (mut names, mut variables) = (BTreeSet::new(), BTreeSet::new());
+    for name in named.iter().map(|port| &port.name).chain(&group.any_ports) {
         texts::name("port name", name)?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if !name.chars().all(is_plain) {
             let rule = "has an invalid name: must consist of letters, digits, \"-\" and \"_\"";
             return Err(bad(group, "ports", rule));
         }
-        if !names.insert(name.to_ascii_uppercase().replace('-', "_")) {
+        if !variables.insert(name.to_ascii_uppercase().replace('-', "_")) {
             return Err(bad(group, "ports", "has the same name twice: give each name once"));
         }
-        if group.rules.ports.iter().all(|port| port.number != *number) {
-            return Err(bad(group, "run.ports", "names a port that the group does not have"));
-        }
+        names.insert(name);
     }
-    Ok(())
+    let has = |named: &NamedPort| group.rules.ports.iter().any(|port| port.number == named.number);
+    if named.iter().all(has) {
+        Ok(names)
+    } else {
+        Err(bad(group, "run.ports", "names a port that the group does not have"))
+    }
 }
 
 fn health(group: &TaskGroup, check: &HealthCheck) -> Checked {
@@ -139,8 +153,8 @@ fn health(group: &TaskGroup, check: &HealthCheck) -> Checked {
         Probe::Tcp(0) | Probe::Http { port: 0, .. } => {
             Err(bad(group, "run.health", "has port 0: must be 1 to 65535"))
         }
-        Probe::Tcp(_) => Ok(()),
-        Probe::Http { path, .. } => {
+        Probe::Tcp(_) | Probe::NamedTcp(_) => Ok(()),
+        Probe::Http { path, .. } | Probe::NamedHttp { path, .. } => {
             let is_path = path.starts_with('/') && path.chars().all(|c| c.is_ascii_graphic());
             if is_path {
                 Ok(())

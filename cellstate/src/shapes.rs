@@ -108,8 +108,10 @@ fn needs_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             demand_profiles,
             cluster_request,
             optional,
+            any_ports,
         } = group;
-        (request, devices, cores, rules, demand_profiles, cluster_request, optional)
+        let amounts = (request, devices, cores, demand_profiles, cluster_request, optional);
+        (amounts, rules, any_ports)
     }
     needed(one) == needed(other)
 }

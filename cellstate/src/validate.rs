@@ -219,6 +219,7 @@ pub(crate) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     texts::machine(machine)?;
     at_most("devices", usize::from(machine.devices), usize::from(DEVICES_MAX))?;
     numa(machine, kinds)?;
+    ports(machine)?;
     for (kind, percent) in machine.overcommit.iter() {
         if kind.index() >= kinds.count() {
             return Err(Rejection::BadAmount { what: machine.name.clone(), kind });
@@ -226,6 +227,19 @@ pub(crate) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
         at_most("percent of overcommit", percent as usize, OVERCOMMIT_PERCENT_MAX as usize)?;
     }
     Ok(())
+}
+
+/// Checks the range from which the cell chooses ports.
+fn ports(machine: &Machine) -> Result<(), Rejection> {
+    let Machine { name, ports, .. } = machine;
+    if ports.is_valid() {
+        return Ok(());
+    }
+    let why = format!(
+        "machine {name:?} has the range of ports {ports}: give the first and the last, from 1 to \
+         65535, such as 20000-31999, or none"
+    );
+    Err(Rejection::BadMachine(why.into()))
 }
 
 /// Checks the cores of a machine's NUMA nodes, which its `cpu` must include.
@@ -434,6 +448,7 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     let rules = &group.rules;
     at_most("rules of a group", rules.tasks.len(), RULES_PER_GROUP_MAX)?;
     at_most("ports of a group", rules.ports.len(), RULES_PER_GROUP_MAX)?;
+    at_most("ports of a group", group.any_ports.len(), RULES_PER_GROUP_MAX)?;
     at_most("tolerations of a group", rules.tolerations.len(), RULES_PER_GROUP_MAX)?;
     at_most("images of a group", group.images.len(), RULES_PER_GROUP_MAX)?;
     at_most("volumes of a group", group.volumes.len(), RULES_PER_GROUP_MAX)?;

@@ -157,6 +157,13 @@ impl TaskGroup {
         self.rules.ports.push(port);
         self
     }
+
+    /// Adds a port with this name, whose number the cell chooses for each task.
+    #[must_use]
+    pub fn with_any_port(mut self, name: impl Into<Text>) -> TaskGroup {
+        self.any_ports.push(name.into());
+        self
+    }
 }
 
 impl Machine {

@@ -413,4 +413,7 @@ pub enum Rejection {
         /// Version that the command requires.
         given: u32,
     },
+    /// The machine's range has too few free ports for the task to adopt. Correct the machine's description first.
+    #[error("machine {1} has too few free ports in its range for task {0}")]
+    NoPortsLeft(TaskId, MachineId),
 }

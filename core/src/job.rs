@@ -150,6 +150,9 @@ pub struct TaskGroup {
     /// Whether the group has one task on each machine that may run it, including machines that are added later. A
     /// controller then sets `count`.
     pub per_machine: bool,
+    /// Names of the ports that the cell chooses for each task, from the range of its machine
+    /// ([`Machine::ports`](crate::Machine::ports)). A task keeps them while it has its machine.
+    pub any_ports: Vec<Text>,
 }
 
 impl TaskGroup {
@@ -175,6 +178,7 @@ impl TaskGroup {
             payload: Payload::default(),
             version: 0,
             per_machine: false,
+            any_ports: Vec::new(),
         }
     }
 
@@ -244,6 +248,7 @@ impl Hash for TaskGroup {
             payload,
             version,
             per_machine,
+            any_ports,
             ..
         } = self;
         (name, count, request, devices, labels, restarts, images).hash(state);
@@ -274,6 +279,9 @@ impl Hash for TaskGroup {
         }
         if *per_machine {
             "per machine".hash(state);
+        }
+        if !any_ports.is_empty() {
+            ("any ports", any_ports).hash(state);
         }
     }
 }

@@ -36,6 +36,7 @@ pub mod job;
 pub mod limits;
 pub mod machine;
 pub mod peaks;
+pub mod ports;
 mod reason_text;
 pub mod reservation;
 pub mod run;
@@ -65,6 +66,7 @@ pub use machine::{
     TolerationOperator, TopologyLevel,
 };
 pub use peaks::{DAY_MS, KindShare, Peak, PeakCalendar};
+pub use ports::{BadPortRange, PortRange};
 pub use reservation::Reservation;
 pub use run::{EnvVar, HealthCheck, NamedPort, Payload, Probe, RestartPolicy, Run};
 pub use run_end::{EndReason, RunEnd};

@@ -3,6 +3,7 @@
 use crate::amounts::{Amounts, KindId};
 use crate::cores::NodeCores;
 use crate::limits::{DEVICE_MILLI, DEVICES_MAX};
+use crate::ports::PortRange;
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -274,15 +275,21 @@ pub struct Machine {
     /// Exclusive cores of each NUMA node, which are included in the machine's `cpu`. Its other cores are always shared.
     /// Empty if all are shared.
     pub numa: NodeCores,
+    /// Range of the ports that the cell may give to tasks.
+    pub ports: PortRange,
 }
 
 /// Fields that were added later are hashed only if they are set, so that the hashes in older snapshots stay valid.
 impl Hash for Machine {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Machine { name, capacity, overcommit, labels, taints, images, devices, numa } = self;
+        let Machine { name, capacity, overcommit, labels, taints, images, devices, numa, ports } =
+            self;
         (name, capacity, overcommit, labels, taints, images, devices).hash(state);
         if !numa.is_empty() {
             ("numa", numa).hash(state);
+        }
+        if *ports != PortRange::default() {
+            ("ports", ports).hash(state);
         }
     }
 }
@@ -299,6 +306,7 @@ impl Machine {
             images: Box::default(),
             devices: 0,
             numa: NodeCores::NONE,
+            ports: PortRange::default(),
         }
     }
 

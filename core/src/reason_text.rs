@@ -46,6 +46,7 @@ impl Reason {
             Reason::AffinityUnmet => "required labels missing",
             Reason::Tainted => "taint not tolerated",
             Reason::PortTaken => "port taken",
+            Reason::NoPorts => "too few free ports in the machine's range",
             Reason::AntiAffinity => "anti-affinity to a task there",
             Reason::TaskAffinityUnmet => "no task of its affinity there",
             Reason::Skew => "spread would become too uneven",

@@ -105,6 +105,15 @@ pub enum Probe {
         /// The path, which begins with `/`.
         path: Text,
     },
+    /// Connects to the port of the group with this name. Otherwise like [`Probe::Tcp`].
+    NamedTcp(Text),
+    /// Sends an HTTP GET request to the port of the group with a name. Otherwise like [`Probe::Http`].
+    NamedHttp {
+        /// Name of the port.
+        port: Text,
+        /// The path, which begins with `/`.
+        path: Text,
+    },
 }
 
 /// Opaque bytes of a task group for its agent. Copies share one allocation.

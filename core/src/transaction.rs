@@ -149,7 +149,7 @@ pub enum Reason {
     AffinityUnmet,
     /// The machine has a taint that the task does not tolerate.
     Tainted,
-    /// Another task on the machine has the port.
+    /// Another task on the machine has the port: a task that requests it, or one for which the cell chose it.
     PortTaken,
     /// An anti-affinity of this task, or of a task in the domain, forbids the placement.
     AntiAffinity,
@@ -205,6 +205,9 @@ pub enum Reason {
     /// The machine has as many tasks of the tenant as the tenant may have on one machine (see
     /// [`TenantConfig::tasks_per_machine_max`](crate::TenantConfig::tasks_per_machine_max)).
     TasksPerMachine,
+    /// The range of the machine has too few free ports for those that the cell would choose (see
+    /// [`TaskGroup::any_ports`](crate::TaskGroup::any_ports)).
+    NoPorts,
 }
 
 /// A reference to an item of a transaction, by its index in the list of its kind.

@@ -2,7 +2,7 @@
 
 import unittest
 
-from omega_cell import Kinds
+from omega_cell import Group, Kinds, Task, _api
 from omega_cell.units import Kind
 
 KINDS = Kinds([Kind("cpu", "milli"), Kind("memory", "bytes"), Kind("licences", "count")])
@@ -41,6 +41,19 @@ class Amounts(unittest.TestCase):
 
     def test_amounts_by_name(self) -> None:
         self.assertEqual(KINDS.named([1500, 0, 3]), {"cpu": 1.5, "licences": 3})
+
+
+class Ports(unittest.TestCase):
+    def test_the_cell_chooses_ports_without_a_number(self) -> None:
+        message = Group(ports={"http": "any", "metrics": 9100}).to_message(KINDS)
+        self.assertEqual(list(message.any_ports), ["http"])
+        self.assertEqual([port.number for port in message.rules.ports], [9100])
+        self.assertEqual(Group.of_message(message, KINDS).ports, {"http": "any"})
+
+    def test_a_task_has_its_ports_by_name(self) -> None:
+        message = _api.message("TaskStatus")()
+        message.ports.add(name="http", number=20017)
+        self.assertEqual(Task.of_message(message).ports, {"http": 20017})
 
 
 if __name__ == "__main__":

@@ -71,8 +71,10 @@ fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             rules,
             demand_profiles,
             cluster_request,
+            any_ports,
         } = group;
-        (request, devices, cores, labels, images, rules, volumes, demand_profiles, cluster_request)
+        let amounts = (request, devices, cores, demand_profiles, cluster_request);
+        (amounts, labels, images, rules, volumes, any_ports)
     }
     described(one) == described(other)
 }

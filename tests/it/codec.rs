@@ -6,11 +6,12 @@ use omega_core::{
     DeviceRequest, DeviceSet, EndReason, EnvVar, EvictionCap, Granularity, HealthCheck, HolderId,
     Image, Job, JobId, JobKind, KindId, KindShare, LabelSelector, Labels, Machine, MachineId,
     MachineSelector, NamedPort, Near, NodeCores, OnFailure, Operator, OptionalResources,
-    Overcommit, Peak, PeakCalendar, PlacementRules, Policy, Port, Precedence, Preemption,
-    Preferred, Probe, Protocol, Requirement, Reservation, Resize, RestartPolicy, RollStep, Run,
-    RunEnd, SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, Take, TaskGroup, TaskId,
-    TaskReport, TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator,
-    TopologyLevel, Transaction, TransactionId, UpdateRules, Version, WhenUnsatisfiable,
+    Overcommit, Peak, PeakCalendar, PlacementRules, Policy, Port, PortRange, Precedence,
+    Preemption, Preferred, Probe, Protocol, Requirement, Reservation, Resize, RestartPolicy,
+    RollStep, Run, RunEnd, SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, Take,
+    TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text, Toleration,
+    TolerationOperator, TopologyLevel, Transaction, TransactionId, UpdateRules, Version,
+    WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -44,6 +45,7 @@ fn machine() -> Machine {
         ]),
         images: Box::new([Image { name: "postgres:18".into(), bytes: 400 << 20 }]),
         numa: NodeCores::NONE.with(0, 48).with(1, 40),
+        ports: PortRange { first: 300, last: 40_000 },
         ..Machine::new("n1", Amounts::new([96_000, 512 << 30, 0, 8_000]))
             .with_devices(KindId::GPU, 8)
     }
@@ -260,11 +262,25 @@ fn every_command() -> Vec<(&'static str, Command)> {
     commands
 }
 
+/// A program whose health check names a port.
+fn run_with_named_port() -> Run {
+    let probe = Probe::NamedHttp { port: "web".into(), path: "/".into() };
+    let health =
+        HealthCheck { probe, interval_ms: 300, timeout_ms: 300, failures: 3, start_period_ms: 0 };
+    Run { health: Some(health), ..Run::new("serve") }
+}
+
 /// Commands that delete and update jobs.
 fn about_updates() -> [(&'static str, Command); 4] {
     let id = JobId(300);
     let rules = UpdateRules { min_healthy_ms: 10_000, ..UpdateRules::default() };
-    let group = TaskGroup { per_machine: true, version: 3, ..TaskGroup::new(1, Amounts::zero()) };
+    let group = TaskGroup {
+        per_machine: true,
+        version: 3,
+        any_ports: texts(&["web", "admin"]),
+        run: Some(Arc::new(run_with_named_port())),
+        ..TaskGroup::new(1, Amounts::zero())
+    };
     let update = Some(UpdateRules { on_failure: OnFailure::Rollback, ..rules });
     let spec = Job { update, ..Job::batch("web", group) };
     let step = RollStep { stops: vec![70_000, 2], ..RollStep::of(7).with_tasks("web", 300) };

@@ -68,7 +68,7 @@ fn random_histories_meet_every_reason() {
                   BaseFromFuture UnknownScheduler IdReused AnswerExpired Fenced NumberAhead NameHeld BadLease \
                   BadPolicy NotAdmitted BadReservation UnknownReservation Reserved \
                   NoCores BadMachine CoresInUse NoCoresLeft CellExhausted \
-                  BadPeaks UnknownPeaks PeakHours TasksPerMachine";
+                  BadPeaks UnknownPeaks PeakHours TasksPerMachine NoPorts NoPortsLeft";
     let rare = wanted.split_whitespace().filter(|name| met.get(*name).is_none_or(|n| *n < 3));
     assert_eq!(rare.collect::<Vec<_>>(), [""; 0], "{met:?}");
 }

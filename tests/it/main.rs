@@ -34,6 +34,7 @@
 //! - `tenants.rs`: fair shares, limits and reclaiming.
 //! - `cluster_resources.rs`, `cores.rs`, `demand_profiles.rs`: resources of no machine, exclusive cores, and
 //!   demand by time of day.
+//! - `any_ports.rs`: ports that the cell chooses.
 //! - `tasks_per_machine.rs`: the most tasks of a tenant on one machine.
 //! - `gangs.rs`: gangs placed by several transactions.
 //! - `held.rs`: allocations that differ from the request.
@@ -69,6 +70,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
+mod any_ports;
 mod attached;
 mod backfill;
 mod backups;

@@ -114,6 +114,11 @@ fn keeps_rules(txn: &Transaction, commit: &Commit, (before, after): (&Reference,
             let theirs = &other.spec.groups[task.group].rules.ports;
             let collide = ports.iter().any(|port| theirs.iter().any(|one| one.collides(port)));
             assert!(!collide, "{claim:?}: has a port of {id}");
+            let mine = after.task(claim.task).map_or(&[][..], |(_, task)| &task.ports);
+            let taken = mine.iter().any(|port| {
+                task.ports.contains(port) || theirs.iter().any(|one| one.number == *port)
+            });
+            assert!(!taken, "{claim:?}: was given a port of {id}");
         }
     }
     for tenant in after.tenants() {

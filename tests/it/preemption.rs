@@ -4,12 +4,13 @@ use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
 use omega_cellstate::{Cell, CellHandle, GroupRef, PlacedTask, SharedCell, TaskSet, View};
 use omega_core::{
-    Item, JobId, LabelSelector, Reason, Requirement, SchedulerId, TaskId, Transaction,
+    Item, JobId, LabelSelector, Reason, Requirement, SchedulerId, TaskGroup, TaskId, Transaction,
 };
 use omega_schedulers::preemption::{Budget, Candidate, Preemptor, best};
 use omega_schedulers::{Profile, appraise};
 use omega_tests::random::Dice;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 fn budget(dice: &mut Dice) -> Budget {
     let requirements = if dice.chance(15) {
@@ -26,11 +27,54 @@ fn budget(dice: &mut Dice) -> Budget {
     }
 }
 
-/// Whether a task of a group fits on the machine in a row if these tasks are removed.
-fn fits_without(world: &World, id: (JobId, usize), row: usize, gone: &[PlacedTask]) -> bool {
+/// Whether a task of a group fits on the machine in a row of a view if these tasks are removed, as far as a view knows.
+fn fits_without(
+    world: &World,
+    before: &View,
+    id: (JobId, usize),
+    row: usize,
+    gone: &[PlacedTask],
+) -> bool {
     let mut view = world.without(gone.iter().map(|task| task.id));
     let group = world.compile(&mut view, id);
-    fits_now(&view, row, group)
+    let judged = view.judge(row, group);
+    (judged.is_ok() || judged == Err(Reason::NoPorts))
+        && ports_fit_without(world, before, id, row, gone)
+        && view.quota_room(group, 1) > 0
+}
+
+/// Whether a task of a group gets its ports if these tasks are removed. A view does not know which task has which of the
+/// ports that the cell chose: each removed task frees as many ports of the range, but no port that another task
+/// requests.
+fn ports_fit_without(
+    world: &World,
+    before: &View,
+    id: (JobId, usize),
+    row: usize,
+    gone: &[PlacedTask],
+) -> bool {
+    let group_of = |(job, group): (JobId, usize)| &world.reference.jobs()[&job].spec.groups[group];
+    let fixed = |group: &TaskGroup| -> BTreeSet<u16> {
+        group.rules.ports.iter().map(|port| port.number).collect()
+    };
+    let Some(machine) = before.machine(row) else { return true };
+    let group = group_of(id);
+    let own = fixed(group);
+    let (mut given, mut taken, mut freed) = (BTreeSet::new(), own.clone(), 0);
+    for task in before.tasks_on(row) {
+        given.extend(world.cell.read(|cell| cell.task_ports(task.id).to_vec()));
+        let theirs = group_of((task.id.job, task.group.into()));
+        if gone.iter().any(|one| one.id == task.id) {
+            freed += theirs.any_ports.len();
+        } else {
+            taken.extend(fixed(theirs));
+        }
+    }
+    let has_own = own.is_disjoint(&given);
+    taken.extend(given);
+    let taken = taken.iter().filter(|port| machine.ports.contains(**port)).count();
+    let free = machine.ports.count() as usize + freed;
+    has_own && (group.any_ports.is_empty() || free >= taken + group.any_ports.len())
 }
 
 /// Whether a task of a group fits in a row now, within its tenant's limits.
@@ -70,7 +114,7 @@ fn naive(
     lower.sort_by_key(|task| (Reverse(task.precedence), task.id));
     let stays = needed(world, &lower);
     lower.retain(|task| !stays.contains(&task.id));
-    if lower.is_empty() || !fits_without(world, id, row, &lower) {
+    if lower.is_empty() || !fits_without(world, view, id, row, &lower) {
         return None;
     }
     let breaking: Vec<bool> =
@@ -80,7 +124,7 @@ fn naive(
     for wanted in [true, false] {
         for (task, _) in lower.iter().zip(&breaking).filter(|(_, breaks)| **breaks == wanted) {
             let without: Vec<_> = gone.iter().filter(|t| t.id != task.id).copied().collect();
-            if fits_without(world, id, row, &without) {
+            if fits_without(world, view, id, row, &without) {
                 gone = without
             } else {
                 violations += usize::from(wanted)

@@ -200,7 +200,7 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
             let open = open & !block.with_all_of_its_tenant(job, u64::MAX);
             let simple = open & affinity & block.set(need.tolerated) & fits;
             let pieces = block.cores_fit(need, block.devices_fit(need, simple));
-            let word = block.rules_allow(need, pieces);
+            let word = block.any_ports_fit(need, block.rules_allow(need, pieces));
             // Cluster resources suffice on all rows, or on none.
             let word = if view.cell_room(group) > 0 { word } else { 0 };
             for row in index * BLOCK..(index + 1) * BLOCK {

@@ -232,8 +232,9 @@ impl Cell {
             Grant { devices: claim.devices, cores: NodeCores::NONE }
         } else {
             let request = need.taken(claim.take).0;
-            let (spec, tenant) = (&job.spec, job.tenant);
-            let at = Placement { row: claim.machine.row(), job: spec, tenant, need, request };
+            let (spec, tenant, ports) = (&job.spec, job.tenant, &[][..]);
+            let at =
+                Placement { row: claim.machine.row(), job: spec, tenant, need, request, ports };
             let context = Context { facts, now_ms: *now_ms, tenants };
             let rules = Rules { policies, context: &context };
             let asked = Asked { take: claim.take, devices: claim.devices };
@@ -286,12 +287,14 @@ fn remove_task(parts: Parts<'_>, id: TaskId, scratch: &mut Scratch) -> Result<St
     scratch.met |= parts.policies.meeting(need);
     let request = parts.job.part(id.index).request;
     let (row, tenant) = (machine.row(), parts.job.tenant);
-    let at = Placement { row, job: &parts.job.spec, tenant, need, request };
+    let ports = parts.job.ports.get(id.index);
+    let at = Placement { row, job: &parts.job.spec, tenant, need, request, ports };
     parts.policies.note_removal(&at, parts.facts, &mut scratch.notes);
     let cores = parts.job.cores.get(id.index).copied().unwrap_or_default();
+    let ports = ports.to_vec();
     let amounts = Cell::unplace(parts, id, TaskState::Pending);
-    if amounts.is_some() || !cores.is_empty() {
-        scratch.had.push((id, Had { amounts, cores }));
+    if amounts.is_some() || !cores.is_empty() || !ports.is_empty() {
+        scratch.had.push((id, Had { amounts, cores, ports }));
     }
     Ok(Step::Removed { task: id, slot: machine.slot, owner, before: record })
 }

@@ -56,7 +56,8 @@ impl Cell {
         let grows = difference(&to, part.request);
         let need = job.need(record);
         let (row, tenant) = (slot as usize, job.tenant);
-        let by = Placement { row, job: &job.spec, tenant, need, request: &grows };
+        let ports = job.ports.get(task.index);
+        let by = Placement { row, job: &job.spec, tenant, need, request: &grows, ports };
         let context = Context { facts: &self.facts, now_ms: self.now_ms, tenants: &self.tenants };
         self.policies.admit_resize(&by, &context)?;
         room(self.machines.free(row), &more)?;
@@ -95,6 +96,7 @@ impl Cell {
             tenant: job.tenant,
             need,
             request: &more,
+            ports: job.ports.get(task.index),
         });
     }
 }

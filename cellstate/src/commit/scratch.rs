@@ -32,6 +32,8 @@ pub(crate) struct Had {
     pub(crate) amounts: Option<Values>,
     /// The task's exclusive cores.
     pub(crate) cores: NodeCores,
+    /// The ports that the cell had chosen for the task.
+    pub(crate) ports: Vec<u16>,
 }
 
 /// The buffers of one commit, which the next one reuses.

@@ -38,6 +38,7 @@ impl Cell {
             if let Some(amounts) = had.amounts {
                 parts.job.hold(task.index, amounts);
             }
+            parts.job.ports.put(task.index, had.ports);
             let grant = Grant { devices: before.devices, cores: had.cores };
             Cell::place(parts, task, machine, grant);
         }

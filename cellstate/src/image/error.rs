@@ -85,6 +85,9 @@ pub enum ImageError {
     /// A task has cores that its machine does not have, or other cores than its group requests.
     #[error("task {0} of the image has exclusive cores that do not fit its request")]
     Cores(TaskId),
+    /// A task has a port of another task, or other ports than its group requests.
+    #[error("task {0} of the image has ports that do not fit its request")]
+    Ports(TaskId),
     /// With this task, a sum exceeds 64 bits.
     #[error("a sum of claims exceeds 64 bits at task {0} of the image")]
     Overflow(TaskId),

@@ -113,6 +113,8 @@ pub struct JobImage {
     pub held: Vec<(u32, Amounts)>,
     /// Exclusive cores, ascending by task index.
     pub cores: Vec<(u32, NodeCores)>,
+    /// Ports that the cell chose, ascending by task index.
+    pub ports: Vec<(u32, Vec<u16>)>,
     /// Tasks of the job, by index.
     pub tasks: SmallVec<[TaskRecord; 2]>,
 }
@@ -120,10 +122,11 @@ pub struct JobImage {
 impl JobImage {
     pub(crate) fn of(id: JobId, job: &JobRecord) -> JobImage {
         let tasks = SmallVec::from_slice(&job.tasks);
-        let JobRecord { spec, versions, resized, hold, held, cores, .. } = job;
+        let JobRecord { spec, versions, resized, hold, held, cores, ports, .. } = job;
         let (spec, versions) = (spec.clone(), versions.clone());
         let (held, cores) = (held.iter().collect(), cores.iter().collect());
-        JobImage { id, spec, versions, resized: *resized, hold: *hold, held, cores, tasks }
+        let ports = ports.iter().map(|(index, ports)| (index, ports.to_vec())).collect();
+        JobImage { id, spec, versions, resized: *resized, hold: *hold, held, cores, ports, tasks }
     }
 }
 

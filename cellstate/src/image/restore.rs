@@ -14,6 +14,7 @@ use crate::held::{Held, values_of};
 use crate::jobs::{GroupRecord, JobRecord, Jobs, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::machines::claimable;
+use crate::policy::ports::TaskPorts;
 use crate::policy::{Placement, Restoring};
 use crate::rules::GroupRules;
 use crate::validate::{self, GroupCounts};
@@ -177,7 +178,7 @@ impl Cell {
     }
 
     fn restore_job(&mut self, image: JobImage) -> Result<(), ImageError> {
-        let JobImage { id, spec, versions, resized, hold, held, cores, tasks } = image;
+        let JobImage { id, spec, versions, resized, hold, held, cores, ports, tasks } = image;
         let counts = if resized { GroupCounts::Resized } else { GroupCounts::AsSubmitted };
         validate::job(&spec, counts, &self.kinds)?;
         if !tasks_match(&spec, resized, &tasks) {
@@ -211,6 +212,7 @@ impl Cell {
             hold,
             held: nothing,
             cores: TaskCores::default(),
+            ports: TaskPorts::default(),
         };
         if !job.versions_are_right(self.now_ms) {
             return Err(ImageError::Versions(id));
@@ -223,6 +225,7 @@ impl Cell {
         }
         self.restore_held(&mut job, &held).ok_or(ImageError::Held(id))?;
         restore_cores(id, &mut job, &cores)?;
+        restore_ports(id, &mut job, ports)?;
         if hold.is_some() {
             self.policies.gangs.restore_hold(id);
         }
@@ -288,10 +291,14 @@ impl Cell {
         if !fit {
             return Err(ImageError::Cores(id));
         }
+        if !self.policies.ports.can_have(row, job.need(task), job.ports.get(id.index)) {
+            return Err(ImageError::Ports(id));
+        }
         let need = job.need(task);
         let charged = need.charged(part.request);
         let (tenant, request) = (job.tenant, part.request);
-        let at = Placement { row, job: &job.spec, tenant, need, request };
+        let ports = job.ports.get(id.index);
+        let at = Placement { row, job: &job.spec, tenant, need, request, ports };
         let sum = self.machines.demand_profiles(row).map(|sum| &**sum);
         let free = self.machines.free(row).iter().zip(part.request);
         // No free amount may be so negative that a sum of claims exceeds 64 bits.
@@ -375,6 +382,24 @@ fn restore_cores(
         }
         before = Some(*index);
         job.cores.put(*index, *cores);
+    }
+    Ok(())
+}
+
+/// Records the ports that the cell chose, which are checked when the tasks are placed.
+fn restore_ports(
+    id: JobId,
+    job: &mut JobRecord,
+    ports: Vec<(u32, Vec<u16>)>,
+) -> Result<(), ImageError> {
+    let mut before = None;
+    for (index, ports) in ports {
+        let placed = job.tasks.get(index as usize).and_then(|task| task.state.machine());
+        if placed.is_none() || before >= Some(index) || ports.is_empty() {
+            return Err(ImageError::Ports(TaskId { job: id, index }));
+        }
+        before = Some(index);
+        job.ports.put(index, ports);
     }
     Ok(())
 }

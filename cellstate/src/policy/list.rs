@@ -10,6 +10,7 @@ use super::columns::{Columns, RowsAgain};
 use super::evictions::{EvictionColumns, Evictions};
 use super::gangs::Gangs;
 use super::peaks::{PeakColumns, Peaks};
+use super::ports::{PortColumns, Ports};
 use super::quotas::Quotas;
 use super::reservations::{ReservationColumns, Reservations};
 use super::runtime_affinity::RuntimeAffinity;
@@ -42,6 +43,8 @@ policies! {
     peaks: Peaks with PeakColumns,
     /// Limits on a tenant's tasks on one machine.
     tasks_per_machine: TasksPerMachine with TenantCounts,
+    /// Ports that the cell chooses for tasks.
+    ports: Ports with PortColumns,
     /// Limits on the claims of tenants.
     quotas: Quotas,
 }

@@ -29,6 +29,7 @@ pub(crate) mod gangs;
 mod list;
 pub(crate) mod peaks;
 mod placement;
+pub(crate) mod ports;
 mod quotas;
 pub(crate) mod reservations;
 mod runtime_affinity;

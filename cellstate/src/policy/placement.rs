@@ -17,6 +17,8 @@ pub(crate) struct Placement<'a> {
     pub(crate) need: &'a Need,
     /// The task's allocation on the machine, by kind.
     pub(crate) request: &'a [i64],
+    /// The ports that the cell chose for the task. Empty before that, and in a view, which does not know them.
+    pub(crate) ports: &'a [u16],
 }
 
 /// State outside of a policy that its checks read.

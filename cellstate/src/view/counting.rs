@@ -45,7 +45,8 @@ impl Counters<'_> {
     pub(super) fn count(self, task: &OnRow<'_>, sign: i64) {
         let OnRow { row, job, need, tenant, grant, held } = *task;
         let request = held.unwrap_or(&need.request);
-        self.policies.count(&Placement { row, job, tenant: 0, need, request }, -sign);
+        let at = Placement { row, job, tenant: 0, need, request, ports: &[] };
+        self.policies.count(&at, -sign);
         let part = Part {
             request,
             // A resized task has constant amounts all day, so its demand profiles do not apply.

@@ -472,7 +472,8 @@ impl View {
             devices: self.rows.devices(row),
             cores: self.cores(row),
         };
-        let at = Placement { row, job, tenant: 0, need, request: &need.request };
+        let request = &need.request;
+        let at = Placement { row, job, tenant: 0, need, request, ports: &[] };
         let now_ms = self.session.now_ms();
         let context = Context { facts: &self.facts, now_ms, tenants: &self.tenants };
         let rules = Rules { policies: &self.policies, context: &context };

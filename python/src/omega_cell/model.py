@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from . import _api
 from .rules import Requirement, Toleration
@@ -41,6 +41,9 @@ class Group:
     """The name of the only machine; empty: any."""
     restarts: int = 0
     grace_ms: int = 0
+    ports: Mapping[str, int | Literal["any"]] = field(default_factory=dict)
+    """TCP ports by name. For `"any"`, the cell chooses a free port of the machine. Only groups with a program keep the
+    names of ports with a number."""
 
     def to_message(self, kinds: Kinds) -> Any:
         """Returns the message of the API."""
@@ -62,6 +65,11 @@ class Group:
             group.rules.machine = self.machine
         if self.require:
             group.rules.affinity.required.any.add().labels.extend(one.to_message() for one in self.require)
+        for name, port in self.ports.items():
+            if port == "any":
+                group.any_ports.append(name)
+            else:
+                group.rules.ports.add(protocol=_api.enum_number("Protocol", "tcp"), number=port)
         group.rules.tolerations.extend(one.to_message() for one in self.tolerations)
         return group
 
@@ -83,6 +91,7 @@ class Group:
             machine=group.rules.machine,
             restarts=group.restarts,
             grace_ms=group.grace_ms,
+            ports={name: "any" for name in group.any_ports},
         )
 
 
@@ -213,12 +222,15 @@ class Task:
     machine: str
     """The name of its machine; empty if it has none."""
     group: str
+    ports: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """Its ports that have a name. Empty without a machine."""
 
     @classmethod
     def of_message(cls, task: Any) -> Task:
         """Makes a task of the message of the API."""
         phase = _api.enum_name("TaskPhase", task.phase)
-        return cls(task.task.job, task.task.index, phase, task.machine_name, task.group)
+        ports = {port.name: port.number for port in task.ports}
+        return cls(task.task.job, task.task.index, phase, task.machine_name, task.group, ports)
 
 
 @dataclass(frozen=True)

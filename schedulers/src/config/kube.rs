@@ -31,7 +31,7 @@ pub(super) fn filters() -> [Plugin; 7] {
             .about("The machine matches the required affinity of the task and of the profile."),
         filter("node_ports", |_: &NoArguments, _| Ok(NodePorts))
             .alias("NodePorts")
-            .about("No task on the machine has one of the task's ports."),
+            .about("No task on the machine has one of the task's ports, and its range has enough free ports."),
         filter("node_resources_fit", |ignored: &Ignored, kinds| {
             let Ignored { ignored, ignored_groups } = ignored.clone();
             let args = FitArgs { ignored, ignored_groups, ..FitArgs::default() };

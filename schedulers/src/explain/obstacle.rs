@@ -112,6 +112,8 @@ pub fn obstacles(
     let rules =
         FAMILIES.into_iter().filter_map(|f| tasks.view.judge_rules(tasks.need, f, row).err());
     found.extend(rules.map(Obstacle::Rule));
+    let ports = tasks.view.judge_any_ports(tasks.need, row).err().map(Obstacle::Rule);
+    found.extend(ports.filter(|ports| !found.contains(ports)));
     let has_all = tasks.view.has_all_of_its_tenant(row, tasks.job);
     found.extend(has_all.then_some(Obstacle::Rule(Reason::TasksPerMachine)));
     if found.is_empty() {

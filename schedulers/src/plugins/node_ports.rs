@@ -1,9 +1,11 @@
-//! Ports of machines. (Kubernetes' NodePorts.)
+//! Ports of machines: those that tasks request (Kubernetes' NodePorts), and those that the cell chooses.
 
+use crate::events::Events;
 use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::{Block, RuleFamily};
 
-/// Filter: no task on the machine has one of the task's ports.
+/// Filter: no task on the machine has one of the task's ports, and the machine's range has enough free ports for those
+/// that the cell chooses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodePorts;
 
@@ -17,12 +19,19 @@ impl Filter for NodePorts {
         Reads::DESCRIPTION | Reads::OTHER_MACHINES
     }
 
+    /// Ports that the cell chose become free with the amounts of a task that leaves.
+    fn wakes_on(&self) -> Events {
+        Events::of(self.reads()) | Events::of(Reads::AMOUNTS)
+    }
+
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
-        tasks.view.family_concerns(tasks.need, RuleFamily::Ports)
+        let (view, need) = (tasks.view, tasks.need);
+        view.family_concerns(need, RuleFamily::Ports) || view.any_ports_concern(need)
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
-        block.family_allows(tasks.need, RuleFamily::Ports, among)
+        let among = block.family_allows(tasks.need, RuleFamily::Ports, among);
+        block.any_ports_fit(tasks.need, among)
     }
 
     fn judges(&self) -> Judged {

@@ -1,10 +1,12 @@
 //! Rules about other tasks: anti-affinity, affinity, spread, shares, ports.
 
+use crate::events::Events;
 use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, RuleFamily};
 use omega_core::Reason;
 
-/// Filter: no task rule of this task or of a running task forbids the machine.
+/// Filter: no task rule of this task or of a running task forbids the machine, and the machine's range has enough free
+/// ports for those that the cell chooses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskRules;
 
@@ -17,12 +19,18 @@ impl Filter for TaskRules {
         Reads::DESCRIPTION | Reads::OTHER_MACHINES
     }
 
+    /// Ports that the cell chose become free with the amounts of a task that leaves.
+    fn wakes_on(&self) -> Events {
+        Events::of(self.reads()) | Events::of(Reads::AMOUNTS)
+    }
+
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
-        tasks.need.has_rules()
+        tasks.need.has_rules() || tasks.view.any_ports_concern(tasks.need)
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
-        block.rules_allow(tasks.need, among)
+        let among = block.rules_allow(tasks.need, among);
+        block.any_ports_fit(tasks.need, among)
     }
 
     /// Evictions do not help on a machine without the domain or the neighbour that a rule requires.

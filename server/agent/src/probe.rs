@@ -55,6 +55,8 @@ fn test(check: &HealthCheck, events: &Sender<Happened>) -> bool {
         Probe::Http { port, path } => {
             status(*port, path, timeout).is_ok_and(|status| (200..400).contains(&status))
         }
+        // The agent replaces names by the numbers of the task's ports.
+        Probe::NamedTcp(_) | Probe::NamedHttp { .. } => false,
         Probe::Command(_) => {
             let (answer, answered) = mpsc::channel();
             if events.send(Happened::Probe(answer)).is_err() {

@@ -122,6 +122,8 @@ define_codes! {
     CoresInUse = "CORES_IN_USE", FailedPrecondition;
     /// The machine has too few cores left for the exclusive cores of the task to be adopted.
     NoCoresLeft = "NO_CORES_LEFT", FailedPrecondition;
+    /// The range of the machine has too few free ports for the task to be adopted.
+    NoPortsLeft = "NO_PORTS_LEFT", FailedPrecondition;
     /// The calendar of peak hours is invalid. Choose other machines, times or shares.
     BadPeaks = "BAD_PEAKS", InvalidArgument;
     /// No such calendar of peak hours exists: it was removed, or never existed.
@@ -348,6 +350,7 @@ impl From<&Rejection> for ApiError {
             Rejection::BadMachine(_) => ErrorCode::BadMachine,
             Rejection::CoresInUse(_) => ErrorCode::CoresInUse,
             Rejection::NoCoresLeft(..) => ErrorCode::NoCoresLeft,
+            Rejection::NoPortsLeft(..) => ErrorCode::NoPortsLeft,
             Rejection::BadPeaks(_) => ErrorCode::BadPeaks,
             Rejection::UnknownPeaks(_) => ErrorCode::UnknownPeaks,
             Rejection::OtherVersion { .. } => ErrorCode::OtherVersion,

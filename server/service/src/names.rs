@@ -46,6 +46,10 @@ pub(crate) fn rejection(cell: &Cell, rejection: &Rejection) -> ApiError {
             let (task, machine) = (task(cell, *id), machine(cell, *at));
             format!("machine {machine} has too few free exclusive cores for task {task}")
         }
+        Rejection::NoPortsLeft(id, at) => {
+            let (task, machine) = (task(cell, *id), machine(cell, *at));
+            format!("machine {machine} has too few free ports in its range for task {task}")
+        }
         Rejection::DevicesInUse(id) => {
             format!(
                 "tasks on machine {} have some of its devices: drain the machine first",

@@ -3,7 +3,7 @@
 use crate::leases::{self, Held, Listed};
 use omega_cellstate::{Cell, MachineState, MachineStatus};
 use omega_client::{convert, proto};
-use omega_core::{Amounts, Job, JobId, MachineId, TaskId, TaskState};
+use omega_core::{Amounts, Job, JobId, MachineId, TaskGroup, TaskId, TaskState};
 use omega_store::membership::Membership;
 
 /// Message with a job, its programs and its progress, for callers who may see programs.
@@ -91,6 +91,7 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
     let group = cell.task_group(id).zip(cell.job(id.job));
     let group = group.and_then(|(group, job)| job.groups.get(group));
     let devices = cell.task_devices(id).unwrap_or_default();
+    let ports = |group: &TaskGroup| named_ports(group, cell.task_ports(id));
     proto::TaskStatus {
         task: Some(id.into()),
         phase: phase.into(),
@@ -99,9 +100,18 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
         group: group.map(|group| group.name.to_string()).unwrap_or_default(),
         devices: devices.iter().map(|device| device as u32).collect(),
         cores: convert::node_list(&cell.task_cores(id)),
+        ports: group.filter(|_| machine.is_some()).map_or(Vec::new(), ports),
         allocated: cell.task_held(id).map(|held| every_kind(cell, &held)).unwrap_or_default(),
         ..proto::TaskStatus::default()
     }
+}
+
+/// The ports of a placed task that have a name: those that the cell chose, then those that its group requests.
+fn named_ports(group: &TaskGroup, chosen: &[u16]) -> Vec<proto::NamedPort> {
+    let mut ports = convert::chosen_ports(group, chosen);
+    let fixed = group.run.iter().flat_map(|run| &run.ports);
+    ports.extend(fixed.map(convert::named_port));
+    ports
 }
 
 /// Amounts of all kinds of the cell, including zero.

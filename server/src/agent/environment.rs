@@ -21,7 +21,7 @@ pub(super) fn of(task: &Task, kinds: &Kinds, cores: &[u32]) -> Vec<(String, Stri
     set("MEMORY_BYTES", amount(kinds.by_name("memory")));
     set("DEVICES", list(&task.devices));
     set("CORES", list(cores));
-    for port in run.into_iter().flat_map(|run| &run.ports) {
+    for port in task.ports.iter().chain(run.into_iter().flat_map(|run| &run.ports)) {
         let name = port.name.to_ascii_uppercase().replace('-', "_");
         set(&format!("PORT_{name}"), port.number.to_string());
     }
@@ -52,6 +52,7 @@ mod tests {
             request: Amounts::new([1500, 1 << 30]),
             devices: vec![0, 3],
             cores: vec![2],
+            ports: vec![NamedPort { name: "http".into(), number: 20_017 }],
             grace_ms: 0,
             program: Arc::new(program),
         };
@@ -67,6 +68,7 @@ mod tests {
             "OMEGA_MEMORY_BYTES=1073741824",
             "OMEGA_DEVICES=0,3",
             "OMEGA_CORES=4,5",
+            "OMEGA_PORT_HTTP=20017",
             "OMEGA_PORT_RPC_2=8080",
         ];
         assert_eq!(all, expected);

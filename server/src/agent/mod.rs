@@ -20,7 +20,7 @@ use clap::Args;
 use omega_agent::DriverError;
 use omega_agent::cgroup::CgroupError;
 use omega_client::ApiError;
-use omega_core::NodeCores;
+use omega_core::{NodeCores, PortRange};
 use std::io;
 use std::path::PathBuf;
 
@@ -64,6 +64,9 @@ pub(crate) struct AgentArgs {
     /// this machine; none of a simulated one].
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
+    /// Range from which the cell chooses ports for tasks, or `none` [default: 20000-31999].
+    #[arg(long, value_name = "FIRST-LAST")]
+    ports: Option<PortRange>,
     /// Memory to offer, in GiB [default: all of this machine; 256 of a simulated one].
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     memory: Option<u64>,

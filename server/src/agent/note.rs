@@ -18,6 +18,9 @@ pub(super) struct Note {
     devices: Vec<u32>,
     /// Number of cores of each node.
     cores: Vec<u32>,
+    /// Numbers of the task's ports; empty in notes of older agents.
+    #[serde(default)]
+    ports: Vec<u16>,
 }
 
 impl Note {
@@ -29,6 +32,7 @@ impl Note {
             request: task.request.clone(),
             devices: task.devices.clone(),
             cores: task.cores.clone(),
+            ports: task.port_numbers().collect(),
         }
     }
 
@@ -59,6 +63,7 @@ impl Note {
             request: self.request,
             devices: self.devices,
             cores: self.cores,
+            ports: self.ports,
             grace_ms,
             // Only the supervisor knows how much of the grace period is left. This is an upper bound.
             kill_in_ms: found.is_ending.then_some(grace_ms),

@@ -24,6 +24,7 @@ pub(super) fn machine(args: &AgentArgs, found: &Found, kinds: &Kinds) -> Machine
     let mut machine = Machine::new(name, capacity);
     machine.labels = Labels::new(args.labels.iter().map(|(key, value)| (&**key, &**value)));
     machine.devices = kinds.by_name("gpu").map_or(0, |_| found.gpus);
+    machine.ports = args.ports.unwrap_or_default();
     machine.numa = args.numa.unwrap_or_else(|| nodes(found, cpu_millis));
     machine
 }

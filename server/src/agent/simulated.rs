@@ -69,6 +69,7 @@ fn machine(args: &AgentArgs, index: u32) -> Machine {
     let (cpu, memory) = (args.cpu.unwrap_or(CPU), args.memory.unwrap_or(MEMORY_GIB));
     let capacity = Amounts::new([cpu * 1000, memory << 30]);
     let mut machine = Machine::new(format!("{}-{index}", args.prefix), capacity);
+    machine.ports = args.ports.unwrap_or_default();
     machine.numa = args.numa.unwrap_or_default();
     let (zone, rack) = (index / RACK % ZONES, index / RACK);
     machine.labels = Labels::new([("zone", format!("z{zone}")), ("rack", format!("r{rack}"))]);

@@ -199,6 +199,7 @@ mod tests {
             request: Amounts::new([1000, 1 << 20]),
             devices: Vec::new(),
             cores: Vec::new(),
+            ports: Vec::new(),
             grace_ms: 0,
             program: Default::default(),
         }

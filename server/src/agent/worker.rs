@@ -13,7 +13,9 @@ use omega_agent::{
     Driver, Event, Exit, FoundTask, Limits, ProcessDriver, ProcessSettings, TaskSpec,
 };
 use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, Task};
-use omega_core::{Amounts, EndReason, JobKind, Kinds, MachineId, RunEnd, TaskId, TaskReport};
+use omega_core::{
+    Amounts, EndReason, HealthCheck, JobKind, Kinds, MachineId, Probe, RunEnd, TaskId, TaskReport,
+};
 use rustix::fs::FlockOperation;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -130,6 +132,17 @@ struct Worker {
 /// The name of a task's folder. It is unique, because job numbers are never reused.
 fn folder(task: TaskId) -> String {
     format!("{}-{}", task.job.0, task.index)
+}
+
+/// Replaces the name of a port in a health check by the port's number. The cell has checked that the task has the port.
+fn with_number(mut check: HealthCheck, task: &Task) -> HealthCheck {
+    let number = |name: &str| task.port(name).unwrap_or_default();
+    check.probe = match check.probe {
+        Probe::NamedTcp(name) => Probe::Tcp(number(&name)),
+        Probe::NamedHttp { port, path } => Probe::Http { port: number(&port), path },
+        other => other,
+    };
+    check
 }
 
 /// Converts the exit of a program to the cell's reason for the end of a task.
@@ -315,7 +328,7 @@ impl Worker {
             grace_ms: task.grace_ms,
             restart: run.restart,
             stays_up: task.kind == JobKind::Service,
-            health: run.health.clone(),
+            health: run.health.clone().map(|check| with_number(check, task)),
             note: Note::of(task).text(),
         })
     }

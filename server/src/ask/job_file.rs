@@ -11,14 +11,13 @@ use super::AskError;
 use super::amount::{self, Amount};
 use super::machine_file::NumberOrText;
 use super::moment::Moment;
-use super::rules_file::{
-    PortFile, PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity,
-};
+use super::ports_file::{NamedOrList, PortsFile};
+use super::rules_file::{PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity};
 use super::run_file::{self, RunFile};
 use omega_core::{
     Amounts, CorePlace, CoreRequest, DemandProfile, DeviceRequest, Job, JobKind, Kinds, Labels,
-    OptionalResources, Payload, PlacementRules, Precedence, Preemption, Run, TaskGroup, TaskRule,
-    TaskSelector, TopologyLevel, Unit,
+    NamedPort, OptionalResources, Payload, PlacementRules, Precedence, Preemption, Run, TaskGroup,
+    TaskRule, TaskSelector, TopologyLevel, Unit,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -160,9 +159,11 @@ struct GroupFile {
     /// Rules that relate the tasks to other tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rules: Vec<RuleFile>,
-    /// Host ports of each task.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    ports: Vec<PortFile>,
+    /// Ports of each task: `{ http = "any", metrics = 9100 }`, or a list. With `any`, the cell chooses a free port of
+    /// the machine's range.
+    #[serde(default, skip_serializing_if = "PortsFile::is_empty")]
+    #[schemars(with = "NamedOrList")]
+    ports: PortsFile,
 }
 
 /// Requested devices of a task.
@@ -341,6 +342,7 @@ impl GroupFile {
         let of_cell = self.cluster_request.iter();
         let of_cell = of_cell
             .map(|(kind, amount)| (at(&format!("cluster_request.{kind}")), kind.clone(), amount));
+        let ports = self.ports.ports(&at)?;
         let texts = |list: &[String]| list.iter().map(|text| text.as_str().into()).collect();
         Ok(TaskGroup {
             name: self.name.as_str().into(),
@@ -355,7 +357,7 @@ impl GroupFile {
                 affinity: affinity(self.required.as_deref(), &self.preferred),
                 tolerations: self.tolerations.iter().map(Into::into).collect(),
                 tasks: self.task_rules(),
-                ports: self.ports.iter().map(Into::into).collect(),
+                ports: ports.fixed,
             },
             volumes: texts(&self.volumes),
             grace_ms: self.grace.map_or(0, |TimeFile(time)| millis(time)),
@@ -363,10 +365,11 @@ impl GroupFile {
             optional: (!optional_nothing).then_some(optional),
             cores,
             cluster_request: amount::amounts(kinds, of_cell, 0)?,
-            run: self.run(&at)?.map(Arc::new),
+            run: self.run(&at, ports.named)?.map(Arc::new),
             payload: self.payload(file, &at)?,
             version: 0,
             per_machine: self.per_machine,
+            any_ports: ports.any,
         })
     }
 
@@ -380,9 +383,12 @@ impl GroupFile {
         rules
     }
 
-    fn run(&self, at: impl Fn(&str) -> String) -> Result<Option<Run>, AskError> {
-        let ports = || self.ports.iter().filter_map(PortFile::named).collect();
-        self.run.as_ref().map(|run| run.run(&at("run"), ports())).transpose()
+    fn run(
+        &self,
+        at: impl Fn(&str) -> String,
+        ports: Vec<NamedPort>,
+    ) -> Result<Option<Run>, AskError> {
+        self.run.as_ref().map(|run| run.run(&at("run"), ports)).transpose()
     }
 
     fn payload(&self, file: &Path, at: impl Fn(&str) -> String) -> Result<Payload, AskError> {
@@ -543,12 +549,13 @@ mod tests {
         let file: JobFile = toml::from_str(file.split_once("```").unwrap().0).unwrap();
         let job = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap();
         let run = job.groups[0].run.as_ref().unwrap();
-        assert_eq!(
-            (&*run.command, run.args.len(), run.restart.attempts),
-            ("/usr/bin/python3", 3, 3)
-        );
-        assert_eq!((&*run.ports[0].name, run.ports[0].number), ("http", 8080));
+        assert_eq!((&*run.command, run.args.len(), run.restart.attempts), ("/bin/sh", 2, 3));
+        assert_eq!((&job.groups[0].any_ports[..], run.ports.len()), (&["http".into()][..], 0));
         let health = run.health.as_ref().unwrap();
+        assert_eq!(
+            health.probe,
+            omega_core::Probe::NamedHttp { port: "http".into(), path: "/".into() }
+        );
         assert_eq!((health.interval_ms, health.timeout_ms, health.failures), (5000, 1000, 3));
     }
 

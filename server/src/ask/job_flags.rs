@@ -5,8 +5,8 @@ use super::moment::Moment;
 use super::{AskError, pairs};
 use clap::Args;
 use omega_core::{
-    CoreRequest, EnvVar, Job, JobKind, Kinds, Labels, MachineSelector, Precedence, Requirement,
-    Run, Spread, TaskGroup, TaskRule, TaskSelector, TopologyLevel,
+    CoreRequest, EnvVar, Job, JobKind, Kinds, Labels, MachineSelector, NamedPort, Port, Precedence,
+    Requirement, Run, Spread, TaskGroup, TaskRule, TaskSelector, Text, TopologyLevel,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +69,10 @@ pub(super) struct JobFlags {
     /// Place at most one task of the job in each domain: `machine`, or the key of a label.
     #[arg(long, value_name = "LEVEL", value_parser = pairs::level)]
     anti_affinity: Vec<TopologyLevel>,
+    /// Port of each task: NAME=any for a free one that the cell chooses, or NAME=NUMBER. The program
+    /// finds its number in OMEGA_PORT_NAME. May be repeated.
+    #[arg(long = "port", value_name = "NAME=PORT", value_parser = port)]
+    ports: Vec<PortFlag>,
     /// Environment variable of the program. May be repeated.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable, requires = "run")]
     env: Vec<EnvVar>,
@@ -88,6 +92,32 @@ fn variable(text: &str) -> Result<EnvVar, String> {
         }
         _ => Err("must be NAME=VALUE".to_owned()),
     }
+}
+
+/// A port with its name.
+#[derive(Clone, Debug)]
+struct PortFlag {
+    name: Text,
+    /// The number; `None` for a port that the cell chooses.
+    number: Option<u16>,
+}
+
+impl PortFlag {
+    fn fixed(&self) -> Option<NamedPort> {
+        Some(NamedPort { name: self.name.clone(), number: self.number? })
+    }
+}
+
+fn port(text: &str) -> Result<PortFlag, String> {
+    let read = || {
+        let (name, number) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+        let number = match number {
+            "any" => None,
+            number => Some(number.parse().ok().filter(|number| *number > 0)?),
+        };
+        Some(PortFlag { name: name.into(), number })
+    };
+    read().ok_or_else(|| "must be NAME=any, or NAME=NUMBER with a port from 1 to 65535".to_owned())
 }
 
 impl JobFlags {
@@ -130,6 +160,12 @@ impl JobFlags {
         group.rules.tasks.extend(self.spread.iter().map(spread));
         group.rules.tasks.extend(self.anti_affinity.iter().map(apart));
         group.run = self.run().map(Arc::new);
+        for PortFlag { name, number } in &self.ports {
+            match number {
+                Some(number) => group.rules.ports.push(Port::tcp(*number)),
+                None => group.any_ports.push(name.clone()),
+            }
+        }
         let mut job = Job::batch(self.name.as_deref().unwrap_or_default(), group);
         if self.service {
             job.kind = JobKind::Service;
@@ -154,6 +190,7 @@ impl JobFlags {
         Some(Run {
             env: self.env.clone(),
             user: self.user.as_deref().map(Into::into),
+            ports: self.ports.iter().filter_map(PortFlag::fixed).collect(),
             ..Run::new(command.as_str()).with_args(args.iter().map(String::as_str))
         })
     }

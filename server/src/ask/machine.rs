@@ -11,7 +11,7 @@ use crate::file;
 use clap::{Args, Subcommand, ValueEnum};
 use omega_client::proto;
 use omega_client::proto::machine_service_client::MachineServiceClient;
-use omega_core::{Kinds, MachineId, NodeCores, Requirement, Taint};
+use omega_core::{Kinds, MachineId, NodeCores, PortRange, Requirement, Taint};
 use omega_workload::words::plural;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -113,7 +113,7 @@ pub(crate) struct AddArgs {
     given: Described,
     /// Add the machines of this file, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name",
-          "cpu", "memory", "disk", "gpu", "amounts", "devices", "numa", "labels", "taints"])]
+          "cpu", "memory", "disk", "gpu", "amounts", "devices", "numa", "ports", "labels", "taints"])]
     file: Option<PathBuf>,
     #[command(flatten)]
     ask: AskArgs,
@@ -133,6 +133,9 @@ struct Described {
     /// their sum.
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
+    /// Range from which the cell chooses ports for tasks, or `none` [default: 20000-31999].
+    #[arg(long, value_name = "FIRST-LAST")]
+    ports: Option<PortRange>,
     /// Label. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
@@ -261,6 +264,7 @@ fn labels(machine: &MachineShape, between: &str) -> String {
 fn one(kinds: &Kinds, machine: &MachineShape) -> String {
     let nodes = machine.numa.iter().zip(&machine.cores_left);
     let numa: Vec<String> = nodes.map(|(cores, left)| format!("{left} of {cores}")).collect();
+    let default = PortRange::default().to_string();
     let head = facts(&[
         ("name", machine.name.clone()),
         ("id", machine.id.clone()),
@@ -268,6 +272,7 @@ fn one(kinds: &Kinds, machine: &MachineShape) -> String {
         ("tasks", machine.tasks.to_string()),
         ("devices", if machine.devices > 0 { machine.devices.to_string() } else { String::new() }),
         ("numa", numa.join(", ")),
+        ("ports", if machine.ports == default { String::new() } else { machine.ports.clone() }),
         ("labels", labels(machine, " ")),
         ("taints", machine.taints.join(" ")),
     ]);
@@ -332,6 +337,7 @@ impl Described {
             capacity,
             devices: self.devices.unwrap_or_default(),
             numa: self.numa.map_or(Vec::new(), |numa| numa.as_slice().to_vec()),
+            ports: self.ports.as_ref().map(ToString::to_string),
             labels: self.labels.iter().cloned().collect(),
             taints: self.taints.iter().map(pairs::taint_text).collect(),
             overcommit: BTreeMap::new(),

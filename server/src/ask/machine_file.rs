@@ -39,6 +39,8 @@ pub(super) struct MachineFile {
     /// says more.
     #[serde(default)]
     pub(super) numa: Vec<u16>,
+    /// Range from which the cell chooses ports for tasks: `20000-31999`, which is also the default, or `none`.
+    pub(super) ports: Option<String>,
     /// Labels. `{n}` in a value is the machine's number.
     #[serde(default)]
     pub(super) labels: BTreeMap<String, String>,
@@ -135,6 +137,10 @@ fn one(described: &MachineFile, kinds: &Kinds, at: &At<'_>) -> Result<Machine, A
         if !described.capacity.contains_key("cpu") {
             machine.capacity.set(cpu, machine.numa.cpu_milli());
         }
+    }
+    if let Some(ports) = &described.ports {
+        let wrong = |why: omega_core::BadPortRange| at.wrong("ports", why.to_string());
+        machine.ports = ports.parse().map_err(wrong)?;
     }
     let labels = described.labels.iter();
     machine.labels = Labels::new(labels.map(|(key, value)| (key.as_str(), value.as_str())));

@@ -31,6 +31,7 @@ mod mutated_files;
 pub(crate) mod pairs;
 pub(crate) mod peak;
 pub(crate) mod policy;
+mod ports_file;
 pub(crate) mod quota;
 pub(crate) mod reservation;
 pub(crate) mod resize;

@@ -4,9 +4,9 @@ mod written;
 
 use super::pairs;
 use omega_core::{
-    Affinity, LabelSelector, MachineSelector, NamedPort, Near, Operator, Port, Preferred, Protocol,
-    Requirement, Spread, TaintEffect, TaskRule, TaskSelector, Tenants, Text, Toleration,
-    TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+    Affinity, LabelSelector, MachineSelector, Near, Operator, Preferred, Requirement, Spread,
+    TaintEffect, TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator,
+    TopologyLevel, WhenUnsatisfiable,
 };
 use schemars::JsonSchema;
 use serde::de::Error;
@@ -123,42 +123,6 @@ enum EffectFile {
     PreferNoSchedule,
     /// New tasks are rejected, and running ones must leave.
     NoExecute,
-}
-
-/// A host port of each task.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PortFile {
-    /// The number.
-    number: u16,
-    /// The protocol.
-    #[serde(default)]
-    protocol: ProtocolFile,
-    /// Address of the port; every address of the machine if absent.
-    address: Option<String>,
-    /// Name of the port, for the variable OMEGA_PORT_NAME of the task's program.
-    name: Option<String>,
-}
-
-impl PortFile {
-    /// The name of the port with its number, if it has a name.
-    pub(super) fn named(&self) -> Option<NamedPort> {
-        let name = self.name.as_deref()?.into();
-        Some(NamedPort { name, number: self.number })
-    }
-}
-
-/// The protocol of a port.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "UPPERCASE")]
-enum ProtocolFile {
-    /// TCP.
-    #[default]
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
 }
 
 /// Rule that relates a task to other tasks.
@@ -351,17 +315,6 @@ impl From<&TolerationFile> for Toleration {
                 EffectFile::NoExecute => TaintEffect::NoExecute,
             }),
         }
-    }
-}
-
-impl From<&PortFile> for Port {
-    fn from(given: &PortFile) -> Port {
-        let protocol = match given.protocol {
-            ProtocolFile::Tcp => Protocol::Tcp,
-            ProtocolFile::Udp => Protocol::Udp,
-            ProtocolFile::Sctp => Protocol::Sctp,
-        };
-        Port { address: given.address.as_deref().map(Into::into), protocol, number: given.number }
     }
 }
 

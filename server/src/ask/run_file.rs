@@ -4,6 +4,7 @@ mod written;
 
 use super::AskError;
 use super::job_file::TimeFile;
+use super::ports_file::{NumberOrText, PortRef};
 use omega_core::limits::PAYLOAD_BYTES_MAX;
 use omega_core::{EnvVar, HealthCheck, NamedPort, Payload, Probe, RestartPolicy, Run, Text};
 use schemars::JsonSchema;
@@ -52,8 +53,9 @@ struct RestartFile {
 struct HealthFile {
     /// A program with its arguments. The check succeeds if the program exits with 0.
     command: Option<Vec<String>>,
-    /// A TCP port. The check succeeds if the port accepts a connection.
-    tcp: Option<u16>,
+    /// A TCP port, by number or name. The check succeeds if the port accepts a connection.
+    #[schemars(with = "Option<NumberOrText>")]
+    tcp: Option<PortRef>,
     /// A GET request. The check succeeds if the status is from 200 to 399.
     http: Option<HttpFile>,
     /// Time between two checks.
@@ -76,8 +78,9 @@ struct HealthFile {
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HttpFile {
-    /// A port of the machine.
-    port: u16,
+    /// A port of the machine, or the name of a port of the group.
+    #[schemars(with = "NumberOrText")]
+    port: PortRef,
     /// The path, which begins with `/`.
     #[serde(default = "slash")]
     path: String,
@@ -129,12 +132,11 @@ impl RunFile {
 
 impl HealthFile {
     fn check(&self, at: &str) -> Result<HealthCheck, AskError> {
-        let probe = match (&self.command, self.tcp, &self.http) {
+        let probe = match (&self.command, &self.tcp, &self.http) {
             (Some(words), None, None) => Probe::Command(texts(words)),
-            (None, Some(port), None) => Probe::Tcp(port),
-            (None, None, Some(http)) => {
-                Probe::Http { port: http.port, path: http.path.as_str().into() }
-            }
+            (None, Some(PortRef::Number(port)), None) => Probe::Tcp(*port),
+            (None, Some(PortRef::Text(name)), None) => Probe::NamedTcp(name.as_str().into()),
+            (None, None, Some(http)) => http.probe(),
             _ => {
                 let place = format!("{at}.health");
                 let why = "give exactly one of command, tcp and http".to_owned();
@@ -148,6 +150,16 @@ impl HealthFile {
             failures: self.failures,
             start_period_ms: self.start_period.map_or(0, TimeFile::millis),
         })
+    }
+}
+
+impl HttpFile {
+    fn probe(&self) -> Probe {
+        let path = self.path.as_str().into();
+        match &self.port {
+            PortRef::Number(port) => Probe::Http { port: *port, path },
+            PortRef::Text(name) => Probe::NamedHttp { port: name.as_str().into(), path },
+        }
     }
 }
 

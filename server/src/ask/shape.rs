@@ -65,6 +65,8 @@ pub(super) struct MachineShape {
     pub(super) numa: Vec<u16>,
     /// Number of cores of each node that are free.
     pub(super) cores_left: Vec<u32>,
+    /// Range from which the cell chooses ports, or `none`.
+    pub(super) ports: String,
     pub(super) sequence: u64,
     pub(super) resources: ByKind<ResourceShape>,
     /// Time of the load report, in milliseconds since 1970; 0 without one.
@@ -161,6 +163,8 @@ pub(super) struct GroupShape {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) restarts: u32,
     pub(super) grace_ms: u32,
+    /// Names of the ports that the cell chooses for each task.
+    pub(super) any_ports: Vec<String>,
     /// The program of each task; `null` if there is none, or if the caller may not see it.
     pub(super) run: Option<RunShape>,
     /// Bytes of the payload.
@@ -208,6 +212,8 @@ pub(super) struct TaskShape {
     pub(super) devices: Vec<u32>,
     /// Exclusive cores by NUMA node.
     pub(super) cores: Vec<u32>,
+    /// Ports that have a name: those that the cell chose, and those that the group requests.
+    pub(super) ports: BTreeMap<String, u32>,
     /// Allocation of the task on its machine; `null` if it is its group's request.
     pub(super) allocated: Option<ByKind<u64>>,
     /// Number of failures after which the task was placed again, and of restarts on the same machine. Losses of the task's
@@ -294,6 +300,7 @@ impl MachineShape {
             devices: machine.devices,
             numa: machine.numa.as_slice().to_vec(),
             cores_left: told.cores_left,
+            ports: machine.ports.to_string(),
             sequence: told.sequence,
             resources: kinds.iter().map(resource).collect(),
             load_at_ms: told.load_at_ms,
@@ -394,6 +401,7 @@ impl GroupShape {
             labels: texts(&group.labels),
             restarts: group.restarts,
             grace_ms: group.grace_ms,
+            any_ports: group.any_ports.iter().map(ToString::to_string).collect(),
             run: group.run.as_deref().map(RunShape::from),
             payload_bytes: group.payload.as_bytes().len(),
         }
@@ -428,6 +436,7 @@ impl TaskShape {
             machine: (!told.machine_name.is_empty()).then_some(told.machine_name),
             devices: told.devices,
             cores: told.cores,
+            ports: told.ports.into_iter().map(|port| (port.name, port.number)).collect(),
             allocated: allocated.map(|amounts| by_kind(kinds, &amounts)),
             restarts: told.restarts,
             placed_ms: told.placed_ms,

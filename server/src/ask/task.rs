@@ -133,9 +133,16 @@ fn one(kinds: &Kinds, shape: &OneShape) -> String {
         ("last end", end.unwrap_or_default()),
         ("devices", numbers(&task.devices)),
         ("cores", numbers(&task.cores)),
+        ("ports", ports(task)),
         ("allocated", task.allocated.as_ref().map(|all| listed(kinds, all)).unwrap_or_default()),
     ]);
     format!("{head}\n{}", events::table(events))
+}
+
+/// The ports of a task in one line: `http=20017 metrics=9100`.
+fn ports(task: &TaskShape) -> String {
+    let ports = task.ports.iter().map(|(name, number)| format!("{name}={number}"));
+    ports.collect::<Vec<_>>().join(" ")
 }
 
 /// The tasks of a job or a machine.
@@ -184,7 +191,9 @@ fn table(kinds: &Kinds, tasks: &[TaskShape], format: Format) -> String {
         ("allocated", &|task| allocated(task).unwrap_or_default()),
     ];
     let some = some.into_iter().filter(|(_, of)| tasks.iter().any(|task| !of(task).is_empty()));
-    let wide = wide.into_iter().filter(|_| is_wide);
+    let has_ports = tasks.iter().any(|task| !task.ports.is_empty());
+    let ports: Option<Column> = has_ports.then_some(("ports", &ports));
+    let wide = wide.into_iter().chain(ports).filter(|_| is_wide);
     let shown: Vec<Column> = always.into_iter().chain(some).chain(wide).collect();
     let heading: Vec<_> = shown.iter().map(|(name, _)| (*name, Align::Left)).collect();
     let row = |task: &TaskShape| shown.iter().map(|(_, of)| of(task)).collect();

@@ -37,6 +37,7 @@
 //!   tests of bad input.
 //! - `limits.rs`: limits on requests, set by an operator.
 //! - `programs.rs`: real programs, with agents that are killed and restarted.
+//! - `ports.rs`: ports that the cell chooses for programs.
 //! - `agents.rs`: jobs on simulated machines, while agents, schedulers and leaders are killed.
 //! - `grace.rs`: grace periods of stopped tasks, and tasks that wait for their resources.
 //! - `application.rs`: applications that request containers, and recover them.
@@ -80,6 +81,7 @@ mod metrics;
 mod outcome;
 mod outputs;
 mod peaks;
+mod ports;
 mod power_cuts;
 mod process;
 mod programs;

@@ -301,7 +301,7 @@ fn is_an_argument(folder: &Path) -> bool {
 }
 
 /// The commands of `docs/run-programs.md` that begin with this text, and their documented outputs.
-fn documented(beginning: &str) -> Vec<(String, String)> {
+pub(crate) fn documented(beginning: &str) -> Vec<(String, String)> {
     let page = include_str!("../../../docs/run-programs.md");
     let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
     let commands = blocks.flat_map(|block| block.split("$ ").skip(1));

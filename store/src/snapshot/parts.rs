@@ -31,12 +31,14 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
         body.part(&(slot, used, claimed, at_ms))?;
     }
     image.vacant.iter().try_for_each(|slot| body.part(slot))?;
-    for JobImage { id, spec, versions, resized, hold, held, cores, tasks } in &image.jobs {
+    for JobImage { id, spec, versions, resized, hold, held, cores, ports, tasks } in &image.jobs {
         body.part(&(id, spec, resized, hold, held.len() as u32, tasks.len() as u32))?;
         tasks.iter().try_for_each(|task| body.part(task))?;
         held.iter().try_for_each(|held| body.part(held))?;
         body.part(&(cores.len() as u32))?;
         cores.iter().try_for_each(|cores| body.part(cores))?;
+        body.part(&(ports.len() as u32))?;
+        ports.iter().try_for_each(|ports| body.part(ports))?;
         body.part(&(versions.len() as u32))?;
         versions.iter().try_for_each(|version| body.part(version))?;
     }
@@ -103,9 +105,11 @@ fn read_job(body: &mut Body<'_>) -> Result<JobImage, LoadError> {
     let held = list(u64::from(held), body, Body::part)?;
     let cores: u32 = body.part()?;
     let cores = list(u64::from(cores), body, Body::part)?;
+    let ports: u32 = body.part()?;
+    let ports = list(u64::from(ports), body, Body::part)?;
     let versions: u32 = body.part()?;
     let versions = list(u64::from(versions), body, Body::part)?;
-    Ok(JobImage { id, spec, versions, resized, hold, held, cores, tasks })
+    Ok(JobImage { id, spec, versions, resized, hold, held, cores, ports, tasks })
 }
 
 fn read_tenant(body: &mut Body<'_>) -> Result<TenantImage, LoadError> {

@@ -79,6 +79,7 @@ impl Generator {
         self.want(&mut group);
         self.need_cores(&mut group);
         self.claim_of_cell(&mut group);
+        self.need_any_ports(&mut group);
         self.run_program(&mut group);
         group
     }

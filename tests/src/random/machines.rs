@@ -13,6 +13,7 @@ impl Generator {
         };
         let mut machine = self.machine(name);
         self.give_nodes(&mut machine, None);
+        self.give_range(&mut machine);
         Command::RegisterMachine(machine)
     }
 
@@ -22,6 +23,7 @@ impl Generator {
         let name = old.as_ref().map_or_else(|| "unknown".into(), |old| old.name.clone());
         let mut machine = self.machine(name);
         self.give_nodes(&mut machine, old.as_deref());
+        self.give_range(&mut machine);
         if let Some(old) = old {
             // Devices that are in use must remain. Otherwise only one property changes in half of the cases.
             machine.devices = if self.dice.chance(60) { old.devices } else { machine.devices };

@@ -11,6 +11,7 @@ mod holders;
 mod jobs;
 mod machines;
 mod peaks;
+mod ports;
 mod programs;
 mod reservations;
 mod transactions;
@@ -44,6 +45,8 @@ pub struct Generator {
     demand_profiles: Dice,
     /// Separate generator for programs and payloads.
     programs: Dice,
+    /// Separate generator for ports that the cell chooses.
+    ports: Dice,
     /// Separate generator for ends of programs and restarts.
     ends: Dice,
     /// Separate generator for allocations that differ from the group's request.
@@ -77,6 +80,7 @@ impl Generator {
             planner: None,
             demand_profiles: Dice::new(seed ^ 0xC42E),
             programs: Dice::new(seed ^ 0x9206),
+            ports: Dice::new(seed ^ 0x9084),
             ends: Dice::new(seed ^ 0xE4D5),
             held: None,
             cores: None,

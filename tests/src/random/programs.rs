@@ -81,6 +81,7 @@ impl Generator {
         let port = dice.below(12) as u16;
         let probe = match dice.below(3) {
             0 => Probe::Tcp(port),
+            1 if port < 6 => Probe::NamedTcp("web".into()),
             1 => {
                 Probe::Http { port, path: (*dice.pick(&["/", "/a?b=c", "/", "a", "/a b"])).into() }
             }

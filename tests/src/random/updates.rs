@@ -98,7 +98,10 @@ fn change_group(dice: &mut Dice, group: &mut TaskGroup) {
         1 => group.request.set(KindId(0), dice.below(4) as u64),
         2 => group.restarts = dice.below(3) as u32,
         3 => group.payload = Default::default(),
-        4 => group.rules.ports.clear(),
+        4 => {
+            group.rules.ports.clear();
+            group.any_ports.clear();
+        }
         5 => {
             let (from, level) = (TaskSelector::SameJob, TopologyLevel::Machine);
             group.rules.tasks = vec![TaskRule::AntiAffinity { from, level }];

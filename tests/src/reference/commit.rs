@@ -164,6 +164,8 @@ impl Reference {
         let (devices, cores) = self.judge(of, claim.machine, (claim.take, claim.devices))?;
         self.judge_cell(of)?;
         self.judge_tasks_per_machine(of, claim.machine.row())?;
+        self.judge_given_ports(of, claim.machine.row())?;
+        let ports = self.choose_ports(claim.task, claim.machine.row())?;
         self.judge_quota(of, claim.take)?;
         let group = &job.spec.groups[of.group];
         let (holds, _) = taken(group, claim.take);
@@ -172,6 +174,7 @@ impl Reference {
             let task = &mut job.tasks[claim.task.index as usize];
             task.state = TaskState::Placed(claim.machine);
             (task.devices, task.cores) = (devices, cores);
+            task.ports = ports;
             task.placed_ms = self.now_ms;
             task.holds = holds;
         }

@@ -13,7 +13,17 @@ impl ReferenceTask {
     pub(super) fn pending(group: usize) -> ReferenceTask {
         let (state, devices) = (TaskState::Pending, DeviceSet::default());
         let cores = NodeCores::NONE;
-        ReferenceTask { state, devices, cores, group, failures: 0, placed_ms: 0, holds: None }
+        let ports = Vec::new();
+        ReferenceTask {
+            state,
+            devices,
+            cores,
+            ports,
+            group,
+            failures: 0,
+            placed_ms: 0,
+            holds: None,
+        }
     }
 
     /// Sets a state without a machine. Returns the row of the machine on which the task was.
@@ -22,6 +32,7 @@ impl ReferenceTask {
         self.state = state;
         self.devices = DeviceSet::default();
         self.cores = NodeCores::NONE;
+        self.ports.clear();
         self.placed_ms = 0;
         self.holds = None;
         row
@@ -187,10 +198,12 @@ impl Reference {
         let devices = devices.map_err(|_| Rejection::NoDevicesLeft(id, machine))?;
         let cores = self.choose_cores(job.spec.groups[task.group].cores, machine.row());
         let cores = cores.map_err(|_| Rejection::NoCoresLeft(id, machine))?;
+        let ports = self.choose_ports(id, machine.row());
+        let ports = ports.map_err(|_| Rejection::NoPortsLeft(id, machine))?;
         let job = self.jobs.get_mut(&id.job).ok_or(Rejection::UnknownTask(id))?;
         let task = &mut job.tasks[id.index as usize];
         (task.state, task.devices) = (TaskState::Placed(machine), devices);
-        task.cores = cores;
+        (task.cores, task.ports) = (cores, ports);
         task.placed_ms = self.now_ms;
         self.raise(&BTreeSet::from([machine.row()]));
         Ok(self.done())

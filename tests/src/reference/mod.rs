@@ -21,6 +21,7 @@ mod jobs;
 mod judge;
 mod machines;
 mod peaks;
+mod ports;
 mod programs;
 mod reservations;
 mod tenants;
@@ -107,6 +108,8 @@ pub struct ReferenceTask {
     pub placed_ms: u64,
     /// Exclusive cores of the task, by NUMA node.
     pub cores: NodeCores,
+    /// Ports that the cell chose for the task.
+    pub ports: Vec<u16>,
     /// Allocation of the task; `None` if it is the group's request.
     pub holds: Option<Amounts>,
 }

@@ -13,8 +13,39 @@ fn must(good: bool) -> Result<(), Rejection> {
     if good { Ok(()) } else { Err(bad_job()) }
 }
 
+fn http_path(path: &Text) -> Result<(), Rejection> {
+    must(path.bytes().next() == Some(b'/'))?;
+    must(path.bytes().all(|byte| byte > b' ' && byte < 127))
+}
+
+/// The names of a group's ports.
+fn port_names(group: &TaskGroup) -> Result<Vec<Text>, Rejection> {
+    let fixed = group.run.iter().flat_map(|run| &run.ports);
+    let names: Vec<Text> =
+        fixed.clone().map(|port| &port.name).chain(&group.any_ports).cloned().collect();
+    let mut seen = BTreeMap::new();
+    for one in &names {
+        name(one)?;
+        let word: Option<String> = one
+            .chars()
+            .map(|letter| match letter {
+                'a'..='z' => Some(letter.to_ascii_uppercase()),
+                'A'..='Z' | '0'..='9' | '_' => Some(letter),
+                '-' => Some('_'),
+                _ => None,
+            })
+            .collect();
+        must(seen.insert(word.ok_or_else(bad_job)?, ()).is_none())?;
+    }
+    for port in fixed {
+        must(group.rules.ports.iter().any(|own| own.number == port.number))?;
+    }
+    Ok(names)
+}
+
 pub(super) fn program(group: &TaskGroup) -> Result<(), Rejection> {
     at_most(group.payload.as_bytes().len(), 65_536)?;
+    let names = port_names(group)?;
     let Some(run) = &group.run else { return Ok(()) };
     must(!run.command.is_empty())?;
     plain(&run.command)?;
@@ -34,32 +65,20 @@ pub(super) fn program(group: &TaskGroup) -> Result<(), Rejection> {
         must(!variable.name.contains('=') && variable.name.get(..6) != Some("OMEGA_"))?;
         must(seen.insert(variable.name.clone(), ()).is_none())?;
     }
-    let mut seen = BTreeMap::new();
-    for port in &run.ports {
-        name(&port.name)?;
-        let word: Option<String> = port
-            .name
-            .chars()
-            .map(|letter| match letter {
-                'a'..='z' => Some(letter.to_ascii_uppercase()),
-                'A'..='Z' | '0'..='9' | '_' => Some(letter),
-                '-' => Some('_'),
-                _ => None,
-            })
-            .collect();
-        must(seen.insert(word.ok_or_else(bad_job)?, ()).is_none())?;
-        must(group.rules.ports.iter().any(|own| own.number == port.number))?;
-    }
     if let Some(check) = &run.health {
         let times = [check.interval_ms, check.timeout_ms, check.start_period_ms];
         times.iter().try_for_each(|time| at_most(*time as usize, 3_600_000))?;
         must(check.interval_ms > 0 && check.timeout_ms > 0 && check.failures > 0)?;
         match &check.probe {
             Probe::Tcp(port) => must(*port > 0)?,
+            Probe::NamedTcp(port) => must(names.contains(port))?,
+            Probe::NamedHttp { port, path } => {
+                must(names.contains(port))?;
+                http_path(path)?;
+            }
             Probe::Http { port, path } => {
                 must(*port > 0)?;
-                must(path.bytes().next() == Some(b'/'))?;
-                must(path.bytes().all(|byte| byte > b' ' && byte < 127))?;
+                http_path(path)?;
             }
             Probe::Command(words) => {
                 must(words.first().is_some_and(|word| !word.is_empty()))?;

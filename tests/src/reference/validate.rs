@@ -116,6 +116,10 @@ pub(super) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     if cores > 0 && cpu.is_none_or(|cpu| cpu < cores * 1000) {
         return Err(Rejection::BadMachine("".into()));
     }
+    let (first, last) = (machine.ports.first, machine.ports.last);
+    if (first == 0 && last > 0) || last < first {
+        return Err(Rejection::BadMachine("".into()));
+    }
     for (kind, percent) in machine.overcommit.iter() {
         if kind.index() >= kinds.count() {
             return Err(Rejection::BadAmount { what: machine.name.clone(), kind });
@@ -255,6 +259,7 @@ fn task_group(of: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejectio
     let rules = &group.rules;
     at_most(rules.tasks.len(), RULES_PER_GROUP_MAX)?;
     at_most(rules.ports.len(), RULES_PER_GROUP_MAX)?;
+    at_most(group.any_ports.len(), RULES_PER_GROUP_MAX)?;
     at_most(rules.tolerations.len(), RULES_PER_GROUP_MAX)?;
     at_most(group.images.len(), RULES_PER_GROUP_MAX)?;
     at_most(group.volumes.len(), RULES_PER_GROUP_MAX)?;

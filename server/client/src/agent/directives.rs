@@ -122,6 +122,7 @@ fn task(start: proto::StartTask, programs: &[Arc<Program>]) -> Result<Task, Malf
         request: convert::amounts(start.request),
         devices: start.devices,
         cores: start.cores,
+        ports: start.ports.into_iter().map(convert::named_port_in).collect::<Result<_, _>>()?,
         grace_ms: start.grace_ms,
         program,
     })

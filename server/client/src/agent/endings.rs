@@ -22,6 +22,7 @@ struct Part {
     request: Amounts,
     devices: Vec<u32>,
     cores: Vec<u32>,
+    ports: Vec<u16>,
     grace_ms: u32,
 }
 
@@ -29,7 +30,8 @@ impl Part {
     fn of(task: &Task) -> Part {
         let (request, devices, cores) =
             (task.request.clone(), task.devices.clone(), task.cores.clone());
-        Part { request, devices, cores, grace_ms: task.grace_ms }
+        let ports = task.port_numbers().collect();
+        Part { request, devices, cores, ports, grace_ms: task.grace_ms }
     }
 }
 
@@ -67,7 +69,12 @@ impl Here {
             let nodes = part.cores.iter().zip(&task.cores);
             nodes.into_iter().any(|(ends, starts)| *ends > 0 && *starts > 0)
         };
-        let waits = |ending: &(Part, u64)| shares_devices(ending) || shares_node(ending);
+        let shares_ports = |(part, _): &(Part, u64)| {
+            !part.ports.is_empty() && task.port_numbers().any(|port| part.ports.contains(&port))
+        };
+        let waits = |ending: &(Part, u64)| {
+            shares_devices(ending) || shares_node(ending) || shares_ports(ending)
+        };
         if self.ends.contains_key(&task.id) || self.ends.values().any(waits) {
             return false;
         }
@@ -159,9 +166,9 @@ impl Endings {
 
     /// Records a task that was started before this process began and runs or is being stopped.
     pub(super) fn found(&mut self, found: Found, now_ms: u64) {
-        let Found { task, machine, request, devices, cores, grace_ms, kill_in_ms } = found;
+        let Found { task, machine, request, devices, cores, ports, grace_ms, kill_in_ms } = found;
         let here = self.machines.entry(machine).or_default();
-        let part = Part { request, devices, cores, grace_ms };
+        let part = Part { request, devices, cores, ports, grace_ms };
         match kill_in_ms {
             Some(left) => _ = here.ends.insert(task, (part, now_ms.saturating_add(left.into()))),
             None => _ = here.runs.insert(task, part),
@@ -226,9 +233,10 @@ impl Endings {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Program;
     use super::super::records::{Records, Reported, Told};
     use super::*;
-    use omega_core::{JobId, JobKind, TaskReport};
+    use omega_core::{JobId, JobKind, NamedPort, Port, TaskReport};
 
     const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
 
@@ -248,6 +256,7 @@ mod tests {
             request: Amounts::new([cores * 1000]),
             devices: Vec::new(),
             cores: Vec::new(),
+            ports: Vec::new(),
             grace_ms,
             program: Default::default(),
         }
@@ -280,6 +289,25 @@ mod tests {
         let killed = Order::Kill { task: id(0), machine: HERE };
         assert_eq!(endings.due(1050), [killed, start(1, 2, 0)]);
         assert_eq!(endings.next_due(), None);
+    }
+
+    #[test]
+    fn a_port_is_free_when_the_task_that_had_it_has_ended() {
+        let with_ports = |index, fixed: u16, chosen: u16| {
+            let program = Program { ports: vec![Port::tcp(fixed)], ..Program::default() };
+            let ports = vec![NamedPort { name: "http".into(), number: chosen }];
+            Order::Start(Task { program: program.into(), ports, ..task(index, 0, 1000) })
+        };
+        let mut endings = Endings::default();
+        endings.has(HERE, Amounts::new([4000]));
+        endings.follow(with_ports(0, 80, 20_000), 0);
+        endings.follow(stop(0, 0), 50);
+        assert_eq!(endings.follow(with_ports(1, 80, 20_001), 60), []);
+        assert_eq!(endings.follow(with_ports(2, 81, 20_000), 70), []);
+        let other = with_ports(3, 82, 20_003);
+        assert_eq!(endings.follow(other.clone(), 80), [other]);
+        let both = [with_ports(1, 80, 20_001), with_ports(2, 81, 20_000)];
+        assert_eq!(endings.ended(HERE, id(0)), both);
     }
 
     fn resize(index: u32, cores: u64) -> Order {
@@ -373,6 +401,7 @@ mod tests {
                 request,
                 devices: Vec::new(),
                 cores: Vec::new(),
+                ports: Vec::new(),
                 grace_ms: 1000,
                 kill_in_ms,
             };

@@ -53,8 +53,8 @@ use crate::proto::{self, machine_ref};
 use crate::{ApiError, ErrorCode, before_another_try};
 use driver::{Driver, Said};
 use omega_core::{
-    Amounts, JobKind, Labels, Machine, MachineId, Payload, Port, Run, RunEnd, Taint, TaskId,
-    TaskReport, Text,
+    Amounts, JobKind, Labels, Machine, MachineId, NamedPort, Payload, Port, Run, RunEnd, Taint,
+    TaskId, TaskReport, Text,
 };
 use records::Reported;
 use std::sync::Arc;
@@ -133,10 +133,28 @@ pub struct Task {
     pub devices: Vec<u32>,
     /// Number of exclusive cores on each NUMA node, of which the agent chooses the cores. Empty if the task has none.
     pub cores: Vec<u32>,
+    /// Ports of the machine that the cell chose for the task.
+    pub ports: Vec<NamedPort>,
     /// Grace period: maximum time from the stop to the end, in milliseconds.
     pub grace_ms: u32,
     /// The task's program and data.
     pub program: Arc<Program>,
+}
+
+impl Task {
+    /// Numbers of all ports of the task: those that the cell chose, and those that its group requests.
+    pub fn port_numbers(&self) -> impl Iterator<Item = u16> {
+        let chosen = self.ports.iter().map(|port| port.number);
+        chosen.chain(self.program.ports.iter().map(|port| port.number))
+    }
+
+    /// The number of the port with a name.
+    #[must_use]
+    pub fn port(&self, name: &str) -> Option<u16> {
+        let run = self.program.run.iter().flat_map(|run| &run.ports);
+        let mut named = self.ports.iter().chain(run);
+        named.find(|port| *port.name == *name).map(|port| port.number)
+    }
 }
 
 /// The program and data of a task, which are those of its group.
@@ -169,6 +187,8 @@ pub struct Found {
     pub devices: Vec<u32>,
     /// Number of exclusive cores on each NUMA node. Empty if the task has none.
     pub cores: Vec<u32>,
+    /// Numbers of the task's ports.
+    pub ports: Vec<u16>,
     /// Grace period: maximum time from the stop to the end, in milliseconds.
     pub grace_ms: u32,
     /// If the task was already stopped, the rest of its grace period in milliseconds.

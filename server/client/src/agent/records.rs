@@ -161,6 +161,7 @@ mod tests {
             request: Amounts::default(),
             devices: Vec::new(),
             cores: Vec::new(),
+            ports: Vec::new(),
             grace_ms: 0,
             program: Default::default(),
         }

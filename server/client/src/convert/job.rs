@@ -153,6 +153,7 @@ impl From<&TaskGroup> for proto::TaskGroup {
             payload: group.payload.as_bytes().to_vec(),
             version: group.version,
             per_machine: group.per_machine,
+            any_ports: strings(&group.any_ports),
         }
     }
 }
@@ -194,6 +195,7 @@ impl TryFrom<proto::TaskGroup> for TaskGroup {
             payload: group.payload.into(),
             version: group.version,
             per_machine: group.per_machine,
+            any_ports: texts(group.any_ports),
         })
     }
 }

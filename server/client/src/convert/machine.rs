@@ -4,7 +4,7 @@ use super::{Malformed, all, amounts, given, narrow, overcommit, overcommit_list,
 use crate::proto;
 use omega_core::limits::NUMA_NODES_MAX;
 use omega_core::{
-    Image, Labels, Machine, MachineId, NodeCores, Taint, TaintEffect, Toleration,
+    Image, Labels, Machine, MachineId, NodeCores, PortRange, Taint, TaintEffect, Toleration,
     TolerationOperator,
 };
 
@@ -134,6 +134,7 @@ impl From<&Machine> for proto::Machine {
             images: machine.images.iter().map(image).collect(),
             devices: machine.devices.into(),
             numa: node_list(&machine.numa),
+            ports: port_range(machine.ports),
         }
     }
 }
@@ -152,6 +153,21 @@ impl TryFrom<proto::Machine> for Machine {
             images: machine.images.into_iter().map(image).collect(),
             devices: narrow(machine.devices, u8::MAX, "machine.devices")?,
             numa: nodes(&machine.numa, "machine.numa")?,
+            ports: machine.ports.map_or(Ok(PortRange::default()), port_range_in)?,
         })
     }
+}
+
+/// The message of a range; `None` for the default range.
+fn port_range(range: PortRange) -> Option<proto::PortRange> {
+    let PortRange { first, last } = range;
+    let sent = proto::PortRange { first: first.into(), last: last.into() };
+    (range != PortRange::default()).then_some(sent)
+}
+
+fn port_range_in(range: proto::PortRange) -> Result<PortRange, Malformed> {
+    Ok(PortRange {
+        first: narrow(range.first, u16::MAX, "machine.ports.first")?,
+        last: narrow(range.last, u16::MAX, "machine.ports.last")?,
+    })
 }

@@ -18,7 +18,7 @@ pub use delta::{delta, interest, interested};
 pub use job::{phase, task_report, task_state};
 pub use machine::{label_list, labels, node_list};
 pub use pieces::{PIECE_BYTES, Pieces, join, split};
-pub use run::run_end;
+pub use run::{chosen_ports, named_port, named_port_in, run_end};
 pub use transaction::reason_name;
 
 use crate::proto;

@@ -116,6 +116,7 @@ macro_rules! lists {
                 demand_profiles: proto::DemandProfileSum, Item::bytes;
                 batch: proto::BatchAllocated, Item::bytes;
                 tenant_counts: proto::TenantCount, Item::bytes;
+                taken_ports: proto::TakenPorts, Item::bytes;
                 loads: proto::Load, Item::bytes;
                 trackers: proto::Tracker, Item::bytes;
                 tenants: proto::TenantDelta, Item::bytes;

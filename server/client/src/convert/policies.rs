@@ -1,18 +1,24 @@
 //! Conversion of policies' columns in a delta. Both directions of a policy are together.
 
 use super::rows::by_row;
-use super::{Malformed, all, amounts, values};
+use super::{Malformed, all, amounts, narrow, values};
 use crate::proto;
 use omega_cellstate::{
-    ClusterResources, EvictionColumns, PeakColumns, PolicyColumns, ReservationColumns, TenantCount,
-    TenantCounts,
+    ClusterResources, EvictionColumns, PeakColumns, PolicyColumns, PortColumns, ReservationColumns,
+    TakenPorts, TenantCount, TenantCounts,
 };
 use std::mem::take;
 
 /// Writes the columns of all policies into a message.
 pub(super) fn put(policies: &PolicyColumns, message: &mut proto::Delta) {
-    let PolicyColumns { evictions, reservations, cluster_resources, peaks, tasks_per_machine } =
-        policies;
+    let PolicyColumns {
+        evictions,
+        reservations,
+        cluster_resources,
+        peaks,
+        tasks_per_machine,
+        ports,
+    } = policies;
     message.refilled = evictions.refilled;
     let reservations = reservations.all.as_deref();
     message.reservations =
@@ -32,6 +38,13 @@ pub(super) fn put(policies: &PolicyColumns, message: &mut proto::Delta) {
         count: told.count,
     };
     message.tenant_counts = tasks_per_machine.counts.iter().map(count).collect();
+    let wide = |ports: &[u16]| ports.iter().copied().map(u32::from).collect();
+    let taken = |(slot, taken): &(u32, TakenPorts)| proto::TakenPorts {
+        slot: *slot,
+        fixed: wide(&taken.fixed),
+        given: wide(&taken.given),
+    };
+    message.taken_ports = ports.taken.iter().map(taken).collect();
 }
 
 /// Takes the columns of all policies from the message of a delta with this number of rows.
@@ -47,6 +60,10 @@ pub(super) fn get(message: &mut proto::Delta, rows: usize) -> Result<PolicyColum
     let counts = by_row("tenant_counts.slot", rows, take(&mut message.tenant_counts), |one| {
         Ok((one.slot, TenantCount { tenant: one.tenant.into(), count: one.count }))
     })?;
+    let taken = by_row("taken_ports.slot", rows, take(&mut message.taken_ports), |one| {
+        let fixed = numbers(one.fixed, "taken_ports.fixed")?;
+        Ok((one.slot, TakenPorts { fixed, given: numbers(one.given, "taken_ports.given")? }))
+    })?;
     Ok(PolicyColumns {
         evictions: EvictionColumns { refilled: message.refilled },
         reservations: ReservationColumns { all: reservations },
@@ -56,5 +73,14 @@ pub(super) fn get(message: &mut proto::Delta, rows: usize) -> Result<PolicyColum
         },
         peaks: PeakColumns { calendars, batch },
         tasks_per_machine: TenantCounts { counts },
+        ports: PortColumns { taken },
     })
+}
+
+/// Takes ascending numbers of ports.
+fn numbers(ports: Vec<u32>, field: &'static str) -> Result<Vec<u16>, Malformed> {
+    let narrowed = ports.into_iter().map(|port| narrow(port, u16::MAX, field));
+    let mut ports = narrowed.collect::<Result<Vec<u16>, _>>()?;
+    ports.sort_unstable();
+    Ok(ports)
 }

@@ -4,7 +4,7 @@ use super::job::{strings, texts};
 use super::{Malformed, given, narrow};
 use crate::proto;
 use omega_core::{
-    EndReason, EnvVar, HealthCheck, NamedPort, Probe, RestartPolicy, Run, RunEnd, Text,
+    EndReason, EnvVar, HealthCheck, NamedPort, Probe, RestartPolicy, Run, RunEnd, TaskGroup, Text,
 };
 
 impl From<&Run> for proto::Run {
@@ -14,10 +14,6 @@ impl From<&Run> for proto::Run {
             name: variable.name.to_string(),
             value: variable.value.to_string(),
         };
-        let port = |port: &NamedPort| proto::NamedPort {
-            name: port.name.to_string(),
-            number: port.number.into(),
-        };
         let RestartPolicy { attempts, delay_ms } = run.restart;
         proto::Run {
             command: run.command.to_string(),
@@ -25,7 +21,7 @@ impl From<&Run> for proto::Run {
             env: run.env.iter().map(variable).collect(),
             working_dir: or_empty(&run.working_dir),
             user: or_empty(&run.user),
-            ports: run.ports.iter().map(port).collect(),
+            ports: run.ports.iter().map(named_port).collect(),
             health: run.health.as_ref().map(health),
             restart: Some(proto::RestartPolicy { attempts, delay_ms }),
         }
@@ -39,10 +35,6 @@ impl TryFrom<proto::Run> for Run {
         let given_text = |text: String| (!text.is_empty()).then(|| Text::from(text));
         let variable =
             |one: proto::EnvVar| EnvVar { name: one.name.into(), value: one.value.into() };
-        let port = |port: proto::NamedPort| -> Result<NamedPort, Malformed> {
-            let number = narrow(port.number, u16::MAX, "run.ports.number")?;
-            Ok(NamedPort { name: port.name.into(), number })
-        };
         let proto::RestartPolicy { attempts, delay_ms } = run.restart.unwrap_or_default();
         Ok(Run {
             command: run.command.into(),
@@ -50,11 +42,36 @@ impl TryFrom<proto::Run> for Run {
             env: run.env.into_iter().map(variable).collect(),
             working_dir: given_text(run.working_dir),
             user: given_text(run.user),
-            ports: run.ports.into_iter().map(port).collect::<Result<_, _>>()?,
+            ports: run.ports.into_iter().map(named_port_in).collect::<Result<_, _>>()?,
             health: run.health.map(health_in).transpose()?,
             restart: RestartPolicy { attempts, delay_ms },
         })
     }
+}
+
+/// The message of a port with its name.
+#[must_use]
+pub fn named_port(port: &NamedPort) -> proto::NamedPort {
+    proto::NamedPort { name: port.name.to_string(), number: port.number.into() }
+}
+
+/// Takes a port with its name from a message.
+///
+/// # Errors
+/// The number is above 65,535.
+pub fn named_port_in(port: proto::NamedPort) -> Result<NamedPort, Malformed> {
+    let number = narrow(port.number, u16::MAX, "port.number")?;
+    Ok(NamedPort { name: port.name.into(), number })
+}
+
+/// The messages of the ports that the cell chose for a task, with the names of its group.
+#[must_use]
+pub fn chosen_ports(group: &TaskGroup, chosen: &[u16]) -> Vec<proto::NamedPort> {
+    let named = |(name, number): (&Text, &u16)| proto::NamedPort {
+        name: name.to_string(),
+        number: (*number).into(),
+    };
+    group.any_ports.iter().zip(chosen).map(named).collect()
 }
 
 fn health(check: &HealthCheck) -> proto::HealthCheck {
@@ -63,8 +80,15 @@ fn health(check: &HealthCheck) -> proto::HealthCheck {
         Probe::Command(words) => Sent::Command(proto::CommandProbe { words: strings(words) }),
         Probe::Tcp(port) => Sent::TcpPort((*port).into()),
         Probe::Http { port, path } => {
-            Sent::Http(proto::HttpProbe { port: (*port).into(), path: path.to_string() })
+            let (port, path) = ((*port).into(), path.to_string());
+            Sent::Http(proto::HttpProbe { port, path, port_name: String::new() })
         }
+        Probe::NamedTcp(name) => Sent::TcpPortName(name.to_string()),
+        Probe::NamedHttp { port, path } => Sent::Http(proto::HttpProbe {
+            port: 0,
+            path: path.to_string(),
+            port_name: port.to_string(),
+        }),
     };
     proto::HealthCheck {
         probe: Some(probe),
@@ -81,6 +105,10 @@ fn health_in(check: proto::HealthCheck) -> Result<HealthCheck, Malformed> {
     let probe = match given(check.probe, "run.health.probe")? {
         Sent::Command(command) => Probe::Command(texts(command.words)),
         Sent::TcpPort(number) => Probe::Tcp(port(number)?),
+        Sent::TcpPortName(name) => Probe::NamedTcp(name.into()),
+        Sent::Http(http) if !http.port_name.is_empty() => {
+            Probe::NamedHttp { port: http.port_name.into(), path: http.path.into() }
+        }
         Sent::Http(http) => Probe::Http { port: port(http.port)?, path: http.path.into() },
     };
     Ok(HealthCheck {

@@ -226,6 +226,7 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
         Reason::EvictionsCapped => R::EvictionsCapped,
         Reason::Reserved => R::Reserved,
         Reason::NoCores => R::NoCores,
+        Reason::NoPorts => R::NoPorts,
         Reason::TasksPerMachine => R::TasksPerMachine,
         other => unreachable!("every reason of this version is sent, not {other:?}"),
     };
@@ -266,6 +267,7 @@ fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
         R::EvictionsCapped => Reason::EvictionsCapped,
         R::Reserved => Reason::Reserved,
         R::NoCores => Reason::NoCores,
+        R::NoPorts => Reason::NoPorts,
         R::TasksPerMachine => Reason::TasksPerMachine,
         R::PeakHours => Reason::PeakHours(kind),
     })

@@ -83,6 +83,17 @@ pub struct Machine {
     /// most 8 nodes.
     #[prost(uint32, repeated, tag = "8")]
     pub numa: ::prost::alloc::vec::Vec<u32>,
+    /// from which the cell chooses ports for tasks; absent: 20000 to 31999
+    #[prost(message, optional, tag = "9")]
+    pub ports: ::core::option::Option<PortRange>,
+}
+/// Ports from the first to the last. If both are 0, there are none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PortRange {
+    #[prost(uint32, tag = "1")]
+    pub first: u32,
+    #[prost(uint32, tag = "2")]
+    pub last: u32,
 }
 /// A band of precedences, including both ends, within which no task evicts another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -248,6 +259,10 @@ pub struct TaskGroup {
     /// anti-affinity to its own tasks at the level of machines.
     #[prost(bool, tag = "18")]
     pub per_machine: bool,
+    /// Names of ports that the cell chooses for each task, from the range of its machine. A task keeps its ports while it
+    /// has its machine.
+    #[prost(string, repeated, tag = "19")]
+    pub any_ports: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// The program that each task of a group runs. At most 65536 bytes.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -266,6 +281,7 @@ pub struct Run {
     /// empty: the agent's
     #[prost(string, tag = "5")]
     pub user: ::prost::alloc::string::String,
+    /// names of ports of the group's rules
     #[prost(message, repeated, tag = "6")]
     pub ports: ::prost::alloc::vec::Vec<NamedPort>,
     #[prost(message, optional, tag = "7")]
@@ -280,7 +296,7 @@ pub struct EnvVar {
     #[prost(string, tag = "2")]
     pub value: ::prost::alloc::string::String,
 }
-/// A name for a port of the group. The program gets the port's number in the environment variable `OMEGA_PORT_<NAME>`.
+/// A port with a name. The program gets the port's number in the environment variable `OMEGA_PORT_<NAME>`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NamedPort {
     #[prost(string, tag = "1")]
@@ -310,7 +326,7 @@ pub struct HealthCheck {
     /// time from the start in which failures do not count, unless a test has succeeded
     #[prost(uint32, tag = "7")]
     pub start_period_ms: u32,
-    #[prost(oneof = "health_check::Probe", tags = "1, 2, 3")]
+    #[prost(oneof = "health_check::Probe", tags = "1, 2, 3, 8")]
     pub probe: ::core::option::Option<health_check::Probe>,
 }
 /// Nested message and enum types in `HealthCheck`.
@@ -323,6 +339,9 @@ pub mod health_check {
         TcpPort(u32),
         #[prost(message, tag = "3")]
         Http(super::HttpProbe),
+        /// name of a port of the group
+        #[prost(string, tag = "8")]
+        TcpPortName(::prost::alloc::string::String),
     }
 }
 /// A command that is run. The test succeeds if the command exits with 0.
@@ -338,6 +357,9 @@ pub struct HttpProbe {
     pub port: u32,
     #[prost(string, tag = "2")]
     pub path: ::prost::alloc::string::String,
+    /// name of a port of the group, in place of `port`
+    #[prost(string, tag = "3")]
+    pub port_name: ::prost::alloc::string::String,
 }
 /// Amount of a kind that a task claims in each part of the day. The parts are equally long, and their number divides
 /// 288.
@@ -1244,6 +1266,21 @@ pub struct Delta {
     /// without an entry for a row has no task there.
     #[prost(message, repeated, tag = "41")]
     pub tenant_counts: ::prost::alloc::vec::Vec<TenantCount>,
+    /// Ports of the tasks in the rows of `slots`, in the order of `slots`. Tasks in a row without an entry have none.
+    #[prost(message, repeated, tag = "42")]
+    pub taken_ports: ::prost::alloc::vec::Vec<TakenPorts>,
+}
+/// The ports of the tasks on a machine.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TakenPorts {
+    #[prost(uint32, tag = "1")]
+    pub slot: u32,
+    /// numbers that tasks request, ascending; once for each port with the number
+    #[prost(uint32, repeated, tag = "2")]
+    pub fixed: ::prost::alloc::vec::Vec<u32>,
+    /// numbers that the cell chose, ascending
+    #[prost(uint32, repeated, tag = "3")]
+    pub given: ::prost::alloc::vec::Vec<u32>,
 }
 /// The number of a tenant's tasks on a machine.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1759,6 +1796,8 @@ pub enum Reason {
     CellExhausted = 30,
     /// the tenant has its maximum of tasks on the machine
     TasksPerMachine = 31,
+    /// too few free ports in the machine's range for those that the cell chooses
+    NoPorts = 32,
 }
 impl Reason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1799,6 +1838,7 @@ impl Reason {
             Self::NoCores => "REASON_NO_CORES",
             Self::CellExhausted => "REASON_CELL_EXHAUSTED",
             Self::TasksPerMachine => "REASON_TASKS_PER_MACHINE",
+            Self::NoPorts => "REASON_NO_PORTS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1836,6 +1876,7 @@ impl Reason {
             "REASON_NO_CORES" => Some(Self::NoCores),
             "REASON_CELL_EXHAUSTED" => Some(Self::CellExhausted),
             "REASON_TASKS_PER_MACHINE" => Some(Self::TasksPerMachine),
+            "REASON_NO_PORTS" => Some(Self::NoPorts),
             _ => None,
         }
     }
@@ -3122,7 +3163,7 @@ pub struct JobTasks {
     #[prost(message, repeated, tag = "3")]
     pub tasks: ::prost::alloc::vec::Vec<TaskStatus>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TaskStatus {
     #[prost(message, optional, tag = "1")]
     pub task: ::core::option::Option<TaskId>,
@@ -3154,6 +3195,9 @@ pub struct TaskStatus {
     /// last end of its program, if one was reported and is kept
     #[prost(message, optional, tag = "12")]
     pub last_end: ::core::option::Option<RunEnd>,
+    /// its ports with a name: those that the cell chose, then those that its group requests
+    #[prost(message, repeated, tag = "13")]
+    pub ports: ::prost::alloc::vec::Vec<NamedPort>,
 }
 /// The end of a run of a task's program.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -8294,7 +8338,7 @@ pub struct AgentDirectives {
 }
 /// A task that should run. If it already runs, report it as started unless `running` is set, and change its allocation
 /// if `request` has changed.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StartTask {
     #[prost(message, optional, tag = "1")]
     pub task: ::core::option::Option<TaskId>,
@@ -8327,6 +8371,9 @@ pub struct StartTask {
     /// Position of the task's program in `AgentDirectives.programs`, from 1; 0 if no program is sent.
     #[prost(uint32, tag = "13")]
     pub program: u32,
+    /// that the cell chose for the task
+    #[prost(message, repeated, tag = "14")]
+    pub ports: ::prost::alloc::vec::Vec<NamedPort>,
 }
 /// A part of a task's output, which its agent keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

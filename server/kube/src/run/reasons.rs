@@ -86,7 +86,9 @@ fn words(reason: Reason, kinds: &Kinds) -> Option<String> {
         Reason::OtherMachine => "node(s) didn't match the requested node name",
         Reason::AffinityUnmet => "node(s) didn't match Pod's node affinity/selector",
         Reason::Tainted => "node(s) had untolerated taint(s)",
-        Reason::PortTaken => "node(s) didn't have free ports for the requested pod ports",
+        Reason::PortTaken | Reason::NoPorts => {
+            "node(s) didn't have free ports for the requested pod ports"
+        }
         Reason::AntiAffinity => "node(s) didn't match pod anti-affinity rules",
         Reason::TaskAffinityUnmet => "node(s) didn't match pod affinity rules",
         Reason::Skew => "node(s) didn't match pod topology spread constraints",

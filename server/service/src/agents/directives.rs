@@ -110,6 +110,7 @@ fn start_task(start: &Start) -> proto::StartTask {
         grace_ms: group.grace_ms,
         cores: convert::node_list(&start.cores),
         program: 0,
+        ports: convert::chosen_ports(group, &start.ports),
     }
 }
 
@@ -132,6 +133,7 @@ mod tests {
             group: 0,
             devices: DeviceSet::default(),
             cores: NodeCores::NONE,
+            ports: Vec::new(),
             holds: Amounts::new([100]),
             is_running: false,
         }

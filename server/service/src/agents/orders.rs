@@ -23,6 +23,8 @@ pub(crate) struct Start {
     pub(crate) group: usize,
     pub(crate) devices: DeviceSet,
     pub(crate) cores: NodeCores,
+    /// Ports that the cell chose, in the order of the group's names.
+    pub(crate) ports: Vec<u16>,
     pub(crate) holds: Amounts,
     pub(crate) is_running: bool,
 }
@@ -79,6 +81,7 @@ pub(super) fn start(cell: &Cell, task: TaskId) -> Option<Start> {
         group: cell.task_group(task)?,
         devices: cell.task_devices(task).unwrap_or_default(),
         cores: cell.task_cores(task),
+        ports: cell.task_ports(task).to_vec(),
         holds: cell.task_holds(task)?,
         is_running: matches!(state, TaskState::Running(_)),
     })

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::ask::AskError;
 use crate::ask::moment::Moment;
-use crate::ask::rules_file::PortFile;
 use omega_core::{
     Amounts, CorePlace, DeviceRequest, Job, JobKind, KindId, Kinds, OptionalResources, Preemption,
     TaskGroup, Text, Unit,
@@ -73,7 +72,6 @@ impl GroupFile {
         })?;
         let optional = group.optional.as_ref();
         let rules = &group.rules;
-        let names = group.run.as_ref().map_or(&[][..], |run| &run.ports);
         Ok(GroupFile {
             name: group.name.to_string(),
             count: group.count,
@@ -127,7 +125,7 @@ impl GroupFile {
                 .filter(|rule| !group.per_machine || **rule != apart())
                 .map(Into::into)
                 .collect(),
-            ports: rules.ports.iter().map(|port| PortFile::written(port, names)).collect(),
+            ports: group.into(),
         })
     }
 }
@@ -218,6 +216,8 @@ mod tests {
         [[group]]
         name = "second"
         per_machine = true
+        ports = { http = "any", metrics = 9100 }
+        run = { command = "serve", health = { tcp = "http" } }
         devices = { count = 2 }
         request = { gpu = 0 }
     "#;

@@ -1,14 +1,12 @@
 //! Conversion of a job's placement rules to those of a file, the reverse of the conversions in the parent module.
 
 use super::{
-    EffectFile, LevelFile, NearFile, OperatorFile, PortFile, PreferredFile, ProtocolFile,
-    RequirementFile, RuleFile, SelectorFile, SpreadFile, TasksFile, TenantsFile, TolerationFile,
-    TolerationOperatorFile,
+    EffectFile, LevelFile, NearFile, OperatorFile, PreferredFile, RequirementFile, RuleFile,
+    SelectorFile, SpreadFile, TasksFile, TenantsFile, TolerationFile, TolerationOperatorFile,
 };
 use omega_core::{
-    MachineSelector, NamedPort, Near, Operator, Port, Preferred, Protocol, Requirement, Spread,
-    TaintEffect, TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator,
-    TopologyLevel, WhenUnsatisfiable,
+    MachineSelector, Near, Operator, Preferred, Requirement, Spread, TaintEffect, TaskRule,
+    TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
 };
 use serde::{Serialize, Serializer};
 
@@ -68,24 +66,6 @@ impl From<&Toleration> for TolerationFile {
                 TaintEffect::PreferNoSchedule => EffectFile::PreferNoSchedule,
                 TaintEffect::NoExecute => EffectFile::NoExecute,
             }),
-        }
-    }
-}
-
-impl PortFile {
-    /// A port with the name that its number has for the program.
-    pub(in crate::ask) fn written(port: &Port, names: &[NamedPort]) -> PortFile {
-        let protocol = match port.protocol {
-            Protocol::Tcp => ProtocolFile::Tcp,
-            Protocol::Udp => ProtocolFile::Udp,
-            Protocol::Sctp => ProtocolFile::Sctp,
-        };
-        let name = names.iter().find(|named| named.number == port.number);
-        PortFile {
-            number: port.number,
-            protocol,
-            address: port.address.as_ref().map(ToString::to_string),
-            name: name.map(|named| named.name.to_string()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{HealthFile, HttpFile, RestartFile, RunFile};
 use crate::ask::job_file::TimeFile;
+use crate::ask::ports_file::PortRef;
 use omega_core::{HealthCheck, Probe, RestartPolicy, Run, Text};
 
 fn strings(list: &[Text]) -> Vec<String> {
@@ -31,9 +32,14 @@ impl From<&HealthCheck> for HealthFile {
         let (mut command, mut tcp, mut http) = (None, None, None);
         match &check.probe {
             Probe::Command(words) => command = Some(strings(words)),
-            Probe::Tcp(port) => tcp = Some(*port),
+            Probe::Tcp(port) => tcp = Some(PortRef::Number(*port)),
+            Probe::NamedTcp(name) => tcp = Some(PortRef::Text(name.to_string())),
             Probe::Http { port, path } => {
-                http = Some(HttpFile { port: *port, path: path.to_string() });
+                http = Some(HttpFile { port: PortRef::Number(*port), path: path.to_string() });
+            }
+            Probe::NamedHttp { port, path } => {
+                let port = PortRef::Text(port.to_string());
+                http = Some(HttpFile { port, path: path.to_string() });
             }
         }
         HealthFile {

@@ -1,0 +1,240 @@
+//! Ports that the cell chooses for tasks (see [`TaskGroup::any_ports`](omega_core::TaskGroup::any_ports)).
+//!
+//! The cell chooses when it places a task, so schedulers need no numbers: they only check that enough of the machine's
+//! range is free. Numbers that tasks request are taken, too. Conversely, a task is not placed where the cell gave a port
+//! that the task requests to another task. Requested ports among each other are checked by `rules/`, which knows their
+//! protocols and addresses; here they are only numbers.
+//!
+//! The search for free ports begins at a position that depends on the task, so that the ports of tasks that end are
+//! rarely given to the next task at once.
+//!
+//! Invariant: the ports in a row are those of the placed tasks on its machine. Rows without ports have no entry.
+
+mod row;
+mod view;
+
+use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, RowsAgain};
+use crate::audit::AuditError;
+use crate::delta::Delta;
+use crate::facts::{Facts, Need};
+use crate::map::FastMap;
+use crate::sparse::Sparse;
+use omega_core::{Job, MachineId, PortRange, Reason, TaskGroup, TaskId};
+use row::RowPorts;
+
+/// The distance between the positions of the first tasks of two successive jobs. It is prime, so that many jobs begin at
+/// different positions.
+const JOB_STRIDE: u64 = 127;
+
+/// The ports that a task needs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PortNeed {
+    /// Requested numbers, ascending. A number occurs once for each port that has it.
+    fixed: Vec<u16>,
+    /// Number of ports that the cell chooses.
+    any: usize,
+}
+
+impl PortNeed {
+    /// The ports that a group needs; `None` for nearly all groups.
+    pub(crate) fn of(group: &TaskGroup) -> Option<Box<PortNeed>> {
+        if !has_ports(group) {
+            return None;
+        }
+        let mut fixed: Vec<u16> = group.rules.ports.iter().map(|port| port.number).collect();
+        fixed.sort_unstable();
+        Some(Box::new(PortNeed { fixed, any: group.any_ports.len() }))
+    }
+}
+
+fn has_ports(group: &TaskGroup) -> bool {
+    !group.any_ports.is_empty() || !group.rules.ports.is_empty()
+}
+
+impl Need {
+    /// Number of ports that the cell chooses for each task.
+    #[inline]
+    #[must_use]
+    pub fn any_ports(&self) -> usize {
+        self.ports.as_ref().map_or(0, |ports| ports.any)
+    }
+}
+
+/// The ports of a job's tasks that the cell chose, by task index.
+///
+/// Invariant: each listed task is placed, and has as many ports as its group requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskPorts(Sparse<Vec<u16>>);
+
+impl TaskPorts {
+    /// All entries, in ascending order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[u16])> {
+        self.0.iter().map(|(index, ports)| (index, &ports[..]))
+    }
+
+    /// The ports of a task, in the order of the group's names.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> &[u16] {
+        self.0.get(index).map_or(&[], |ports| ports)
+    }
+
+    /// Records the ports of a task, if it has any.
+    #[inline]
+    pub(crate) fn put(&mut self, index: u32, ports: Vec<u16>) {
+        if !ports.is_empty() {
+            self.0.insert(index, ports);
+        }
+    }
+
+    /// Removes the entry of a task.
+    #[inline]
+    pub(crate) fn forget(&mut self, index: u32) {
+        self.0.remove(index);
+    }
+}
+
+/// The ports of tasks by row. See the module documentation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ports {
+    rows: FastMap<u32, RowPorts>,
+}
+
+static NO_PORTS: RowPorts = RowPorts { fixed: Vec::new(), given: Vec::new(), unknown: 0 };
+
+impl Ports {
+    fn on(&self, row: usize) -> &RowPorts {
+        self.rows.get(&(row as u32)).unwrap_or(&NO_PORTS)
+    }
+
+    /// Checks whether a task gets its ports on the machine in a row.
+    fn judge(&self, row: usize, need: &PortNeed, facts: &Facts) -> Result<(), Reason> {
+        let here = self.on(row);
+        if here.takes_fixed_of(need) {
+            return Err(Reason::PortTaken);
+        }
+        let has_room = need.any == 0 || here.free(range_of(facts, row), need) >= need.any as i64;
+        if has_room { Ok(()) } else { Err(Reason::NoPorts) }
+    }
+
+    /// Whether the range of the machine in a row has free ports for those that the cell would choose.
+    pub(crate) fn has_room(&self, row: usize, need: &Need, facts: &Facts) -> bool {
+        let Some(need) = &need.ports else { return true };
+        need.any == 0 || self.on(row).free(range_of(facts, row), need) >= need.any as i64
+    }
+
+    /// Chooses the ports of a task that is placed on the machine in a row.
+    pub(crate) fn choose(&self, task: TaskId, row: usize, need: &Need, facts: &Facts) -> Vec<u16> {
+        let Some(need) = &need.ports else { return Vec::new() };
+        let position = task.job.0.wrapping_mul(JOB_STRIDE).wrapping_add(task.index.into());
+        self.on(row).choose(range_of(facts, row), need, position)
+    }
+
+    /// Whether a task of a snapshot can have these ports: as many as it needs, each one only once, and none that
+    /// another task on the machine has.
+    pub(crate) fn can_have(&self, row: usize, need: &Need, ports: &[u16]) -> bool {
+        let here = self.on(row);
+        let is_new = |(at, port): (usize, &u16)| {
+            *port > 0 && here.given.binary_search(port).is_err() && !ports[..at].contains(port)
+        };
+        ports.len() == need.any_ports() && ports.iter().enumerate().all(is_new)
+    }
+}
+
+/// The range of the machine in a row.
+fn range_of(facts: &Facts, row: usize) -> PortRange {
+    let machine = facts.machines.get(row).and_then(Option::as_ref);
+    machine.map_or(PortRange::NONE, |machine| machine.ports)
+}
+
+impl Ledger for Ports {
+    fn check(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
+        let Some(need) = &at.need.ports else { return Ok(()) };
+        self.judge(at.row, need, context.facts)
+    }
+
+    fn count(&mut self, at: &Placement<'_>, sign: i64) {
+        let Some(need) = &at.need.ports else { return };
+        let row = at.row as u32;
+        let here = self.rows.entry(row).or_default();
+        here.add(need, at.ports, sign);
+        if here.is_empty() {
+            self.rows.remove(&row);
+        }
+    }
+}
+
+impl Policy for Ports {
+    type Mirror = Ports;
+    type Note = ();
+
+    fn concerns(_: &Job, group: &TaskGroup) -> bool {
+        has_ports(group)
+    }
+
+    fn write_row(&self, slot: u32, delta: &mut Delta) {
+        if self.rows.is_empty() {
+            return;
+        }
+        if let Some(RowPorts { fixed, given, .. }) = self.rows.get(&slot) {
+            let taken = TakenPorts { fixed: fixed.clone(), given: given.clone() };
+            delta.policies.ports.taken.push((slot, taken));
+        }
+    }
+
+    fn audit(&self, recount: &Ports) -> Result<(), AuditError> {
+        let rows = self.rows.keys().chain(recount.rows.keys()).copied();
+        let wrong = rows.filter(|row| self.rows.get(row) != recount.rows.get(row)).min();
+        wrong.map_or(Ok(()), |slot| Err(AuditError::Ports(MachineId { slot, incarnation: 0 })))
+    }
+}
+
+impl Mirror for Ports {
+    fn reset(&mut self) {
+        self.rows.clear();
+    }
+
+    fn apply(&mut self, applying: Applying<'_>) {
+        let Applying { delta, tally, .. } = applying;
+        let taken = &delta.policies.ports.taken;
+        if self.rows.is_empty() && taken.is_empty() {
+            return;
+        }
+        let had = delta.slots.iter().filter_map(|slot| Some((*slot, self.rows.remove(slot)?)));
+        let had: Vec<(u32, RowPorts)> = had.collect();
+        for (slot, TakenPorts { fixed, given }) in taken {
+            let row = RowPorts { fixed: fixed.clone(), given: given.clone(), unknown: 0 };
+            self.rows.insert(*slot, row);
+        }
+        // Counted as freed because a task that requested nothing else frees no amounts, but makes room for another task
+        // with ports.
+        let fewer = had.iter().filter(|(slot, had)| self.on(*slot as usize).count() < had.count());
+        tally.freed += fewer.count() as u64;
+    }
+}
+
+/// The columns of this policy in a delta.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortColumns {
+    /// Ports in changed rows, by row. In a changed row that is not listed, no task has a port.
+    pub taken: Vec<(u32, TakenPorts)>,
+}
+
+/// The ports of the tasks on a machine. Both lists ascend.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TakenPorts {
+    /// Numbers of requested ports. A number occurs once for each port that has it.
+    pub fixed: Vec<u16>,
+    /// Numbers that the cell chose.
+    pub given: Vec<u16>,
+}
+
+impl Columns for PortColumns {
+    fn clear(&mut self) {
+        self.taken.clear();
+    }
+
+    fn append(&mut self, later: PortColumns, again: &RowsAgain<'_>) {
+        again.forget_in(&mut self.taken);
+        self.taken.extend(later.taken);
+    }
+}
