@@ -1,11 +1,12 @@
 //! Explanation of pending jobs after a run, by the schedulers that could not place them.
 
 use super::cell::RunCell;
+use super::ended::Ended;
+use super::error::RunError;
 use super::feeder::Fed;
 use super::meter::Meter;
 use super::named::Named;
 use super::outcome::unplaced;
-use super::{Ended, RunError, Which};
 use crate::report::waiting::{
     Help, Lack, NearMiss, WaitingGang, WaitingGroup, WaitingJob, WaitingReport,
 };
@@ -14,6 +15,15 @@ use omega_core::{CorePlace, Job, JobId, Kinds, TaskGroup, TaskState};
 use omega_schedulers::config::Profiles;
 use omega_schedulers::explain::{Miss, Obstacle, Remedy, describe};
 use omega_schedulers::{Profile, Scheduler, Settings, Worker};
+
+/// The jobs to explain after a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which<'a> {
+    /// The job with this name.
+    Job(&'a str),
+    /// One job for each reason for which tasks are pending, up to five. The reason of the most tasks comes first.
+    EachReason,
+}
 
 /// Number of jobs that are explained if no job is named. Other jobs are mostly pending because of these.
 const JOBS_MAX: usize = 5;

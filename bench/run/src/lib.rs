@@ -23,7 +23,9 @@ mod clock;
 mod counts;
 mod crew;
 mod drive;
+mod ended;
 mod ends;
+mod error;
 mod explained;
 mod feeder;
 pub mod kept;
@@ -32,6 +34,7 @@ mod ledger;
 mod message;
 mod meter;
 mod named;
+mod options;
 mod outcome;
 mod rebalanced;
 #[cfg(feature = "durable")]
@@ -49,199 +52,21 @@ mod window;
 use crate::report::RunReport;
 use crate::report::waiting::WaitingReport;
 use cell::RunCell;
-use kept::{KeepError, Keeper, Kept};
+use ended::Ended;
+use kept::Keeper;
 use omega_cellstate::Cell;
-use omega_core::{Command, ConflictCheck, Granularity, Rejection, Text};
-use omega_schedulers::config::{ConfigError, Profiles};
-use omega_schedulers::{Clock, Nanos, Pool, Search, Worker};
+use omega_schedulers::{Clock, Pool, Worker};
 use omega_workload::Workload;
 use std::sync::Arc;
 
-pub use explained::{AskedJob, explain_at, explain_cell};
+pub use error::RunError;
+pub use explained::{AskedJob, Which, explain_at, explain_cell};
 pub use omega_workload::SCHEDULERS;
+pub use options::{CLIENTS, Evict, Pace, Progress, RunOptions, WINDOW_MAX, Workers};
 pub use rebalanced::{Carry, Moment, Pass, cell_of, rebalance_at, rebalance_cell};
 pub use stop::Stop;
 #[cfg(feature = "durable")]
 pub use timed::{TimedCell, Took};
-
-/// Maximum distance of the clock from the schedulers at full pace. The clock waits for the schedulers while this many
-/// tasks are pending, or while four times as many have arrived or ended unseen by a scheduler. In small cells the limit
-/// is two tasks for five machines. With this window, every scheduler has work. It is also small compared with the
-/// number of running tasks, so tasks are placed and end hardly later than in trace time. (Without a limit, all jobs of
-/// a small workload would arrive before its first task ends.)
-pub const WINDOW_MAX: usize = 4096;
-
-/// Names of clients that are not schedulers. Jobs for `offers` are placed by frameworks that get offers, one per
-/// tenant. Each job for `asks` is an application that requests containers.
-pub const CLIENTS: [&str; 2] = ["offers", "asks"];
-
-/// Speed of the workload's time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// As fast as the schedulers can follow.
-    Fastest,
-    /// As fast as possible, but before each event the schedulers try all pending jobs. The same input then gives the
-    /// same run, unless the order of the schedulers' commits matters.
-    InTurns,
-    /// Seconds of the workload per second of the run.
-    Speed(f64),
-}
-
-impl Pace {
-    /// Whether the wall clock determines the times of events.
-    fn is_timed(self) -> bool {
-        matches!(self, Pace::Speed(_))
-    }
-}
-
-/// Concurrency of the schedulers of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Workers {
-    /// Each scheduler has its own thread. If two claim the same resources, the timing of the threads decides which of
-    /// them commits first.
-    #[default]
-    Threads,
-    /// All schedulers run in lock step on one thread: the same input and seed give the same placements, conflicts and
-    /// samples. This requires a cell in memory, and a pace that does not follow the wall clock.
-    LockStep,
-}
-
-/// Schedulers that may evict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Evict {
-    /// The schedulers whose profiles have a plugin that evicts.
-    #[default]
-    AsProfilesSay,
-    /// Every scheduler.
-    Always,
-}
-
-/// Options of a run.
-#[derive(Clone, Debug)]
-pub struct RunOptions {
-    /// Number of schedulers for the jobs that name `service`.
-    pub service_schedulers: u32,
-    /// Number of schedulers for the jobs that name `batch`; each gets a part of the jobs.
-    pub batch_schedulers: u32,
-    /// Maximum number of claims in a transaction.
-    pub claims_max: usize,
-    /// Time in nanoseconds for which a scheduler keeps a transaction open when it has no further job to try.
-    pub hold: Nanos,
-    /// Whether transactions may be committed in part.
-    pub granularity: Granularity,
-    /// Changes that count as conflicts.
-    pub check: ConflictCheck,
-    /// Search of the schedulers; `None` means that of their profiles.
-    pub search: Option<Search>,
-    /// Profiles by scheduler name. Other schedulers have ready-made profiles.
-    pub profiles: Profiles,
-    /// Which schedulers evict tasks of lower precedence for tasks that fit on no machine.
-    pub evict: Evict,
-    /// Speed of the workload's time.
-    pub pace: Pace,
-    /// Concurrency of the schedulers.
-    pub workers: Workers,
-    /// The seed of the schedulers' choices.
-    pub seed: u64,
-    /// A request to end the run early.
-    pub stop: Stop,
-    /// The storage of the cell; `None` for a cell in memory.
-    pub keeper: Option<Arc<dyn Keeper>>,
-    /// Commands that are applied before all others, such as tenants and their settings, quotas, and policy beyond the
-    /// workload's.
-    pub setup: Vec<Command>,
-}
-
-impl Default for RunOptions {
-    fn default() -> RunOptions {
-        RunOptions {
-            service_schedulers: 1,
-            batch_schedulers: 3,
-            claims_max: 100,
-            hold: 0,
-            granularity: Granularity::Incremental,
-            check: ConflictCheck::ResourceFit,
-            search: None,
-            profiles: Profiles::default(),
-            evict: Evict::default(),
-            pace: Pace::Fastest,
-            workers: Workers::default(),
-            seed: 1,
-            stop: Stop::default(),
-            keeper: None,
-            setup: Vec::new(),
-        }
-    }
-}
-
-/// Progress of a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
-    /// Number of tasks that were submitted.
-    pub submitted: u64,
-    /// Number of tasks of the whole workload.
-    pub tasks: u64,
-    /// Placements so far.
-    pub placements: u64,
-    /// Number of pending tasks.
-    pub pending: u64,
-}
-
-/// Error of a run.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum RunError {
-    /// The cell rejected a machine. Correct the machine in the input.
-    #[error("machine {name:?}: {why}")]
-    Machine {
-        /// Name of the machine.
-        name: Text,
-        /// The reason.
-        why: Rejection,
-    },
-    /// No machine has this name. Drain an existing machine.
-    #[error("there is no machine {name:?}")]
-    NoMachine {
-        /// Name of the machine.
-        name: Text,
-    },
-    /// The cell rejected a job. Correct the job in the input.
-    #[error("job {name:?}: {why}")]
-    Job {
-        /// Name of the job.
-        name: Text,
-        /// The reason.
-        why: Rejection,
-    },
-    /// The cell rejected a command of `setup`. Correct the command.
-    #[error("the set-up of the cell: {0}")]
-    Setup(Rejection),
-    /// A profile names something that the cell does not have. Correct the profile.
-    #[error("profile {name:?}: {why}")]
-    Profile {
-        /// Name of the profile.
-        name: String,
-        /// The reason.
-        why: Box<ConfigError>,
-    },
-    /// The cell did not answer a scheduler. The reason tells what can be done.
-    #[error("scheduler {name:?}: {why}")]
-    Scheduler {
-        /// Name of the scheduler.
-        name: Text,
-        /// The reason.
-        why: omega_cellstate::HandleError,
-    },
-    /// Lock step was requested together with disks or the wall clock, whose timing affects the order. Leave one of them
-    /// out.
-    #[error("schedulers work in lock step only on a cell in memory, and not in trace time")]
-    NoLockStep,
-    /// The storage of the cell could not be created, does not answer, or is damaged.
-    #[error(transparent)]
-    Kept(#[from] KeepError),
-    /// The audit at the end found an error, which is a defect of Omega. Report it.
-    #[error("the cell is wrong after the run, please report it: {0}")]
-    Audit(#[from] omega_cellstate::AuditError),
-}
 
 /// Runs a workload to its last arrival, and until the schedulers have tried all jobs.
 ///
@@ -256,15 +81,6 @@ pub fn run(
     Ok(outcome::report(ended, options))
 }
 
-/// The jobs to explain after a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which<'a> {
-    /// The job with this name.
-    Job(&'a str),
-    /// One job for each reason for which tasks are pending, up to five. The reason of the most tasks comes first.
-    EachReason,
-}
-
 /// Runs a workload as [`run`] does, and explains why jobs are pending at its end.
 ///
 /// # Errors
@@ -277,16 +93,6 @@ pub fn explain(
 ) -> Result<WaitingReport, RunError> {
     let ended = run_to_the_end(workload, options, progress)?;
     Ok(explained::report(ended, which))
-}
-
-/// A run that has ended.
-struct Ended {
-    fed: feeder::Fed,
-    kept: Option<Box<dyn Kept>>,
-    workers: Vec<Worker<meter::Meter>>,
-    served: Vec<clients::Served>,
-    wall_s: f64,
-    cpu_s: Option<f64>,
 }
 
 fn run_to_the_end(

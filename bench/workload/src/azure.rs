@@ -15,6 +15,7 @@
 //! - **Machines.** The trace has no physical machines, so the user gives some.
 
 mod raw;
+mod vm;
 
 use crate::decimal::Rounding;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, whole};
@@ -23,15 +24,11 @@ use crate::trace_files::TraceFiles;
 use crate::{Arrival, LoadError, RunTime, Workload};
 use omega_core::limits::{AMOUNT_MAX, TASKS_PER_JOB_MAX};
 use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup, Text};
-use rand::{Rng, SeedableRng};
-use rand_pcg::Pcg64;
 use std::collections::{HashMap, VecDeque};
+use vm::{STEP_MS, Vm, draw};
 
 /// Name of the part of the trace.
 const PART: &str = "vms";
-
-/// Length of a step of the trace's clock.
-const STEP_MS: u64 = 300_000;
 
 /// Machines for the trace, and the seed of the lifetimes.
 #[derive(Clone, Debug, Default)]
@@ -139,18 +136,6 @@ pub struct AzureStream {
     /// The first row of the next time.
     next: Option<Vm>,
     ready: VecDeque<JobEvent>,
-}
-
-/// A virtual machine.
-struct Vm {
-    line: u64,
-    at_ms: u64,
-    batch: u64,
-    /// Cores in thousandths, and bytes of memory.
-    size: [u64; 2],
-    run_ms: Option<u64>,
-    kind: JobKind,
-    tenant: Text,
 }
 
 impl Stream for AzureStream {
@@ -279,12 +264,6 @@ fn read_vm(
         kind: JobKind::Batch,
         tenant: Text::default(),
     })
-}
-
-/// A pseudo-random number from 1 to `bound`, determined by the seed and the virtual machine.
-fn draw(seed: u64, id: u64, bound: u64) -> u64 {
-    let mut chance = Pcg64::seed_from_u64(seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    1 + ((u128::from(chance.next_u64()) * u128::from(bound)) >> 64) as u64
 }
 
 /// The job of a batch, with groups in the order of their first rows.

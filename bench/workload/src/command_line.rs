@@ -2,9 +2,11 @@
 //! without its verb, such as `omega job`, prints its verbs and ends with the same code.
 
 mod hints;
+mod place;
 
 use clap::error::ErrorKind;
 use clap::{Command, Parser};
+use place::Place;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -54,32 +56,6 @@ fn error_in_line(root: &Command, words: &[String], error: &mut clap::Error) -> S
     let (sentence, tips) = parts(&text);
     let tips = hints::hint(error, &place).map_or(tips, |hint| format!(" ({hint})"));
     format!("{sentence}{tips}; see {} --help", usage(&text).unwrap_or(place.path))
-}
-
-/// The command that a command line names.
-struct Place<'a> {
-    /// The command, with its program: `omega job submit`.
-    path: String,
-    command: &'a Command,
-    /// The command that `command` is a verb of, if it is one.
-    parent: Option<&'a Command>,
-    /// The words after the command.
-    rest: &'a [String],
-}
-
-impl<'a> Place<'a> {
-    fn of(root: &'a Command, words: &'a [String]) -> Place<'a> {
-        let mut place =
-            Place { path: root.get_name().to_owned(), command: root, parent: None, rest: words };
-        for (at, word) in words.iter().enumerate() {
-            let Some(command) = place.command.find_subcommand(word) else { break };
-            place.path = format!("{} {}", place.path, command.get_name());
-            place.parent = Some(place.command);
-            place.command = command;
-            place.rest = &words[at + 1..];
-        }
-        place
-    }
 }
 
 /// The sentence of an error, and clap's tips in parentheses.

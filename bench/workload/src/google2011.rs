@@ -29,33 +29,14 @@ pub mod jobs;
 mod machines;
 mod tasks;
 
+pub use tasks::Production;
+
 use crate::stream::{Event, Head, JobsAt, Stream, whole};
 use crate::trace_files::TraceFiles;
 use crate::{LoadError, Workload};
 use machines::Machines;
 use omega_core::{KindId, Kinds, Overcommit, Policy, ResourceKind, Unit};
 use tasks::Tasks;
-
-/// Thousandths of a core in the largest machine.
-const CPU_MILLIS: u64 = 64_000;
-/// Bytes of memory in the largest machine.
-const MEMORY_BYTES: u64 = 256 << 30;
-/// Bytes of disk in every machine.
-const DISK_BYTES: u64 = 16 << 40;
-/// Time of the trace's clock at which the replay starts.
-const CLOCK_START_MS: u64 = 600_000;
-/// The lowest priority of production tasks.
-const PRODUCTION_PRIORITY: u8 = 9;
-
-/// Selection of the replayed tasks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Production {
-    /// Tasks of priority 9 and above.
-    OnlyProduction,
-    /// All tasks.
-    #[default]
-    All,
-}
 
 /// Selection of the replayed part of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,13 +125,9 @@ fn kinds() -> Kinds {
     .expect("three kinds with different names")
 }
 
-/// Converts a time of the trace to the time of the replay.
-fn since_start(time_us: u64) -> u64 {
-    (time_us / 1000).saturating_sub(CLOCK_START_MS)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::machines::CPU_MILLIS;
     use super::*;
     use crate::testing::{capacity, data, folder, message};
     use omega_core::{Amounts, JobKind, TaskRule, TaskSelector};

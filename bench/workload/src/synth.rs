@@ -15,24 +15,21 @@
 mod dice;
 mod drafts;
 mod jobs;
+mod options;
+mod sizes;
+
+pub use options::SynthOptions;
 
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream};
 use crate::{LoadError, Workload};
 use dice::Dice;
 use omega_core::limits::MACHINES_MAX;
-use omega_core::{Amounts, KindId, Kinds, Labels, Machine, Text};
+use omega_core::{Amounts, Kinds, Labels, Machine, Text};
+use sizes::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, ZONES, zone};
 use std::collections::HashMap;
 
-/// Thousandths of a core in the largest machine.
-const CPU_MILLIS: u64 = 64_000;
-/// Bytes of memory in the largest machine.
-const MEMORY_BYTES: u64 = 256 << 30;
-/// Bytes of disk in every machine.
-const DISK_BYTES: u64 = 16 << 40;
 /// Number of machines in a rack.
 const RACK: usize = 40;
-/// Number of zones; racks are distributed round-robin.
-const ZONES: usize = 4;
 
 /// A size of machines: number of such machines in the trace's cell, platform, and CPU and memory in ten-thousandths of
 /// the largest machine.
@@ -66,26 +63,6 @@ const SHAPES: [Shape; 10] = [
     Shape::new(3, "P1", 10_000, 5000),
     Shape::new(1, "P2", 5000, 616),
 ];
-
-/// Options of a synthetic workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SynthOptions {
-    /// Number of machines: 1 to [`MACHINES_MAX`].
-    pub machines: u32,
-    /// Seed of all random choices.
-    pub seed: u64,
-    /// Length of the workload in hours: 1 to 8,760.
-    pub span_hours: u32,
-    /// Mean requested share of the cell's CPU, in percent: 1 to 100.
-    pub utilisation_percent: u32,
-}
-
-impl Default for SynthOptions {
-    /// A day of 10,000 machines of which 78 % of the CPU is requested, the upper end of the paper's cells.
-    fn default() -> SynthOptions {
-        SynthOptions { machines: 10_000, seed: 1, span_hours: 24, utilisation_percent: 78 }
-    }
-}
 
 /// Generates a workload.
 #[must_use]
@@ -177,16 +154,6 @@ fn machines(count: usize, dice: &mut Dice) -> Vec<Machine> {
         machine
     };
     shapes.into_iter().enumerate().map(machine).collect()
-}
-
-/// The name of a zone.
-fn zone(number: usize) -> Text {
-    format!("z{number}").into()
-}
-
-/// Total thousandths of a core of the machines.
-fn cpu_of(machines: &[Machine]) -> u64 {
-    machines.iter().map(|machine| machine.capacity.get(KindId::CPU)).sum()
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The changes that `omega-sim what-if` compares, and the printing of the two futures.
 
-use super::SimError;
 use super::how::{HowArgs, hours};
 use super::scaling::thousandths;
+use super::{SimError, WhatIfError};
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
 use crate::sheet::Output;
-use crate::what_if::{Assumed, Change, ChangeError, Comparison, Now};
+use crate::what_if::{Assumed, Change, Comparison, Now};
 use clap::{Args, ValueEnum};
 use omega_cellstate::Cell;
 use omega_core::limits::MACHINES_MAX;
@@ -79,35 +79,6 @@ pub struct TwoProfiles {
     pub now: Profiles,
     /// Profiles of the changed future only.
     pub then: Option<Profiles>,
-}
-
-/// Error of a comparison.
-#[derive(Debug, thiserror::Error)]
-pub enum WhatIfError {
-    /// No change was given. Give one.
-    #[error(
-        "no change is given: give at least one of --profile, --add-machines, --machines, --drain, \
-         --remove, --load and the --new- flags"
-    )]
-    Nothing,
-    /// Options that apply only to a directory were given for a backup. Leave them out.
-    #[error(
-        "--at and --all are only for the directory of a replica: a backup has a single \
-         version"
-    )]
-    OneVersion,
-    /// The cell cannot be read.
-    #[error(transparent)]
-    Cell(#[from] omega_store::backup::ReadCellError),
-    /// A profile is invalid.
-    #[error(transparent)]
-    Profile(#[from] omega_workload::profiles::ProfileError),
-    /// The change is invalid.
-    #[error(transparent)]
-    Change(#[from] ChangeError),
-    /// An input is invalid, or the simulation failed.
-    #[error(transparent)]
-    Sim(#[from] SimError),
 }
 
 /// Compares the two futures, and prints the result.

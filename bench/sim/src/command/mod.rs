@@ -3,6 +3,7 @@
 mod capacity;
 mod compat;
 mod cpu;
+mod error;
 mod fgd;
 mod folder;
 mod future;
@@ -14,12 +15,12 @@ mod sweep;
 mod swf;
 mod what_if;
 
-pub use future::{FutureArgs, TwoProfiles, WhatIfError};
+pub use error::{SimError, WhatIfError};
+pub use future::{FutureArgs, TwoProfiles};
 pub use how::HowArgs;
 pub use what_if::WhatIfArgs;
 
 use clap::Subcommand;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Simulate a cell.
@@ -41,37 +42,6 @@ pub enum SimCommand {
     WhatIf(Box<WhatIfArgs>),
     /// Compare policies for tasks that share devices with published figures.
     Fgd(fgd::FgdArgs),
-}
-
-/// Error of a command.
-#[derive(Debug, thiserror::Error)]
-pub enum SimError {
-    /// An input cannot be read. Correct the file.
-    #[error(transparent)]
-    Input(#[from] omega_workload::input::InputError),
-    /// A required argument is missing. Give the argument that the message names.
-    #[error("{0}")]
-    Lacks(String),
-    /// An input cannot be loaded. Correct the file.
-    #[error(transparent)]
-    Load(#[from] omega_workload::LoadError),
-    /// The cell rejects a part of the input. Correct that part.
-    #[error(transparent)]
-    Refused(#[from] crate::shipped::ShippedError),
-    /// Two futures could not be compared.
-    #[error(transparent)]
-    WhatIf(Box<WhatIfError>),
-    /// The output cannot be written, for example because its reader has closed it.
-    #[error("cannot write to standard output: {0}")]
-    Print(#[from] std::io::Error),
-    /// A file of results could not be written.
-    #[error("{}: cannot be written: {why}", file.display())]
-    Write {
-        /// Path of the file.
-        file: PathBuf,
-        /// The reason.
-        why: std::io::Error,
-    },
 }
 
 /// Runs the command, and returns its exit code.

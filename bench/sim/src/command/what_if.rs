@@ -2,7 +2,8 @@
 //!
 //! This file reads the cell and the profiles; `future.rs` has the changes and the two futures.
 
-use super::future::{FutureArgs, TwoProfiles, WhatIfError, what_if};
+use super::WhatIfError;
+use super::future::{FutureArgs, TwoProfiles, what_if};
 use clap::Args;
 use omega_cellstate::Cell;
 use omega_core::Version;

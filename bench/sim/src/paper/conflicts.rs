@@ -3,10 +3,10 @@
 
 use super::found::Found;
 use super::runs::{Both, CellPair, shared};
+use super::sections::{DECISIONS_S, TWO_CELLS, check_on, line, pairs};
 use super::setting::{Setting, USUAL};
-use super::{DECISIONS_S, TWO_CELLS, check_on, figure, line, pairs};
 use crate::engine::{DecisionTime, Granularity};
-use crate::page::{Check, Section};
+use crate::page::{Check, Section, figure};
 use crate::plot::{Axis, Plot};
 use omega_core::ConflictCheck;
 

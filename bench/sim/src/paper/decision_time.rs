@@ -4,11 +4,11 @@
 
 use super::found::Found;
 use super::runs::{CellPair, SHARED};
+use super::sections::{DECISIONS_S, OBJECTIVE_S, TWO_CELLS, check, check_on, line, pairs, table};
 use super::setting::{CellSize, Setting, USUAL};
-use super::{DECISIONS_S, OBJECTIVE_S, TWO_CELLS, check, check_on, figure, line, pairs, table};
 use crate::compat::Architecture;
 use crate::engine::DecisionTime;
-use crate::page::{Check, Section};
+use crate::page::{Check, Section, figure};
 use crate::plot::{Axis, Plot, Style};
 
 const DECISION: &str = "decision time of a service job, seconds";

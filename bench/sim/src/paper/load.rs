@@ -2,10 +2,10 @@
 
 use super::found::Found;
 use super::runs::{CellPair, LOADS, SHARED};
+use super::sections::{OBJECTIVE_S, TWO_CELLS, check, check_on, line, pairs, table};
 use super::setting::{CellSize, Setting};
-use super::{TWO_CELLS, check, check_on, figure, line, pairs, table};
 use crate::engine::DecisionTime;
-use crate::page::{Check, Section};
+use crate::page::{Check, Section, figure};
 use crate::plot::{Axis, Plot, Style};
 
 /// One second per job; a scheduler of a cell of this size is then busy a quarter of the time at the usual load.
@@ -32,7 +32,7 @@ pub(super) fn saturation(lab: &CellPair) -> Section {
             line("service", &xs, found.iter().map(|found| found.service.wait_s.max(0.01)))
                 .styled(Style::Dashed),
         )
-        .guide(super::OBJECTIVE_S, "30 s");
+        .guide(OBJECTIVE_S, "30 s");
     let expected = 1.0 / found[0].batch.busy;
     let saturated = found.iter().position(|found| found.batch.busy > 0.98).map(|index| xs[index]);
     let service = found.iter().map(|found| found.service.wait_s).fold(0.0, f64::max);

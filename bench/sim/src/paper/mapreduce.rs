@@ -5,12 +5,12 @@
 
 use super::lists::Dice;
 use super::runs::{CellPair, SHARED};
+use super::sections::check;
 use super::setting::{CellSize, Setting};
 use super::workers::{MapReduce, SizeByIdle, Workers};
-use super::{check, figure};
 use crate::compat::{Load, run_sized};
 use crate::engine::{Job, Kind, Records, SizedRun};
-use crate::page::{Check, Section, Table};
+use crate::page::{Check, Section, Table, figure};
 use crate::plot::{Axis, Line, Plot, Style};
 use rayon::prelude::*;
 

@@ -5,10 +5,10 @@
 //! time schedulers can process the jobs of a real cell, with its bursts, but not how often they conflict.
 
 use super::runs::CellPair;
+use super::sections::{OBJECTIVE_S, check, line, table};
 use super::setting::USUAL;
-use super::{OBJECTIVE_S, check, figure, line, table};
 use crate::engine::DecisionTime;
-use crate::page::{Check, Section};
+use crate::page::{Check, Section, figure};
 use crate::plot::{Axis, Plot};
 use crate::scenario::{ArchitectureKind, ScenarioSettings, SchedulerReport, simulate};
 use omega_core::{ConflictCheck, Granularity};

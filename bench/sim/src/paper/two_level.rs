@@ -3,11 +3,11 @@
 
 use super::found::Found;
 use super::runs::{CellPair, SHARED};
+use super::sections::{DECISIONS_S, OBJECTIVE_S, check, line, table};
 use super::setting::{Setting, USUAL};
-use super::{DECISIONS_S, check, figure, line, table};
 use crate::compat::Architecture;
 use crate::engine::DecisionTime;
-use crate::page::Section;
+use crate::page::{Section, figure};
 use crate::plot::{Axis, Plot};
 
 /// Figure 7.
@@ -28,7 +28,7 @@ pub(super) fn run(lab: &CellPair) -> Section {
     let waits = Plot::new("Wait of batch jobs", x(), Axis::log("mean wait, seconds"))
         .line(over("offers", offers, &wait))
         .line(over("shared state", shared, &wait))
-        .guide(super::OBJECTIVE_S, "30 s");
+        .guide(OBJECTIVE_S, "30 s");
     let given_up = |found: &Found| found.batch.abandoned + found.service.abandoned;
     let abandoned = Plot::new("Abandoned jobs", x(), Axis::linear("jobs"))
         .line(over("offers", offers, &given_up))

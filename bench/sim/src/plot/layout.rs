@@ -3,8 +3,9 @@
 //! Its parts are, from the top: the title, the legend in as many rows as needed, the frame with grid and lines, the
 //! tick labels, and the axis label.
 
+use super::data::{Line, Plot, Style};
 use super::scale::Ruler;
-use super::{Align, COLOURS, Ink, Line, Plot, Point, Scene, Shape, Style};
+use super::scene::{Align, COLOURS, Ink, Point, Scene, Shape};
 
 const WIDTH: f64 = 720.0;
 const FRAME_HEIGHT: f64 = 300.0;

@@ -8,223 +8,26 @@
 //! A plot is plain data. Its layout is computed once, so both outputs show the same shapes. Equal data give equal bytes on
 //! any machine, because the letters of a PNG come from a built-in font.
 
+mod data;
 mod layout;
 mod png;
 mod scale;
+mod scene;
 mod svg;
 
+pub use data::{Axis, Guide, Line, Plot, Scale, Style, Unit};
 pub(crate) use svg::escape;
 
-/// Number of line colours; further lines reuse them with another dash pattern.
-const COLOURS: usize = 8;
-
-/// Lines over two axes.
-#[derive(Clone, Debug, Default)]
-pub struct Plot {
-    /// Heading.
-    pub title: String,
-    /// Horizontal axis.
-    pub x: Axis,
-    /// Vertical axis.
-    pub y: Axis,
-    /// The lines, in the order of the legend.
-    pub lines: Vec<Line>,
-    /// Horizontal reference lines, such as an objective.
-    pub guides: Vec<Guide>,
-}
-
-/// An axis of a plot.
-#[derive(Clone, Debug, Default)]
-pub struct Axis {
-    /// The quantity and its unit: "decision time of a service job, seconds".
-    pub label: String,
-    /// Scale of the axis: linear or logarithmic.
-    pub scale: Scale,
-    /// A value that the axis must include at its low end. A logarithmic axis cuts off values below it.
-    pub unit: Unit,
-    /// The axis starts at this value or lower; a logarithmic axis cuts off lower values.
-    pub least: Option<f64>,
-    /// The axis ends at this value or higher.
-    pub most: Option<f64>,
-}
-
-/// Spacing of values on an axis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scale {
-    /// Equal differences have equal lengths.
-    #[default]
-    Linear,
-    /// Equal ratios have equal lengths. Values of zero and less are left out.
-    Log,
-}
-
-/// Unit of the numbers of an axis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unit {
-    /// Plain numbers.
-    #[default]
-    Number,
-    /// Shares of one, shown as percentages.
-    Share,
-}
-
-/// One line.
-#[derive(Clone, Debug, Default)]
-pub struct Line {
-    /// Name in the legend.
-    pub name: String,
-    /// Points, ascending by x. NaN is omitted and breaks the line.
-    pub points: Vec<(f64, f64)>,
-    /// Range of each point, drawn as a whisker, if the points are means. Either empty, or one per point.
-    pub spread: Vec<(f64, f64)>,
-    /// Style of the line.
-    pub style: Style,
-    /// Number of a colour. Lines with one number have one colour; a line with `None` has a colour of its own.
-    pub colour: Option<usize>,
-}
-
-/// Style of a line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Style {
-    /// A line from point to point, with dots if there are few points.
-    #[default]
-    Solid,
-    /// A dashed line: a reference to compare with.
-    Dashed,
-    /// A line that is level up to the next point, for distributions.
-    Steps,
-    /// The points alone.
-    Dots,
-}
-
-/// A horizontal reference line.
-#[derive(Clone, Debug)]
-pub struct Guide {
-    /// Position on the y axis.
-    pub at: f64,
-    /// Label of the line.
-    pub name: String,
-}
-
 impl Plot {
-    /// A plot without lines yet.
-    #[must_use]
-    pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Plot {
-        Plot { title: title.into(), x, y, ..Plot::default() }
-    }
-
-    /// Returns `self` with one more line.
-    #[must_use]
-    pub fn line(mut self, line: Line) -> Plot {
-        self.lines.push(line);
-        self
-    }
-
-    /// Returns `self` with one more horizontal reference line.
-    #[must_use]
-    pub fn guide(mut self, at: f64, name: impl Into<String>) -> Plot {
-        self.guides.push(Guide { at, name: name.into() });
-        self
-    }
-
     /// Converts to an SVG document, which can be embedded in a page.
     #[must_use]
     pub fn svg(&self) -> String {
         svg::render(&layout::scene(self))
     }
 
-    /// Creates a linear axis.
+    /// Converts to a PNG file with a light background.
     #[must_use]
     pub fn png(&self) -> Vec<u8> {
         png::render(&layout::scene(self))
     }
-}
-
-impl Axis {
-    /// Creates a logarithmic axis.
-    #[must_use]
-    pub fn linear(label: impl Into<String>) -> Axis {
-        Axis { label: label.into(), ..Axis::default() }
-    }
-
-    /// Creates an axis of shares.
-    #[must_use]
-    pub fn log(label: impl Into<String>) -> Axis {
-        Axis { scale: Scale::Log, ..Axis::linear(label) }
-    }
-
-    /// Creates a solid line with a colour of its own.
-    #[must_use]
-    pub fn share(label: impl Into<String>) -> Axis {
-        Axis { unit: Unit::Share, ..Axis::linear(label) }
-    }
-}
-
-impl Line {
-    /// Returns the line with whiskers at its points.
-    #[must_use]
-    pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Line {
-        Line { name: name.into(), points, ..Line::default() }
-    }
-
-    /// Returns the line with whiskers at its points.
-    #[must_use]
-    pub fn spread(self, spread: Vec<(f64, f64)>) -> Line {
-        Line { spread, ..self }
-    }
-
-    /// Returns the line in another style.
-    #[must_use]
-    pub fn styled(self, style: Style) -> Line {
-        Line { style, ..self }
-    }
-
-    /// Returns the line in the colour of a group.
-    #[must_use]
-    pub fn coloured(self, colour: usize) -> Line {
-        Line { colour: Some(colour), ..self }
-    }
-}
-
-/// Drawing, in units of a 720 x 420 sheet.
-#[derive(Clone, Debug, Default)]
-struct Scene {
-    width: f64,
-    height: f64,
-    /// Text alternative for readers who cannot see the plot.
-    description: String,
-    shapes: Vec<Shape>,
-}
-
-/// Colour of a shape, whose value depends on the theme (light or dark).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ink {
-    /// Important text.
-    Strong,
-    /// Labels.
-    Soft,
-    /// The grid.
-    Faint,
-    /// The line with this number.
-    Line(usize),
-}
-
-/// Anchor of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Align {
-    Start,
-    Middle,
-    End,
-}
-
-type Point = (f64, f64);
-
-#[derive(Clone, Debug)]
-enum Shape {
-    /// A line through these points.
-    Path { points: Vec<Point>, ink: Ink, width: f64, dashes: bool },
-    /// A dot.
-    Dot { at: Point, ink: Ink, radius: f64 },
-    /// A text on one line; if `turned`, it runs upwards.
-    Text { at: Point, text: String, ink: Ink, size: f64, align: Align, bold: bool, turned: bool },
 }

@@ -1,6 +1,6 @@
 //! A scene as PNG, for uses without SVG: light, two pixels per unit, with letters of a built-in font.
 
-use super::{Align, Ink, Point, Scene, Shape};
+use super::scene::{Align, Ink, Point, Scene, Shape};
 use tiny_skia::{
     Color, FillRule, LineCap, LineJoin, Paint, Path, PathBuilder, Pixmap, Stroke, StrokeDash,
     Transform,

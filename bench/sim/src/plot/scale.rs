@@ -1,6 +1,6 @@
 //! Ticks of an axis, and their labels.
 
-use super::{Axis, Scale, Unit};
+use super::data::{Axis, Scale, Unit};
 
 /// An axis with known ends.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! A scene as SVG. Colours are classes with values for light and dark themes; names are escaped.
 
-use super::{Align, Ink, Scene, Shape};
+use super::scene::{Align, Ink, Scene, Shape};
 use std::fmt::Write;
 
 /// The colours of inks in the light and in the dark theme: strong, soft, faint, then the lines.

@@ -6,7 +6,7 @@ mod settings;
 mod submit_index;
 
 pub use job_outcome::JobOutcome;
-use report::Ran;
+use report::{About, Ran};
 pub use report::{Report, SchedulerReport, TenantReport, Waits};
 pub use settings::{ArchitectureKind, ScenarioSettings};
 
@@ -19,10 +19,10 @@ use crate::shipped::{
     Taste,
 };
 use omega_cellstate::SharedCell;
-use omega_core::{Kinds, Machine, Policy};
+use omega_core::{Kinds, Policy};
 use omega_schedulers::Home;
 use omega_workload::stream::{Event, Names, Stream};
-use omega_workload::{LoadError, MachineEvent, Workload};
+use omega_workload::{LoadError, Workload};
 use std::collections::BTreeMap;
 pub(crate) use submit_index::SubmitIndex;
 
@@ -47,22 +47,6 @@ pub struct Outcome {
     pub(crate) roll: SubmitIndex,
     /// Jobs present from the start that have an unplaced task at the end, ascending.
     lacking: Vec<u32>,
-}
-
-/// A scheduler's role: the jobs and the machines that it has.
-struct Role {
-    name: String,
-    times: Scheduler,
-    seat: PlacerSettings,
-}
-
-/// The parts of a workload that are not its jobs.
-struct About<'a> {
-    name: &'a str,
-    machines: &'a [Machine],
-    /// Changes of the machines over time.
-    changes: &'a [MachineEvent],
-    notes: Vec<String>,
 }
 
 /// Simulates a workload in memory.

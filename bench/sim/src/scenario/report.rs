@@ -1,11 +1,21 @@
 //! Report on a run: busyness of schedulers, conflicts, waits of jobs, and allocations of tenants.
 
-use super::{About, ArchitectureKind, ScenarioSettings, SubmitIndex};
+use super::{ArchitectureKind, ScenarioSettings, SubmitIndex};
 use crate::engine::{JobRecord, Plan, Records, SchedulerRecord};
 use crate::shipped::Got;
-use omega_core::Text;
+use omega_core::{Machine, Text};
+use omega_workload::MachineEvent;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// The parts of a workload that are not its jobs.
+pub(super) struct About<'a> {
+    pub(super) name: &'a str,
+    pub(super) machines: &'a [Machine],
+    /// Changes of the machines over time.
+    pub(super) changes: &'a [MachineEvent],
+    pub(super) notes: Vec<String>,
+}
 
 /// Waits of jobs, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

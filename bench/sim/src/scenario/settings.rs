@@ -1,6 +1,5 @@
 //! Settings: the architecture, its schedulers and their decision times, and conflict detection.
 
-use super::Role;
 use crate::engine::{Access, DecisionTime, Scheduler};
 use crate::shipped::{PlacerSettings, Rows, Taste};
 use omega_core::{ConflictCheck, Granularity};
@@ -8,6 +7,13 @@ use omega_schedulers::Home;
 use omega_schedulers::config::Profiles;
 use omega_workload::Workload;
 use serde::{Deserialize, Serialize};
+
+/// A scheduler's role: the jobs and the machines that it has.
+pub(super) struct Role {
+    pub(super) name: String,
+    pub(super) times: Scheduler,
+    pub(super) seat: PlacerSettings,
+}
 
 /// Scheduler architecture: how schedulers share a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]

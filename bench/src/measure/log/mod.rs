@@ -16,18 +16,15 @@ use super::Options;
 use super::clock::Figure;
 use super::show::{Row, Unit};
 use omega_store::RealDisk;
+use omega_store::log::Batch;
 use omega_store::log::memory::MemoryLog;
 use omega_store::log::segment::{SegmentLog, SegmentOptions};
-use omega_store::log::{Batch, Entry, EntryKind, LogIndex, Position, Term};
 use std::path::Path;
 use std::sync::Arc;
-use subject::{Engine, OWNER, Subject, measured};
+use subject::{ENTRY_BYTES, Engine, OWNER, Subject, batch, measured};
 
 pub(crate) const WORKLOAD: &str =
     "batches of 256-byte entries, each synced; bare: a preallocated file";
-
-/// Bytes of an entry, which are those of a transaction with a dozen claims.
-const ENTRY_BYTES: usize = 256;
 
 /// Entries in a batch, and batches in a run. A run writes some tens of MB at most.
 const SIZES: [(usize, usize); 4] = [(1, 1000), (16, 600), (256, 400), (4096, 40)];
@@ -86,17 +83,6 @@ fn segments(folder: &Path, compact_bytes: usize) -> Engine {
     let options = SegmentOptions::default();
     let log = SegmentLog::create(Arc::new(RealDisk), folder, OWNER, options);
     Engine::new(Box::new(log.expect("the disk works")), compact_bytes)
-}
-
-/// A batch of entries that begins at an index.
-fn batch(first: u64, count: usize) -> Batch {
-    let entry = |index: u64| {
-        let position = Position { index: LogIndex(index), term: Term(1) };
-        let mut data = vec![index as u8; ENTRY_BYTES];
-        data[..8].copy_from_slice(&index.to_le_bytes());
-        Entry { position, kind: EntryKind::Commands, data: data.into() }
-    };
-    Batch { entries: (first..).take(count).map(entry).collect(), hard_state: None }
 }
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {

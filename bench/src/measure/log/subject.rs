@@ -1,14 +1,16 @@
 //! A measured log engine: Omega's, or an equivalent.
 
 use super::super::clock::Span;
-use super::{ENTRY_BYTES, batch};
 use omega_store::CellId;
 use omega_store::log::segment::LogOwner;
-use omega_store::log::{Batch, LogEngine, LogIndex, Position, ReplicaId, Term};
+use omega_store::log::{Batch, Entry, EntryKind, LogEngine, LogIndex, Position, ReplicaId, Term};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
 pub(super) const OWNER: LogOwner = LogOwner { cell: CellId(1), replica: ReplicaId(1) };
+
+/// Bytes of an entry, which are those of a transaction with a dozen claims.
+pub(super) const ENTRY_BYTES: usize = 256;
 
 /// Bytes read at once: the size of a leader's message.
 const READ_BYTES: usize = 1 << 20;
@@ -110,4 +112,15 @@ pub(super) fn measured<T>(work: impl FnOnce() -> T) -> (T, Span) {
     let result = work();
     let cpu = process_time() - cpu;
     (result, Span { cpu, wall: wall.elapsed() })
+}
+
+/// A batch of entries that begins at an index.
+pub(super) fn batch(first: u64, count: usize) -> Batch {
+    let entry = |index: u64| {
+        let position = Position { index: LogIndex(index), term: Term(1) };
+        let mut data = vec![index as u8; ENTRY_BYTES];
+        data[..8].copy_from_slice(&index.to_le_bytes());
+        Entry { position, kind: EntryKind::Commands, data: data.into() }
+    };
+    Batch { entries: (first..).take(count).map(entry).collect(), hard_state: None }
 }

@@ -10,7 +10,7 @@
 //!   deletion of a machine is the last time of the table, the machine was alive then, and has no end.
 //! - **Sizes.** The second version of the table has classes such as `>24` cores, which are read as that number.
 
-use super::{STEP_MS, Vm, draw};
+use super::vm::{STEP_MS, Vm, draw};
 use crate::LoadError;
 use crate::decimal::Rounding;
 use crate::table::{Column, Row, Table};

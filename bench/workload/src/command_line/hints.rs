@@ -1,6 +1,6 @@
 //! Hints for common mistakes in command lines, in place of clap's guesses.
 
-use super::Place;
+use super::place::Place;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 

@@ -1,6 +1,7 @@
 //! The table of jobs.
 
-use super::{AmountColumns, forms, optional};
+use super::amounts::{AmountColumns, optional};
+use super::forms;
 use crate::decimal::Rounding;
 use crate::table::{Column, Row, Table};
 use crate::{Arrival, LoadError, RunTime};

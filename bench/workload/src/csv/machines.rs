@@ -1,6 +1,7 @@
 //! The table of machines.
 
-use super::{AmountColumns, forms, optional};
+use super::amounts::{AmountColumns, optional};
+use super::forms;
 use crate::LoadError;
 use crate::decimal::Rounding;
 use crate::table::Table;

@@ -3,6 +3,7 @@
 //! A rule that the tables cannot express is left out, and counted for the caller. Each item is parsed as soon as it is
 //! written, so that a label with a semicolon does not become another rule.
 
+use super::amounts::RESOURCE;
 use super::forms;
 use omega_core::{
     Amounts, KindId, Kinds, Labels, Machine, Operator, PlacementRules, Port, Protocol, Requirement,
@@ -244,9 +245,7 @@ fn more(kinds: &Kinds) -> impl Iterator<Item = (KindId, &str)> {
 }
 
 fn more_header(kinds: &Kinds) -> String {
-    more(kinds)
-        .map(|(_, name)| format!(",{}", field(&format!("{}{name}", super::RESOURCE))))
-        .collect()
+    more(kinds).map(|(_, name)| format!(",{}", field(&format!("{}{name}", RESOURCE)))).collect()
 }
 
 fn write_more(row: &mut String, kinds: &Kinds, amount: impl Fn(KindId) -> u64) {

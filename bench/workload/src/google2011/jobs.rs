@@ -5,8 +5,8 @@
 //! list has no priority. A job whose end is not in the trace runs forever; jobs from before the trace arrive at time 0.
 //! The file is sorted; a stream has in memory a window of it ([`crate::stream`]), and the machines.
 
-use super::machines::Machines;
-use super::{kinds, since_start};
+use super::kinds;
+use super::machines::{Machines, since_start};
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window};
 use crate::table::{Column, Row, Table};

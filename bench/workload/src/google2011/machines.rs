@@ -1,6 +1,5 @@
 //! The machines of the trace: initial ones, and changes over 29 days.
 
-use super::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, since_start};
 use crate::decimal::Rounding;
 use crate::stream::Window;
 use crate::stream::order::Order;
@@ -10,6 +9,18 @@ use crate::{LoadError, MachineChange, MachineEvent};
 use omega_core::limits::MACHINES_MAX;
 use omega_core::{Amounts, Labels, Machine, Overcommit};
 use std::collections::HashMap;
+
+/// Thousandths of a core in the largest machine.
+pub(super) const CPU_MILLIS: u64 = 64_000;
+
+/// Bytes of memory in the largest machine.
+pub(super) const MEMORY_BYTES: u64 = 256 << 30;
+
+/// Bytes of disk in every machine.
+pub(super) const DISK_BYTES: u64 = 16 << 40;
+
+/// Time of the trace's clock at which the replay starts.
+pub(super) const CLOCK_START_MS: u64 = 600_000;
 
 /// The columns that are read.
 struct Columns {
@@ -143,3 +154,8 @@ impl Shared {
 
 /// Maximum number of platforms whose machines share their labels.
 const PLATFORMS_SHARED: usize = 1024;
+
+/// Converts a time of the trace to the time of the replay.
+pub(super) fn since_start(time_us: u64) -> u64 {
+    (time_us / 1000).saturating_sub(CLOCK_START_MS)
+}

@@ -1,9 +1,6 @@
 //! The tasks of the trace, and the jobs that they make up.
 
-use super::{
-    CLOCK_START_MS, CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, PRODUCTION_PRIORITY, Production,
-    since_start,
-};
+use super::machines::{CLOCK_START_MS, CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, since_start};
 use crate::decimal::Rounding;
 use crate::stream::JobEvent;
 use crate::table::{Column, Row, Table};
@@ -15,6 +12,19 @@ use omega_core::{
 };
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
+
+/// The lowest priority of production tasks.
+const PRODUCTION_PRIORITY: u8 = 9;
+
+/// Selection of the replayed tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Production {
+    /// Tasks of priority 9 and above.
+    OnlyProduction,
+    /// All tasks.
+    #[default]
+    All,
+}
 
 /// The lowest scheduling class of service jobs.
 pub(super) const SERVICE_CLASS: u8 = 2;

@@ -17,7 +17,8 @@
 //! measured, since the window cut off the long ones: median 480 s, mean 21 minutes.
 
 use super::dice::{Dice, LogNormal, Quantiles};
-use super::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, SynthOptions, cpu_of};
+use super::options::SynthOptions;
+use super::sizes::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, cpu_of};
 use omega_core::{JobKind, Machine};
 
 /// Share of all requested CPU that the initial jobs request, in percent. Together with later service jobs, it stays

@@ -6,7 +6,7 @@
 
 use super::dice::Dice;
 use super::drafts::Draft;
-use super::{ZONES, zone};
+use super::sizes::{ZONES, zone};
 use crate::{Arrival, RunTime};
 use omega_core::{
     Amounts, Job, JobKind, MachineSelector, Operator, PlacementRules, Port, Precedence, Preemption,

@@ -1,8 +1,9 @@
 //! Tests of the synthetic workload.
 
+use super::sizes::cpu_of;
 use super::*;
 use crate::{Arrival, RunTime};
-use omega_core::JobKind;
+use omega_core::{JobKind, KindId};
 
 /// CPU work of these jobs within the span.
 fn work<'a>(jobs: impl Iterator<Item = &'a Arrival>, span_ms: u64) -> f64 {

@@ -1,0 +1,62 @@
+//! Errors of a run.
+
+use crate::kept::KeepError;
+use omega_cellstate::{AuditError, HandleError};
+use omega_core::{Rejection, Text};
+use omega_schedulers::config::ConfigError;
+
+/// Error of a run.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RunError {
+    /// The cell rejected a machine. Correct the machine in the input.
+    #[error("machine {name:?}: {why}")]
+    Machine {
+        /// Name of the machine.
+        name: Text,
+        /// The reason.
+        why: Rejection,
+    },
+    /// No machine has this name. Drain an existing machine.
+    #[error("there is no machine {name:?}")]
+    NoMachine {
+        /// Name of the machine.
+        name: Text,
+    },
+    /// The cell rejected a job. Correct the job in the input.
+    #[error("job {name:?}: {why}")]
+    Job {
+        /// Name of the job.
+        name: Text,
+        /// The reason.
+        why: Rejection,
+    },
+    /// The cell rejected a command of `setup`. Correct the command.
+    #[error("the set-up of the cell: {0}")]
+    Setup(Rejection),
+    /// A profile names something that the cell does not have. Correct the profile.
+    #[error("profile {name:?}: {why}")]
+    Profile {
+        /// Name of the profile.
+        name: String,
+        /// The reason.
+        why: Box<ConfigError>,
+    },
+    /// The cell did not answer a scheduler. The reason tells what can be done.
+    #[error("scheduler {name:?}: {why}")]
+    Scheduler {
+        /// Name of the scheduler.
+        name: Text,
+        /// The reason.
+        why: HandleError,
+    },
+    /// Lock step was requested together with disks or the wall clock, whose timing affects the order. Leave one of them
+    /// out.
+    #[error("schedulers work in lock step only on a cell in memory, and not in trace time")]
+    NoLockStep,
+    /// The storage of the cell could not be created, does not answer, or is damaged.
+    #[error(transparent)]
+    Kept(#[from] KeepError),
+    /// The audit at the end found an error, which is a defect of Omega. Report it.
+    #[error("the cell is wrong after the run, please report it: {0}")]
+    Audit(#[from] AuditError),
+}
