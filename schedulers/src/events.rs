@@ -3,7 +3,7 @@
 //! Each attempt to place a job costs a search. So a rejection names the events that could change it, and the job sleeps
 //! until one of them occurs. A superfluous event costs a search; a missing event leaves a job asleep that would fit.
 
-use crate::plugin::Reads;
+use crate::reads::Reads;
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 

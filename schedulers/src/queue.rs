@@ -20,6 +20,8 @@
 mod entry;
 mod patience;
 
+pub use crate::nanos::Nanos;
+
 use crate::events::{Events, Heard};
 use crate::points::Order;
 use crate::refusals::Refusers;
@@ -34,9 +36,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub use patience::Patience;
-
-/// Nanoseconds since any fixed moment, from the caller.
-pub type Nanos = u64;
 
 /// Result of a job's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::group::{Check, GroupRules, RuleFamily};
 use super::key::Beside;
 use super::level::Domain;
 use super::tracker::Tracker;
-use super::{Counter, RuleBook, TrackerId, is_port};
+use super::{Counter, RuleBook, TrackerId};
 use crate::sets::MachineSets;
 use omega_core::Reason;
 use std::ops::RangeInclusive;
@@ -105,7 +105,7 @@ impl Tracker {
             _ if self.total().holders == 0 => None,
             Some(Beside::AtLeast(_)) => None,
             Some(Beside::AtMost(_)) => Some(RuleFamily::Limits),
-            None if is_port(&self.key.tracked) => Some(RuleFamily::Ports),
+            None if self.key.tracked.is_port() => Some(RuleFamily::Ports),
             None => Some(RuleFamily::Neighbours),
         }
     }

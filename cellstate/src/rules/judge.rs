@@ -3,7 +3,6 @@
 use super::RuleBook;
 use super::bound::Asked;
 use super::group::{GroupRules, RuleFamily};
-use super::key::Tracked;
 use crate::sets::MachineSets;
 use omega_core::Reason;
 
@@ -74,8 +73,4 @@ impl RuleBook {
         rules.checks.iter().any(|check| check.family() == family)
             || trackers.any(|tracker| tracker.held_family() == Some(family))
     }
-}
-
-pub(super) fn is_port(tracked: &Tracked) -> bool {
-    matches!(tracked, Tracked::Port(_))
 }

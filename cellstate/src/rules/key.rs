@@ -22,6 +22,11 @@ pub enum Tracked {
 }
 
 impl Tracked {
+    /// Whether these are the tasks with a port.
+    pub(super) fn is_port(&self) -> bool {
+        matches!(self, Tracked::Port(_))
+    }
+
     /// The tasks that a selector in a rule of this group selects.
     fn of(member: Member<'_>, tasks: &TaskSelector) -> Tracked {
         match tasks {

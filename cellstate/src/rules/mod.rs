@@ -39,7 +39,6 @@ use crate::attributes::ByAttribute;
 use crate::map::FastMap;
 use crate::sets::{MachineSets, SetId};
 use counts::Page;
-use judge::is_port;
 use level::{Level, LevelId, NOWHERE, PAGE};
 use omega_core::{JobId, Machine, Text, TopologyLevel};
 use std::sync::Arc;

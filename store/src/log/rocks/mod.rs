@@ -41,14 +41,11 @@ use super::{
     ReadError, WriteError,
 };
 use mark::Mark;
+use open::TABLE_BYTES;
 use record::{Known, STATE, State, key};
 use rocksdb::{DB, Direction, FlushOptions, IteratorMode, ReadOptions, WriteBatch};
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// Bytes after which the table in memory is written: enough for most entries to be compacted before they are written a
-/// second time, and little for the memory of a replica.
-const TABLE_BYTES: u64 = 32 << 20;
 
 /// A log in RocksDB.
 pub struct RocksLog {

@@ -3,13 +3,17 @@
 use super::endless;
 use super::mark::{self, Mark};
 use super::record::{self, ENTRY, Known, OWNER, STATE, State, key};
-use super::{CreateError, LogIndex, LogOwner, OpenError, TABLE_BYTES};
+use super::{CreateError, LogIndex, LogOwner, OpenError};
 use rocksdb::{
     DB, DBCompressionType, DBRecoveryMode, Direction, ErrorKind, IteratorMode, Options,
     ReadOptions, WriteBatch, WriteOptions,
 };
 use std::io;
 use std::path::Path;
+
+/// Bytes after which the table in memory is written: enough for most entries to be compacted before they are written a
+/// second time, and little for the memory of a replica.
+pub(super) const TABLE_BYTES: u64 = 32 << 20;
 
 /// Options of RocksDB. Two defaults are needed. RocksDB writes its WAL with each batch; with manual flushes it would
 /// keep batches in memory. It recycles no WAL files; old content at the end of a recycled file could not be

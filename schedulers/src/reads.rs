@@ -1,0 +1,40 @@
+//! Inputs of plugins.
+
+use std::ops::BitOr;
+
+/// Inputs of a plugin's result. The result of a plugin that reads only the machine itself stays valid for all other
+/// machines after a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reads(u8);
+
+impl Reads {
+    /// Properties of the machine: labels, taints, images, topology.
+    pub const DESCRIPTION: Reads = Reads(1);
+    /// Free resources and devices of the machine.
+    pub const AMOUNTS: Reads = Reads(2);
+    /// Reported load of the machine.
+    pub const LOAD: Reads = Reads(4);
+    /// Tasks on other machines. A claim on one machine changes the result for others.
+    pub const OTHER_MACHINES: Reads = Reads(8);
+    /// Descriptions of other machines. A changed description changes the result for other machines, but a claim does
+    /// not.
+    pub const OTHER_DESCRIPTIONS: Reads = Reads(32);
+    /// Properties of the job beyond its kind and the description of the tasks: name, tenant, precedence.
+    pub const JOB: Reads = Reads(16);
+    /// Cell time: the result may change without another event. Does not wake jobs.
+    pub const TIME: Reads = Reads(64);
+
+    /// Whether the set includes all of `other`.
+    #[must_use]
+    pub fn includes(self, other: Reads) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Reads {
+    type Output = Reads;
+
+    fn bitor(self, other: Reads) -> Reads {
+        Reads(self.0 | other.0)
+    }
+}
