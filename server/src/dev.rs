@@ -3,16 +3,17 @@
 //! Replicas, a scheduler and an agent of simulated machines are separate processes, as in production, so that each can
 //! be killed while the others continue. Their output is written to files in the cell's folder.
 
+mod error;
 mod part;
+
+pub(crate) use error::DevError;
 
 use crate::output;
 use crate::signals::Signals;
 use clap::Args;
-use part::Part;
-use std::io;
+use part::{LOOK, Part};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Run a complete cell on this machine, to try it out.
 #[derive(Debug, Args)]
@@ -41,43 +42,6 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     machines: u32,
 }
-
-/// Error of starting the cell, as one line for the user.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DevError {
-    /// The folder cannot be written. Name another one, or make room on the disk.
-    #[error("{}: {why}", path.display())]
-    Folder {
-        /// Path of the folder.
-        path: PathBuf,
-        /// Underlying error.
-        why: io::Error,
-    },
-    /// Another process uses an address of the cell. End that process, or choose other ports.
-    #[error(
-        "{address}: {why}: end the process that uses this address, or choose other ports with --port"
-    )]
-    Address {
-        /// Address of a replica.
-        address: SocketAddr,
-        /// Underlying error.
-        why: io::Error,
-    },
-    /// A part of the cell did not start. The message has the reason, which is the last line of its output.
-    #[error("{name} does not start: {why}")]
-    Start {
-        /// Name of the part that did not start.
-        name: String,
-        /// Last line of its output.
-        why: String,
-    },
-    /// The operating system has no processes left.
-    #[error("cannot start a process: {0}")]
-    Process(io::Error),
-}
-
-/// Interval at which processes are checked for their end.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Starts a cell, and runs it until a signal arrives.
 pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {

@@ -2,7 +2,6 @@
 //! costs one comparison.
 
 use crate::counters::Judged;
-use crate::server::SlowCommit;
 use omega_client::ApiError;
 use omega_core::SchedulerId;
 use parking_lot::Mutex;
@@ -40,6 +39,17 @@ pub(crate) fn answered(
 
 /// Maximum number of slow commits logged per second. The next line has the number of omitted ones.
 const SLOW_LINES_MAX: u32 = 10;
+
+/// Duration from which a commit is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowCommit(pub Duration);
+
+impl Default for SlowCommit {
+    /// Half a second by default. This is the shortest election timeout, and a delay that people notice.
+    fn default() -> SlowCommit {
+        SlowCommit(Duration::from_millis(500))
+    }
+}
 
 /// Logs slow commits.
 #[derive(Clone, Debug)]

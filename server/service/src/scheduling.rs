@@ -1,7 +1,7 @@
 //! Calls of schedulers: register, sync and commit.
 
 use crate::audit::about;
-use crate::commit_log::{self, SlowCommits};
+use crate::commit_log::{self, SlowCommit, SlowCommits};
 use crate::commits::{Judge, commit_of, read, transaction};
 use crate::counters::Judged;
 use crate::deltas::{DeltaStream, Reader};
@@ -10,7 +10,6 @@ use crate::host::{Host, Try, unknown};
 use crate::leases::{self, Leases, Wish, process_name};
 use crate::reach::may_see_all;
 use crate::responses;
-use crate::server::SlowCommit;
 use crate::service::{Answered, deadline, deadlines, page_size};
 use crate::snapshots::Snapshots;
 use crate::traces::{Choice, Trace, Traces};

@@ -3,6 +3,7 @@
 //! Limits apply here, before any service is called.
 
 use crate::audit::AuditLog;
+use crate::commit_log::SlowCommit;
 use crate::connection::{Door, incoming};
 use crate::gate::GateLayer;
 use crate::host::Host;
@@ -167,17 +168,6 @@ pub struct Extras {
     pub slow_commit: SlowCommit,
     /// Traces of commits, if any.
     pub traces: Option<Traces>,
-}
-
-/// Duration from which a commit is slow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlowCommit(pub Duration);
-
-impl Default for SlowCommit {
-    /// Half a second by default. This is the shortest election timeout, and a delay that people notice.
-    fn default() -> SlowCommit {
-        SlowCommit(Duration::from_millis(500))
-    }
 }
 
 /// Serves clients until `end` resolves. While this replica leads, it also monitors the machines of

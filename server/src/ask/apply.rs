@@ -5,14 +5,13 @@ mod difference;
 pub(super) use difference::Difference;
 
 use super::call::Caller;
-use super::job::{by_name, find};
 use super::job_file::JobsFile;
+use super::named_job::{by_name, find, target};
 use super::show::{self, clean_name};
 use super::wait::{Awaited, WaitArgs};
 use super::{AskArgs, AskError};
 use clap::Args;
 use difference::GroupChange;
-use omega_client::convert::Malformed;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::{ErrorCode, proto};
 use omega_core::{Job, JobKind, Kinds};
@@ -121,15 +120,6 @@ fn known(caller: &Caller, name: &str) -> Result<Option<Known>, AskError> {
     let has_ended = told.pending + told.placed + told.running == 0;
     let (target, version) = (target(&told)?, told.version);
     Ok(Some(Known { target, version, has_ended }))
-}
-
-/// The description that a job follows.
-///
-/// # Errors
-/// If the message has no description.
-pub(super) fn target(told: &proto::JobStatus) -> Result<Job, AskError> {
-    let job = told.target.clone().or_else(|| told.job.clone());
-    Ok(Job::try_from(job.ok_or(Malformed::Missing("job"))?)?)
 }
 
 fn submit(caller: &Caller, job: &Job) -> Result<(), AskError> {

@@ -2,14 +2,14 @@
 
 use super::call::Caller;
 use super::moment::unix_ms;
+use super::named_job::by_name;
+use super::run_end::EndShape;
 use super::show::{self, Align, columns};
-use super::{AskArgs, AskError, job};
+use super::{AskArgs, AskError};
 use clap::Args;
-use omega_client::convert;
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 pub(super) use omega_client::proto::list_events_request::Of;
-use omega_core::{EndReason, RunEnd};
 use omega_workload::words::plural;
 use serde::Serialize;
 
@@ -59,44 +59,6 @@ pub(super) struct EventShape {
     text: Option<String>,
 }
 
-/// The end of a run of a task's program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct EndShape {
-    /// `exit_code`, `signal`, `out_of_memory`, `unhealthy`, `stopped`, `not_started` or `supervisor_lost`.
-    reason: &'static str,
-    /// The exit code or the signal.
-    number: Option<i32>,
-    message: Option<String>,
-    /// Restarts of the program on this machine before this run.
-    restarts: u32,
-    #[serde(skip)]
-    words: String,
-}
-
-impl EndShape {
-    /// The end in a message; `None` if there is none, or if it is of a kind that only newer cells have.
-    pub(super) fn new(told: &proto::RunEnd) -> Option<EndShape> {
-        let RunEnd { reason, restarts } = convert::run_end(told)?;
-        let words = reason.to_string();
-        let (name, number, message) = match reason {
-            EndReason::ExitCode(code) => ("exit_code", Some(code), None),
-            EndReason::Signal(signal) => ("signal", Some(signal), None),
-            EndReason::OutOfMemory => ("out_of_memory", None, None),
-            EndReason::Unhealthy => ("unhealthy", None, None),
-            EndReason::Stopped => ("stopped", None, None),
-            EndReason::NotStarted(why) => ("not_started", None, Some(why.to_string())),
-            EndReason::SupervisorLost => ("supervisor_lost", None, None),
-            _ => return None,
-        };
-        Some(EndShape { reason: name, number, message, restarts, words })
-    }
-
-    /// The reason in words.
-    pub(super) fn words(&self) -> &str {
-        &self.words
-    }
-}
-
 impl EventShape {
     fn new(told: proto::Event) -> EventShape {
         let given = |text: String| (!text.is_empty()).then_some(text);
@@ -122,7 +84,7 @@ impl EventShape {
 
     /// Details of the event in one line.
     fn details(&self) -> String {
-        let restarts = |end: &EndShape| match end.restarts {
+        let restarts = |end: &EndShape| match end.restarts() {
             0 => String::new(),
             1 => ", after 1 restart".to_owned(),
             many => format!(", after {many} restarts"),
@@ -134,7 +96,7 @@ impl EventShape {
             self.text(),
         ];
         let line = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
-        let end = self.end.as_ref().map(|end| format!("{}{}", end.words, restarts(end)));
+        let end = self.end.as_ref().map(|end| format!("{}{}", end.words(), restarts(end)));
         match (line.is_empty(), end) {
             (_, None) => line,
             (true, Some(end)) => end,
@@ -164,7 +126,7 @@ pub(super) fn latest_failure(
     name: &str,
     since_ms: u64,
 ) -> Result<Option<String>, AskError> {
-    let events = latest(caller, job::by_name(name).map(Of::Job), None, FAILURES_AMONG)?;
+    let events = latest(caller, by_name(name).map(Of::Job), None, FAILURES_AMONG)?;
     let is_failure = |event: &&EventShape| {
         matches!(&*event.event, "failed" | "requeued" | "restarted") && event.at_ms >= since_ms
     };
@@ -195,7 +157,7 @@ pub(super) fn table(events: &EventsShape) -> String {
 /// Prints the events of a job.
 pub(super) fn run(args: &HistoryArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
-    let events = latest(&caller, job::by_name(&args.name).map(Of::Job), None, args.limit)?;
+    let events = latest(&caller, by_name(&args.name).map(Of::Job), None, args.limit)?;
     let more =
         if events.more { "older events are not shown: raise --limit to see them\n" } else { "" };
     show::print(args.ask.output, &events, || table(&events) + more)

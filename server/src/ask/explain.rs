@@ -3,9 +3,8 @@
 //! The cell computes the explanation as a scheduler with this profile would. Nothing is written, and no scheduler is
 //! registered.
 
-use super::apply::target;
 use super::call::Caller;
-use super::job::{by_name, find};
+use super::named_job::{by_name, find, target};
 use super::{AskArgs, AskError, show};
 use crate::explainer::from_message;
 use clap::{Args, Parser};

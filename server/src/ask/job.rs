@@ -1,11 +1,12 @@
 //! `omega job`: the jobs of a cell.
 
 use super::apply::{self, ApplyArgs};
-use super::call::{Caller, Page};
+use super::call::Page;
 use super::events::{self, HistoryArgs};
 use super::explain::{self, ExplainArgs};
 use super::job_file::JobFile;
 use super::job_flags::JobFlags;
+use super::named_job::{by_name, find, target};
 use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, RunShape, listed};
 use super::show::{self, Align, Format, and_more, clean_name, columns, facts};
 use super::versions::{self, RollbackArgs};
@@ -14,7 +15,6 @@ use super::watch::{self, WatchArgs};
 use super::{AskArgs, AskError, NameArgs, task};
 use crate::{file, output};
 use clap::{Args, Subcommand};
-use omega_client::convert::Malformed;
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::list_tasks_request::Of;
@@ -150,11 +150,6 @@ pub(crate) fn run(command: &JobCommand) -> Result<(), AskError> {
     }
 }
 
-/// The API's reference to a job by its name.
-pub(super) fn by_name(name: &str) -> Option<proto::JobRef> {
-    Some(proto::JobRef { job: Some(proto::job_ref::Job::Name(name.to_owned())) })
-}
-
 fn list(args: &ListArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
@@ -239,17 +234,6 @@ struct WhereShape {
     machines_more: usize,
 }
 
-/// Finds a job by name.
-pub(super) fn find(
-    caller: &Caller,
-    job: Option<proto::JobRef>,
-) -> Result<proto::JobStatus, AskError> {
-    let told = caller.call(&proto::GetJobRequest { job }, |channel, request| async move {
-        JobServiceClient::new(channel).get_job(request).await
-    })?;
-    Ok(told.job.ok_or(Malformed::Missing("job"))?)
-}
-
 fn get(args: &NameArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
@@ -271,7 +255,7 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
 
 /// Prints a job as the file that describes it.
 fn print_file(kinds: &Kinds, told: &proto::JobStatus) -> Result<(), AskError> {
-    let job = apply::target(told)?;
+    let job = target(told)?;
     Ok(output::print(&JobFile::written(&job, kinds)?.to_toml())?)
 }
 

@@ -2,7 +2,7 @@
 
 use super::call::Caller;
 use super::resize::name;
-use super::{AskArgs, AskError, job};
+use super::{AskArgs, AskError, named_job};
 use clap::Args;
 use omega_client::proto;
 use omega_client::proto::task_service_client::TaskServiceClient;
@@ -65,7 +65,7 @@ fn read(
 ) -> Result<proto::ReadTaskLogResponse, AskError> {
     let stream = if args.stderr { proto::LogStream::Stderr } else { proto::LogStream::Stdout };
     let request = proto::ReadTaskLogRequest {
-        job: job::by_name(&args.task.0),
+        job: named_job::by_name(&args.task.0),
         index: args.task.1,
         stream: stream.into(),
         from,

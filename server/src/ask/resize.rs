@@ -5,11 +5,12 @@
 
 use super::amount::{self, AmountArgs};
 use super::call::Caller;
+use super::named_job;
 use super::shape::{ByKind, by_kind, listed};
 use super::show;
 use super::txn::{self, WhyShape};
 use super::txn_file::task_name;
-use super::{AskArgs, AskError, job, task};
+use super::{AskArgs, AskError, task};
 use clap::Args;
 use omega_client::convert::{self, Malformed};
 use omega_client::proto;
@@ -103,7 +104,8 @@ fn held(caller: &Caller, id: TaskId) -> Result<Amounts, AskError> {
     if !told.allocated.is_empty() {
         return Ok(convert::amounts(told.allocated));
     }
-    let job = Job::try_from(job::find(caller, by_id())?.job.ok_or(Malformed::Missing("job"))?)?;
+    let job =
+        Job::try_from(named_job::find(caller, by_id())?.job.ok_or(Malformed::Missing("job"))?)?;
     let group = job.groups.into_iter().find(|group| *group.name == *told.group);
     Ok(group.map(|group| group.request).unwrap_or_default())
 }

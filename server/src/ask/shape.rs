@@ -3,8 +3,8 @@
 //! Amounts are integers in the kind's smallest unit, by the kind's name. No key is ever left out.
 
 use super::AskError;
-use super::events::EndShape;
 use super::pairs::taint_text;
+use super::run_end::EndShape;
 use omega_client::agent::machine_state;
 use omega_client::convert::{self, Malformed};
 use omega_client::proto;

@@ -7,7 +7,7 @@ use super::moment::unix_ms;
 use super::resize::ResizeArgs;
 use super::shape::{ListShape, TaskShape, listed};
 use super::show::{self, Align, Format, and_more, columns, facts};
-use super::{AskArgs, AskError, job, logs, machine, resize};
+use super::{AskArgs, AskError, logs, machine, named_job, resize};
 use clap::{Args, Subcommand};
 use omega_client::convert::Malformed;
 use omega_client::proto;
@@ -88,7 +88,7 @@ pub(crate) fn run(command: &TaskCommand) -> Result<(), AskError> {
 
 fn run_list(args: &ListArgs) -> Result<(), AskError> {
     let of = match (&args.job, &args.machine) {
-        (Some(name), _) => job::by_name(name).map(Of::Job),
+        (Some(name), _) => named_job::by_name(name).map(Of::Job),
         (None, name) => machine::by_name(name.as_deref().unwrap_or_default()).map(Of::Machine),
     };
     let caller = args.ask.caller()?;
@@ -107,13 +107,13 @@ fn get(args: &GetArgs) -> Result<(), AskError> {
     let (name, index) = &args.task;
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
-    let of = job::by_name(name).map(Of::Job);
+    let of = named_job::by_name(name).map(Of::Job);
     let request = proto::ListTasksRequest { of, index: Some(*index), ..Default::default() };
     let page = caller.call(&request, |channel, request| async move {
         TaskServiceClient::new(channel).list_tasks(request).await
     })?;
     let told = page.tasks.into_iter().next().ok_or(Malformed::Missing("tasks"))?;
-    let of = job::by_name(name).map(events::Of::Job);
+    let of = named_job::by_name(name).map(events::Of::Job);
     let events = events::latest(&caller, of, Some(*index), events::FEW)?;
     let shape = OneShape { task: TaskShape::new(&kinds, told), events };
     show::print(args.ask.output, &shape, || one(&kinds, &shape))

@@ -9,7 +9,7 @@ use super::call::{Caller, Page};
 use super::shape::ListShape;
 use super::show::{self, Align, and_more, columns, facts};
 use super::txn_file::{ClaimName, ResizeName, TaskName, TransactionFile};
-use super::{AskArgs, AskError, amount, job, machine};
+use super::{AskArgs, AskError, amount, machine, named_job};
 use crate::file;
 use clap::{Args, Subcommand};
 use omega_client::convert::{self, Malformed};
@@ -346,7 +346,7 @@ pub(super) fn find_job(caller: &Caller, name: &str) -> Result<JobId, AskError> {
         })
     };
     let unknown = |error: &AskError| matches!(error, AskError::Refused(error) if error.code == ErrorCode::UnknownJob);
-    let mut told = ask(job::by_name(name));
+    let mut told = ask(named_job::by_name(name));
     let id = name.strip_prefix('j').and_then(|id| id.parse().ok());
     if let (Err(error), Some(id)) = (&told, id)
         && unknown(error)

@@ -1,16 +1,13 @@
 //! `omega job versions` and `omega job rollback`: lists the latest versions of a job, and returns to one of them.
 
 use super::apply::{Difference, update};
-use super::call::Caller;
-use super::job::by_name;
 use super::show::{self, Align, columns};
+use super::version_list::{Version, all, content_of, was_rolled_back};
 use super::wait::{Awaited, WaitArgs};
 use super::{AskArgs, AskError, NameArgs, events, moment};
 use clap::Args;
 use omega_client::convert::Malformed;
-use omega_client::proto;
-use omega_client::proto::job_service_client::JobServiceClient;
-use omega_core::{Job, Kinds};
+use omega_core::Kinds;
 use serde::Serialize;
 
 /// The job, and the version to go back to.
@@ -55,38 +52,6 @@ struct RolledShape {
     version: u32,
     /// Whether the job had this content already, so that there is no new version.
     unchanged: bool,
-}
-
-/// A version of a job.
-pub(super) struct Version {
-    pub(super) number: u32,
-    /// Time at which the version began, in milliseconds since 1970; 0 for the first version.
-    pub(super) at_ms: u64,
-    job: Job,
-}
-
-/// The latest earlier version with the content of the version at this position.
-pub(super) fn content_of(all: &[Version], at: usize) -> Option<u32> {
-    all[..at].iter().rev().find(|earlier| earlier.job == all[at].job).map(|earlier| earlier.number)
-}
-
-/// Whether the version after the one at this position returned to the content of an earlier one.
-fn was_rolled_back(all: &[Version], at: usize) -> bool {
-    let next = all.get(at + 1);
-    next.is_some_and(|next| all[..at].iter().any(|earlier| earlier.job == next.job))
-}
-
-/// The latest versions of a job, oldest first.
-pub(super) fn all(caller: &Caller, name: &str) -> Result<Vec<Version>, AskError> {
-    let request = proto::ListJobVersionsRequest { job: by_name(name) };
-    let told = caller.call(&request, |channel, request| async move {
-        JobServiceClient::new(channel).list_job_versions(request).await
-    })?;
-    let version = |told: proto::JobVersion| {
-        let job = Job::try_from(told.job.ok_or(Malformed::Missing("job"))?)?;
-        Ok(Version { number: told.number, at_ms: told.at_ms, job })
-    };
-    told.versions.into_iter().map(version).collect()
 }
 
 /// Prints the versions of a job.
@@ -188,7 +153,7 @@ fn rolled(shape: &RolledShape) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, JobKind, TaskGroup};
+    use omega_core::{Amounts, Job, JobKind, TaskGroup};
 
     /// Versions with these contents, by the number of cores of their tasks.
     fn versions(contents: &[u64]) -> Vec<Version> {

@@ -1,11 +1,10 @@
 //! `--wait`: waits until the tasks of a service are healthy, or those of a batch job have ended.
 
 use super::AskError;
-use super::apply::target;
 use super::call::Caller;
 use super::events;
-use super::job::{by_name, find};
-use super::versions::{self, Version};
+use super::named_job::{by_name, find, target};
+use super::version_list::{self, Version};
 use crate::duration::duration;
 use clap::Args;
 use omega_client::proto;
@@ -149,7 +148,7 @@ fn may_be_stuck(job: &Job, told: &proto::JobStatus) -> bool {
 
 /// Description of the failure of a version.
 fn failed_version(caller: &Caller, job: &Job, version: u32) -> String {
-    let at_ms = versions::all(caller, &job.name)
+    let at_ms = version_list::all(caller, &job.name)
         .ok()
         .and_then(|all| all.into_iter().find(|one| one.number == version).map(|one| one.at_ms));
     let task = failed_task(caller, &job.name, at_ms.unwrap_or(0));
@@ -175,9 +174,9 @@ fn failed_task(caller: &Caller, name: &str, since_ms: u64) -> Option<String> {
 
 /// Description of the version that took the place of the awaited one.
 fn replaced(caller: &Caller, name: &str, awaited: u32) -> Result<String, AskError> {
-    let all: Vec<Version> = versions::all(caller, name)?;
+    let all: Vec<Version> = version_list::all(caller, name)?;
     let at = all.iter().position(|one| one.number > awaited);
-    let by = at.map(|at| (all[at].number, versions::content_of(&all, at)));
+    let by = at.map(|at| (all[at].number, version_list::content_of(&all, at)));
     let began = all.iter().find(|one| one.number == awaited).map(|one| one.at_ms);
     Ok(match by {
         Some((by, Some(old))) if old < awaited => {

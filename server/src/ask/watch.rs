@@ -4,7 +4,7 @@
 //! before are not printed again.
 
 use super::call::{Caller, another_try_may_help};
-use super::job::by_name;
+use super::named_job::by_name;
 use super::shape::{TaskShape, state};
 use super::show::{clean_name, one_of_many};
 use super::{AskArgs, AskError};

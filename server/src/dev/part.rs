@@ -1,6 +1,6 @@
 //! A process of the cell, with its output in a file.
 
-use super::{DevError, LOOK};
+use super::DevError;
 use crate::{agent, scheduler, serve};
 use clap::Args;
 use std::ffi::OsString;
@@ -10,6 +10,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// Interval at which processes are checked for their end.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// Maximum time until a replica listens.
 const START_MAX: Duration = Duration::from_secs(20);

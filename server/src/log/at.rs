@@ -1,7 +1,7 @@
 //! `omega log at`: prints the cell as it was at a version, or explains why a job was pending then.
 
-use super::replay::TaskStates;
-use super::{clean, which};
+use super::describe::clean;
+use super::replay::{TaskStates, which};
 use crate::output;
 use crate::served::Error;
 use clap::Args;

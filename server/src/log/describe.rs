@@ -1,6 +1,5 @@
 //! A command as one short line of text.
 
-use super::clean;
 use omega_core::{Command, TaskReport};
 use omega_workload::words::plural;
 
@@ -85,4 +84,9 @@ fn reported(report: TaskReport) -> &'static str {
         TaskReport::Lost => "was lost",
         TaskReport::Restarted => "was started again",
     }
+}
+
+/// A name without characters that could move the reader's cursor.
+pub(super) fn clean(name: &str) -> String {
+    omega_core::text::shown(name)
 }

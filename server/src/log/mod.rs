@@ -8,9 +8,10 @@ mod describe;
 mod replay;
 mod show;
 
+pub(crate) use replay::which;
+
 use crate::served::Error;
 use clap::Subcommand;
-use omega_store::history::Which;
 
 /// Part of a directory to inspect.
 #[derive(Debug, Subcommand)]
@@ -29,14 +30,4 @@ pub(crate) fn log(command: &LogCommand) -> Result<(), Error> {
         LogCommand::Replay(args) => replay::replay(args),
         LogCommand::At(args) => at::at(args),
     }
-}
-
-/// Selection of the entries: all, or only the committed ones.
-pub(crate) fn which(all: bool) -> Which {
-    if all { Which::All } else { Which::Committed }
-}
-
-/// A name without characters that could move the reader's cursor.
-fn clean(name: &str) -> String {
-    omega_core::text::shown(name)
 }

@@ -1,12 +1,11 @@
 //! `omega log replay`: applies the entries again, and prints the resulting state.
 
-use super::which;
 use crate::output;
 use crate::served::Error;
 use clap::Args;
 use omega_cellstate::Cell;
 use omega_core::{TaskState, Version};
-use omega_store::history::{self, ReplayOptions};
+use omega_store::history::{self, ReplayOptions, Which};
 use std::path::PathBuf;
 
 /// End of the replay, and the audits during it.
@@ -76,4 +75,9 @@ impl TaskStates {
         }
         states
     }
+}
+
+/// Selection of the entries: all, or only the committed ones.
+pub(crate) fn which(all: bool) -> Which {
+    if all { Which::All } else { Which::Committed }
 }

@@ -4,29 +4,30 @@
 //! others may be on standby: see docs/schedulers.md.
 
 mod aside;
+mod error;
 mod figures;
 mod listen;
 mod plugins;
 
+pub(crate) use error::SchedulerError;
+
 use crate::connect::CellArgs;
-use crate::context::ContextError;
 use crate::duration::duration;
 use crate::events::LogArgs;
-use crate::output::{self, OutputError};
+use crate::output;
 use crate::signals::Signals;
 use aside::Telling;
 use clap::Args;
 use figures::{SchedulerFigures, WorkerMeter};
 use listen::MetricsArgs;
 use omega_cellstate::{CellHandle, HandleError, View};
-use omega_client::{ApiError, ErrorCode, LeaseSettings, RemoteCell};
+use omega_client::{ErrorCode, LeaseSettings, RemoteCell};
 use omega_core::TransactionError;
 use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
-use omega_schedulers::config::{ConfigError, Profiles, Registry};
+use omega_schedulers::config::{Profiles, Registry};
 use omega_schedulers::{Clock, Nanos, Observer, Pool, Profile, Scheduler, Settings};
 use omega_workload::words::plural;
 use std::io;
-use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -80,81 +81,6 @@ pub(crate) fn lease(text: &str) -> Result<Duration, String> {
         Ok(time)
     } else {
         Err(format!("{text} must be from {:?} to {:?}", bounds[0], bounds[1]))
-    }
-}
-
-/// Error of starting or running a scheduler, as one line for the user.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SchedulerError {
-    /// The context is wrong. Correct it.
-    #[error(transparent)]
-    Context(#[from] ContextError),
-    /// The address is invalid. Correct it.
-    #[error(transparent)]
-    Address(#[from] ApiError),
-    /// The profile file cannot be read. Name another one, or correct it.
-    #[error("{}: {why}", file.display())]
-    File {
-        /// Path of the file.
-        file: PathBuf,
-        /// The error.
-        why: io::Error,
-    },
-    /// The profile file is invalid. Correct it.
-    #[error("{}:{why}", file.display())]
-    Profile {
-        /// Path of the file.
-        file: PathBuf,
-        /// Error in the file, with its place.
-        why: ConfigError,
-    },
-    /// The profile file has no profile for the scheduler. Name one after the scheduler.
-    #[error("{}: has no profile for the scheduler {name:?}: add a [[profile]] with this name", file.display())]
-    NoProfile {
-        /// Path of the file.
-        file: PathBuf,
-        /// Name of the scheduler.
-        name: String,
-    },
-    /// The cell does not answer. Check whether it runs, and at which address.
-    #[error("the cell does not answer: {0}")]
-    Cell(#[from] HandleError),
-    /// Another process owns the name. Wait until it has ended, or start with `--standby`, which waits.
-    #[error("{} [{}]; give --standby to wait until the name is free", .0.message, .0.code)]
-    Held(ApiError),
-    /// Another process owns the name now. If needed, start this process again as its standby.
-    #[error("{} [{}]; this process has stopped", .0.message, .0.code)]
-    Lost(ApiError),
-    /// The address of the metrics is open to other machines. Use a local address, or confirm that it may be open.
-    #[error(
-        "--metrics-listen {0} is open to other machines: add --insecure if everyone who reaches it may see the metrics"
-    )]
-    Exposed(SocketAddr),
-    /// The address cannot be listened on. Choose another one, or end the process that uses it.
-    #[error("cannot listen on {address}: {why}")]
-    Listen {
-        /// Address of the listener.
-        address: SocketAddr,
-        /// Underlying error.
-        why: io::Error,
-    },
-    /// The underlying error.
-    #[error(transparent)]
-    Output(#[from] OutputError),
-    /// The operating system has no threads or signals left.
-    #[error("the operating system refused a thread or another resource: {0}")]
-    System(io::Error),
-}
-
-impl SchedulerError {
-    /// Whether the process ended because its metrics would have been open to everyone.
-    pub(crate) fn is_exposed(&self) -> bool {
-        matches!(self, SchedulerError::Exposed(_))
-    }
-
-    /// Whether the process ended because another process owns its name, which is no error in the input.
-    pub(crate) fn is_replaced(&self) -> bool {
-        matches!(self, SchedulerError::Held(_) | SchedulerError::Lost(_))
     }
 }
 

@@ -4,7 +4,7 @@
 //! it, and is set before the transaction is passed to a connection. If a caller submits a transaction again because its
 //! outcome is unknown, it is marked as sent (see `doubts`).
 
-use super::{PATIENCE, PAUSE};
+use super::times::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
 use crate::proto::scheduling_service_client::SchedulingServiceClient;
 use crate::proto::{CommitRequest, CommitStreamResponse, commit_stream_response};

@@ -17,6 +17,7 @@
 mod commits;
 mod lease;
 mod subscription;
+mod times;
 
 use crate::connect::{Address, Connections};
 use crate::proto::RegisterRequest;
@@ -32,15 +33,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use subscription::Subscription;
+use times::PATIENCE;
 use tokio::runtime::Runtime;
 
 pub use lease::LeaseSettings;
-
-/// Time for retries before the scheduler gets an error: ten seconds, enough for many elections.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Delay before the next attempt: a tenth of an election.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// A cell that is used over a network. Clones share its connections.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 //! Deltas collect until the scheduler syncs, and are then merged. If the scheduler does not sync for long, the channel
 //! becomes full and the replica waits. Later changes then come as one delta.
 
-use super::{PATIENCE, PAUSE};
+use super::times::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
 use crate::convert;
 use crate::proto::scheduling_service_client::SchedulingServiceClient;

@@ -2,49 +2,12 @@
 //!
 //! Relative paths in a kubeconfig are relative to its folder, as for `kubectl`.
 
-use super::exec::Exec;
+use super::error::ConfigError;
+use super::exec::{Exec, Identity};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
-
-/// Error of a configuration that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A file cannot be read. Correct its path or permissions.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// Path of the file.
-        path: PathBuf,
-        /// The reason.
-        source: std::io::Error,
-    },
-    /// A field is missing or wrong. Correct the field.
-    #[error("{}: {message}", path.display())]
-    Field {
-        /// Path of the file.
-        path: PathBuf,
-        /// The field, its value, the rule and the remedy.
-        message: String,
-    },
-    /// There is neither a kubeconfig nor a service account. Give one of them.
-    #[error(
-        "no cluster is given: give --kubeconfig FILE or set KUBECONFIG; in a pod, \
-         KUBERNETES_SERVICE_HOST and the service account's token are used"
-    )]
-    NoCluster,
-    /// TLS cannot be set up. The message has the reason.
-    #[error("TLS: {0}: give PEM certificates and a matching key")]
-    Tls(String),
-    /// A credential plugin failed. Run the program by hand to see why.
-    #[error("credential plugin {command:?}: {message}")]
-    Exec {
-        /// The program.
-        command: String,
-        /// The failure.
-        message: String,
-    },
-}
 
 /// The credentials of a client, as configured.
 #[derive(Clone, Debug)]
@@ -59,15 +22,6 @@ pub enum Auth {
     Basic(String),
     /// A program that prints credentials.
     Exec(Exec),
-}
-
-/// A certificate and its key, in PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The chain of certificates.
-    pub certificate: Vec<u8>,
-    /// The private key.
-    pub key: Vec<u8>,
 }
 
 /// The API server and the credentials for it.

@@ -1,7 +1,7 @@
 //! Connections to the API server.
 
-use super::CallError;
-use super::config::{Config, ConfigError};
+use super::config::Config;
+use super::error::{CallError, ConfigError};
 use bytes::Bytes;
 use http::HeaderValue;
 use http_body_util::Full;

@@ -1,6 +1,6 @@
 //! Credential plugins of a kubeconfig: programs that print an `ExecCredential`.
 
-use super::config::{ConfigError, Identity};
+use super::error::ConfigError;
 use super::time;
 use serde::Deserialize;
 use std::path::Path;
@@ -23,6 +23,15 @@ pub struct Exec {
 struct Variable {
     name: String,
     value: String,
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The chain of certificates.
+    pub certificate: Vec<u8>,
+    /// The private key.
+    pub key: Vec<u8>,
 }
 
 /// Credentials that a plugin printed.

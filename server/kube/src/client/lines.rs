@@ -1,7 +1,7 @@
 //! Lines of a stream, such as the events of a watch.
 
-use super::CallError;
 use super::connection::Sender;
+use super::error::CallError;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;

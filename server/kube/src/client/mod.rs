@@ -6,15 +6,17 @@
 
 pub mod config;
 mod connection;
+mod error;
 pub mod exec;
 mod lines;
 mod session;
 pub mod time;
 mod tls;
 
+pub use self::error::{CallError, ConfigError};
 pub use self::lines::{Line, Lines};
 
-use self::config::{Config, ConfigError};
+use self::config::Config;
 use self::connection::{Endpoint, Sender};
 use self::session::Session;
 use bytes::Bytes;
@@ -39,29 +41,6 @@ const WHOLE_MAX: usize = 1 << 30;
 
 /// The longest time in seconds for which the server puts calls off; a longer one in `Retry-After` counts as this.
 const RETRY_AFTER_MAX: u64 = 300;
-
-/// A call that got no whole answer. The server may have done what it asked for.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// The credentials or the configuration cannot be used, so nothing was sent. Correct them.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The server cannot be reached, so nothing was sent. Correct the address, or try again.
-    #[error("cannot connect to {0}: {1}")]
-    Connect(String, std::io::Error),
-    /// The connection broke. The call may have had its effect.
-    #[error("the connection was lost: {0}")]
-    Broken(String),
-    /// There was no answer within the time limit. The call may have had its effect.
-    #[error("no answer within {0:?}")]
-    Timeout(Duration),
-    /// The answer is longer than any such answer can be.
-    #[error("the answer is longer than {0} bytes")]
-    Body(usize),
-    /// A stream's line is longer than any object can be.
-    #[error("a line of a watch is longer than {0} bytes")]
-    Line(usize),
-}
 
 /// A call.
 #[derive(Clone, Debug)]

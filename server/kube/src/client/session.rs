@@ -1,6 +1,7 @@
 //! Sessions: credentials in the form in which requests have them, renewed when they expire.
 
-use super::config::{Auth, Config, ConfigError};
+use super::config::{Auth, Config};
+use super::error::ConfigError;
 use super::tls;
 use http::HeaderValue;
 use std::sync::Arc;

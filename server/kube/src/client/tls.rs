@@ -1,6 +1,8 @@
 //! TLS for connections to the API server: the authorities that are trusted, and the client's certificate.
 
-use super::config::{Config, ConfigError, Identity};
+use super::config::Config;
+use super::error::ConfigError;
+use super::exec::Identity;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;

@@ -2,11 +2,10 @@
 //! heartbeats to the monitor. It never waits for an agent or a command: a stream whose queue is full is ended, and
 //! commands run concurrently.
 
-use super::Sent;
 use super::log_reads::LogReads;
 use super::marks::{apply_plan, has_taint};
 use super::monitor::{Monitor, MonitorSettings, Step};
-use super::orders::{Outbox, StreamId};
+use super::orders::{Outbox, Sent, StreamId};
 use super::routes::Routes;
 use crate::host::{Host, unix_ms};
 use omega_cellstate::{Cell, Changed};

@@ -36,7 +36,7 @@ use monitor::MonitorSettings;
 use omega_client::proto::agent_service_server::AgentService;
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::MachineId;
-use orders::{Orders, StreamId};
+use orders::{Sent, StreamId};
 use reports::Report;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,9 +58,6 @@ const KNOWN_MAX: Duration = Duration::from_secs(5);
 
 /// Time that an agent may take to read a log.
 const READ_MAX: Duration = Duration::from_secs(3);
-
-/// An item of a stream. It is encoded as a message only when it is sent.
-type Sent = Result<Orders, ApiError>;
 
 /// The service.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Directives for agents, in messages that are sent at once or wait to be sent.
 
 use omega_cellstate::Cell;
-use omega_client::proto;
+use omega_client::{ApiError, proto};
 use omega_core::{Amounts, DeviceSet, Job, MachineId, NodeCores, TaskId, TaskState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +38,9 @@ pub(crate) struct Orders {
     pub(crate) detached: Vec<MachineId>,
     pub(crate) reads: Vec<proto::ReadLog>,
 }
+
+/// An item of a stream. It is encoded as a message only when it is sent.
+pub(super) type Sent = Result<Orders, ApiError>;
 
 impl Orders {
     fn is_full(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The service that receives messages of peers.
 
+use super::heard::PeersHeard;
 use super::{Peers, Whoami};
 use crate::grants::caller;
 use crate::identity::{Caller, Role};
@@ -12,24 +13,7 @@ use omega_store::wire;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tonic::{Request, Response, Streaming};
-
-/// Time of each peer's last message. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct PeersHeard(Arc<Mutex<BTreeMap<ReplicaId, Instant>>>);
-
-impl PeersHeard {
-    fn note(&self, peer: ReplicaId) {
-        self.0.lock().insert(peer, Instant::now());
-    }
-
-    /// Time since a peer's last message; `None` if there was none since this process started.
-    #[must_use]
-    pub fn silent(&self, peer: ReplicaId) -> Option<Duration> {
-        self.0.lock().get(&peer).map(Instant::elapsed)
-    }
-}
 
 /// Receives messages of peers.
 #[derive(Debug)]

@@ -5,11 +5,13 @@
 //! newest first. Messages have the replicas' own encoding. The frame around them names sender and receiver, and is
 //! checked before the messages are decoded.
 
+mod heard;
 mod link;
 mod listener;
 mod routes;
 
-pub use listener::{PeerListener, PeersHeard};
+pub use heard::PeersHeard;
+pub use listener::PeerListener;
 pub use routes::Peers;
 
 use omega_store::CellId;

@@ -4,14 +4,17 @@
 //! Until then, services move by the rules of their updates (`plan.rs`), and batch tasks may end. Tasks of a group with
 //! one task on each machine stay, because they belong to the machine.
 
-use super::COMMAND_MAX;
 use super::plan::drain_by;
 use crate::host::Host;
 use futures_util::future::join_all;
 use omega_cellstate::Cell;
 use omega_core::{Command, EndReason, MachineId, RunEnd, TaskId, TaskReport};
 use std::collections::BTreeSet;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// Timeout of one command. If a command fails, the next step decides anew.
+pub(super) const COMMAND_MAX: Duration = Duration::from_secs(5);
 
 /// Maximum number of tasks that are moved in one step.
 const AT_ONCE: usize = 500;

@@ -17,6 +17,7 @@ mod plan;
 mod tests;
 
 use crate::host::{Host, unix_ms};
+use evacuate::COMMAND_MAX;
 use futures_util::StreamExt;
 use omega_cellstate::{Cell, Changed};
 use omega_client::{ApiError, ErrorCode};
@@ -29,9 +30,6 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 /// Interval at which open jobs are examined. It is short compared with the start of a program.
 const STEP: Duration = Duration::from_millis(200);
-
-/// Timeout of one command. If a command fails, the next step decides anew.
-const COMMAND_MAX: Duration = Duration::from_secs(5);
 
 /// Time after which a job is examined again if the cell has rejected its step, for example because of a request limit.
 const REFUSED_FOR: Duration = Duration::from_secs(5);

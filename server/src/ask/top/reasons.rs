@@ -1,7 +1,7 @@
 //! Reasons of the pending jobs on the page. Each explanation reads the whole cell, so explanations are computed one at
 //! a time in the background, and cached.
 
-use super::super::job::by_name;
+use super::super::named_job::by_name;
 use super::super::{AskArgs, AskError, explain};
 use super::shape::WaitingShape;
 use crate::explainer::summary;

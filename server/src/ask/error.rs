@@ -1,0 +1,206 @@
+//! Errors of the client commands, as lines for the user.
+
+use crate::context::ContextError;
+use crate::file::FileError;
+use crate::output::OutputError;
+use omega_client::ApiError;
+use omega_client::convert::Malformed;
+use omega_run::report::text::clean;
+use omega_store::backup::BackupError;
+use omega_workload::amount::AmountError;
+use omega_workload::profiles::ProfileError;
+use std::io;
+use std::time::Duration;
+
+/// Error of a command, as one line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    /// The address is invalid. Correct it.
+    #[error("--cell: {0}")]
+    Address(ApiError),
+    /// An amount is invalid. Correct it.
+    #[error("{place}: {why}")]
+    Amount {
+        /// Flag or field.
+        place: String,
+        /// The error.
+        why: AmountError,
+    },
+    /// A field of a file is invalid. Correct it.
+    #[error("{place}: {why}")]
+    Field {
+        /// Path of the field.
+        place: String,
+        /// Rule that the field breaks, and the remedy.
+        why: String,
+    },
+    /// The cell has no such resource kind. Name one that it has.
+    #[error("{place}: the cell has no resource kind {kind:?}; its kinds are: {has}")]
+    NoKind {
+        /// Flag or field.
+        place: String,
+        /// The kind that was given.
+        kind: String,
+        /// Valid values.
+        has: String,
+    },
+    /// The command cannot print TOML. Use another format.
+    #[error("-o toml: only `omega job get` prints TOML: use -o json or -o yaml")]
+    NoToml,
+    /// A variable of the environment is invalid. Correct it.
+    #[error("{0}")]
+    Environment(String),
+    /// No amount is given. Give at least one.
+    #[error(
+        "no amount is given: give the new amount of at least one kind, such as --cpu 4; the \
+         other kinds keep their amounts"
+    )]
+    NoAmount,
+    /// No amount is given to be limited. Give the amount of at least one kind.
+    #[error(
+        "no limit is given: give the limit of at least one kind, such as --cpu 100, or run \
+         `omega quota clear` to remove all limits"
+    )]
+    NoLimit,
+    /// The number is too far ahead. Choose one near the next number, so that earlier results are kept.
+    #[error("--id {number}: must be from {next}, the next number, to {most}")]
+    NumberAhead {
+        /// The given value.
+        number: u64,
+        /// The next number.
+        next: u64,
+        /// The highest number with which the earlier results are kept.
+        most: u64,
+    },
+    /// Some items conflicted. A conflict is a result, which is printed, but the request was not fulfilled.
+    #[error("the cell rejected {refused} of {items} items of the transaction")]
+    Conflicts {
+        /// Number of rejected items.
+        refused: usize,
+        /// Number of items.
+        items: usize,
+    },
+    /// The machine still has tasks. Drain it and wait, or give `--force`.
+    #[error(
+        "machine {name} has {tasks}: run `omega machine drain {name}` and wait until the \
+         machine has no tasks, or give --force"
+    )]
+    HasTasks {
+        /// Name of the machine.
+        name: String,
+        /// Number of its tasks, in words.
+        tasks: String,
+    },
+    /// The job has ended. Delete it first.
+    #[error("job {name} has ended: run `omega job delete {name}` first, or choose another name")]
+    JobEnded {
+        /// Name of the job.
+        name: String,
+    },
+    /// The update is more than a change of the numbers of tasks, which batch jobs do not allow. Delete the job first.
+    #[error(
+        "job {name} is a batch job, and only the numbers of its tasks can be changed: run `omega \
+         job delete {name}`, then apply the file again"
+    )]
+    BatchChange {
+        /// Name of the job.
+        name: String,
+    },
+    /// The job has failed, or cannot be completed. Look at its history.
+    #[error("job {name}: {why}")]
+    NotDone {
+        /// Name of the job.
+        name: String,
+        /// The failure.
+        why: String,
+    },
+    /// The error of one job of several.
+    #[error("job {name}: {why}")]
+    OfJob {
+        /// Its name.
+        name: String,
+        /// The error.
+        why: Box<AskError>,
+    },
+    /// The context is wrong. Correct it.
+    #[error(transparent)]
+    Context(#[from] ContextError),
+    /// The underlying error.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The underlying error.
+    #[error(transparent)]
+    Backup(Box<BackupError>),
+    /// The underlying error.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The underlying error.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The operating system has no threads left.
+    #[error("the operating system refused a thread or another resource: {0}")]
+    System(io::Error),
+    /// The cell rejects the request. The message has the remedy, and the code is for programs.
+    #[error("{} [{}]", .0.message, .0.code)]
+    Refused(ApiError),
+    /// The cell did not answer in time. Check whether it runs, and at which address, or give it more time.
+    #[error("the cell at {cell} did not answer within {timeout:?}: {} [{}]", .why.message, .why.code)]
+    NoAnswer {
+        /// Addresses of the cell.
+        cell: String,
+        /// Time spent trying.
+        timeout: Duration,
+        /// Error of the last attempt.
+        why: Box<ApiError>,
+    },
+    /// No replica can be reached, so nothing was sent. Start the cell, or give another address.
+    #[error(
+        "{}: start the cell (`omega serve`, or `omega dev` to try one out), or give its address \
+         with --cell [{}]", .0.message, .0.code
+    )]
+    NoCell(ApiError),
+    /// The cell's answer cannot be decoded. Use a version of this program that is as new as the cell's.
+    #[error(
+        "the cell's answer cannot be read: {0}: use an omega of the same version as the \
+         cell's"
+    )]
+    Answer(#[from] Malformed),
+}
+
+impl From<BackupError> for AskError {
+    fn from(error: BackupError) -> AskError {
+        AskError::Backup(Box::new(error))
+    }
+}
+
+impl AskError {
+    /// The error with the name of its job, if that is one of several and the error has no name yet.
+    pub(super) fn of_job(self, name: &str, jobs: usize) -> AskError {
+        let is_named = matches!(
+            self,
+            AskError::JobEnded { .. } | AskError::BatchChange { .. } | AskError::NotDone { .. }
+        );
+        if jobs > 1 && !is_named {
+            AskError::OfJob { name: clean(name), why: Box::new(self) }
+        } else {
+            self
+        }
+    }
+
+    /// The exit code: 1 if the cell rejects the request or does not answer, 2 for bad input.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            AskError::OfJob { why, .. } => why.exit_code(),
+            AskError::Refused(_)
+            | AskError::NoAnswer { .. }
+            | AskError::NoCell(_)
+            | AskError::Answer(_)
+            | AskError::Conflicts { .. }
+            | AskError::HasTasks { .. }
+            | AskError::JobEnded { .. }
+            | AskError::BatchChange { .. }
+            | AskError::NotDone { .. } => 1,
+            _ => crate::BAD_INPUT,
+        }
+    }
+}

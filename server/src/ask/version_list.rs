@@ -1,0 +1,41 @@
+//! The latest versions of a job, as the cell has them.
+
+use super::AskError;
+use super::call::Caller;
+use super::named_job::by_name;
+use omega_client::convert::Malformed;
+use omega_client::proto;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_core::Job;
+
+/// A version of a job.
+pub(super) struct Version {
+    pub(super) number: u32,
+    /// Time at which the version began, in milliseconds since 1970; 0 for the first version.
+    pub(super) at_ms: u64,
+    pub(super) job: Job,
+}
+
+/// The latest earlier version with the content of the version at this position.
+pub(super) fn content_of(all: &[Version], at: usize) -> Option<u32> {
+    all[..at].iter().rev().find(|earlier| earlier.job == all[at].job).map(|earlier| earlier.number)
+}
+
+/// Whether the version after the one at this position returned to the content of an earlier one.
+pub(super) fn was_rolled_back(all: &[Version], at: usize) -> bool {
+    let next = all.get(at + 1);
+    next.is_some_and(|next| all[..at].iter().any(|earlier| earlier.job == next.job))
+}
+
+/// The latest versions of a job, oldest first.
+pub(super) fn all(caller: &Caller, name: &str) -> Result<Vec<Version>, AskError> {
+    let request = proto::ListJobVersionsRequest { job: by_name(name) };
+    let told = caller.call(&request, |channel, request| async move {
+        JobServiceClient::new(channel).list_job_versions(request).await
+    })?;
+    let version = |told: proto::JobVersion| {
+        let job = Job::try_from(told.job.ok_or(Malformed::Missing("job"))?)?;
+        Ok(Version { number: told.number, at_ms: told.at_ms, job })
+    };
+    told.versions.into_iter().map(version).collect()
+}
