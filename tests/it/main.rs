@@ -77,6 +77,7 @@ mod backups;
 mod bands;
 mod book;
 mod chaos;
+mod circles;
 mod claims;
 mod cluster_resources;
 mod codec;

@@ -4,9 +4,10 @@
 //! it. If the outcome is unknown, the client sends the transaction with its id again to another replica, and sometimes
 //! to two at the same time. Sometimes the client gives up, and the checker has to determine the outcome.
 
-use super::ask::{Replicas, TasksSeen};
+use super::ask::Replicas;
+use super::notes::{Look, Notes};
 use super::place::Place;
-use crate::cluster::checker::{Asked, Fate, History, Read};
+use crate::cluster::checker::Fate;
 use omega_cellstate::{CellHandle, HandleError};
 use omega_client::RemoteCell;
 use omega_core::{
@@ -15,9 +16,7 @@ use omega_core::{
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Number of attempts after which a client gives up, which last for many elections.
 const TRIES: usize = 200;
@@ -31,107 +30,6 @@ const REST_MS: u64 = 10;
 
 /// Maximum number of items of a transaction; it is large enough that many transactions conflict.
 const ITEMS_MAX: usize = 6;
-
-/// A page of the tasks of a machine, with the times of its request and its reply.
-#[derive(Clone, Debug)]
-pub struct Look {
-    /// Id of the machine.
-    pub machine: MachineId,
-    /// The tasks on the machine.
-    pub seen: TasksSeen,
-}
-
-/// Record that all clients of a run share.
-#[derive(Debug)]
-pub struct Notes {
-    began: Instant,
-    written: Mutex<(History, Vec<Look>)>,
-    answered: AtomicU64,
-    ended: AtomicBool,
-    trouble: Mutex<Option<String>>,
-}
-
-impl Default for Notes {
-    fn default() -> Notes {
-        Notes {
-            began: Instant::now(),
-            written: Mutex::default(),
-            answered: AtomicU64::new(0),
-            ended: AtomicBool::new(false),
-            trouble: Mutex::default(),
-        }
-    }
-}
-
-impl Notes {
-    /// Nanoseconds since the start of the run.
-    #[must_use]
-    pub fn now(&self) -> u64 {
-        self.began.elapsed().as_nanos() as u64
-    }
-
-    fn written(&self) -> MutexGuard<'_, (History, Vec<Look>)> {
-        // If a client panics, the run fails in any case.
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records a request, and its outcome so far.
-    pub fn asked(&self, command: Command, invoked: u64, fate: Fate) {
-        if matches!(fate, Fate::Answered(Ok(_))) {
-            self.answered.fetch_add(1, Ordering::Relaxed);
-        }
-        let completed = self.now();
-        self.written().0.asked.push(Asked { command, invoked, completed, fate });
-    }
-
-    /// Records a read.
-    pub fn read(&self, invoked: u64, version: Version) {
-        let completed = self.now();
-        self.written().0.reads.push(Read { invoked, completed, version });
-    }
-
-    /// Records the tasks seen on a machine.
-    pub fn looked(&self, invoked: u64, look: Look) {
-        self.read(invoked, look.seen.version);
-        self.written().1.push(look);
-    }
-
-    /// Number of answered commands so far.
-    #[must_use]
-    pub fn answered(&self) -> u64 {
-        self.answered.load(Ordering::Relaxed)
-    }
-
-    /// Reports a violation. The first one is recorded, and all clients end.
-    pub fn trouble(&self, what: String) {
-        let mut first = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert(what);
-        self.end();
-    }
-
-    /// The first violation, if there was one.
-    #[must_use]
-    pub fn first_trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Tells all clients to end.
-    pub fn end(&self) {
-        self.ended.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether clients should end.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
-    }
-
-    /// Takes all records.
-    #[must_use]
-    pub fn take(&self) -> (History, Vec<Look>) {
-        std::mem::take(&mut *self.written())
-    }
-}
 
 /// Connection of a test scheduler to its cell.
 #[derive(Debug)]

@@ -6,8 +6,8 @@
 
 use super::ask::Replicas;
 use super::cell::{Disks, Equipment, Processes};
-use super::clients::Notes;
 use super::nemesis::leader;
+use super::notes::Notes;
 use super::place::{self, Place};
 use super::proxy::Wire;
 use omega_cellstate::CellHandle;

@@ -10,7 +10,7 @@
 //! `cluster` simulates replicas in one thread, determined by a seed. This module runs the shipped program with real
 //! sockets, clocks and disks, so a run cannot be repeated exactly. The checks are those of `cluster`.
 //!
-//! In reading order: this file, [`cell`], [`disk`], [`watchdog`], [`proxy`], [`nemesis`], [`clients`], [`verdict`]. The
+//! In reading order: this file, [`cell`], [`disk`], [`watchdog`], [`proxy`], [`nemesis`], [`notes`], [`clients`], [`verdict`]. The
 //! binary `fire` measures the same processes with [`failover`], [`overload`], [`programs`] and [`standing`].
 
 pub mod ask;
@@ -19,6 +19,7 @@ pub mod clients;
 pub mod disk;
 pub mod failover;
 pub mod nemesis;
+pub mod notes;
 pub mod overload;
 pub mod place;
 pub mod programs;
@@ -31,8 +32,9 @@ use crate::cluster::checker::{Fate, History};
 use crate::cluster::truth::Done;
 use ask::Replicas;
 use cell::{Equipment, Processes};
-use clients::{Line, Look, Notes, Scheduler};
+use clients::{Line, Scheduler};
 use nemesis::{Fault, Nemesis};
+use notes::{Look, Notes};
 use omega_client::RemoteCell;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;

@@ -5,7 +5,7 @@
 
 use super::ask::Replicas;
 use super::cell::Processes;
-use super::clients::Notes;
+use super::notes::Notes;
 use super::proxy::Wire;
 use rand::RngExt;
 use rand_pcg::Pcg64;

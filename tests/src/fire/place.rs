@@ -1,7 +1,7 @@
 //! Initial state of a run: few machines, schedulers, and a job for each.
 
 use super::ask::Replicas;
-use super::clients::Notes;
+use super::notes::Notes;
 use crate::cluster::checker::Fate;
 use omega_client::ApiError;
 use omega_core::{

@@ -6,7 +6,7 @@
 //! simulation compares the clients' results; see `cluster/checker.rs`.
 
 use super::cell::Processes;
-use super::clients::Look;
+use super::notes::Look;
 use crate::cluster::checker::{self, Asked, Fate, History};
 use crate::cluster::truth::{Done, Truth};
 use omega_cellstate::Cell;

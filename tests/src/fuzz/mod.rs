@@ -8,6 +8,7 @@
 //! The seed of a round determines its input. An input is made from valid bytes, so that it passes the first checks;
 //! checksums are mostly corrected after a change. The caller limits the memory, as the binary `fuzz` does.
 
+mod commands;
 mod files;
 mod mutate;
 mod peer;
@@ -16,8 +17,8 @@ mod requests;
 pub mod words;
 mod workloads;
 
-use crate::history;
 use crate::random::Dice;
+use commands::{commands, encoded, entry};
 use mutate::mutate;
 use omega_cellstate::Cell;
 use omega_core::{Command, Kinds};
@@ -216,25 +217,6 @@ impl Fuzzer {
         };
         if read { Verdict::Read } else { Verdict::Refused }
     }
-}
-
-/// The commands of a few random histories.
-pub(crate) fn commands() -> Vec<Command> {
-    (0..20).flat_map(|seed| history::commands(seed, 40).1).collect()
-}
-
-fn encoded(command: &Command) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    codec::encode(command, &mut bytes).expect("a random command is small");
-    bytes
-}
-
-/// An entry as a leader would write it.
-pub(crate) fn entry(commands: &[Command]) -> Vec<u8> {
-    let mut bytes = vec![codec::VERSION];
-    bytes.extend([0; 16]);
-    commands.iter().for_each(|command| bytes.extend(&encoded(command)[1..]));
-    bytes
 }
 
 fn command(input: &[u8]) -> bool {

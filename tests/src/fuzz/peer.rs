@@ -1,5 +1,6 @@
 //! Random messages of a faulty or hostile replica.
 
+use super::commands::{commands, entry};
 use super::files::Files;
 use crate::random::Dice;
 use omega_client::proto::PeerFrame;
@@ -52,7 +53,7 @@ pub fn random_message(seed: u64) -> PeerMessage {
 /// Encoded messages of every kind.
 pub(super) fn corpus() -> Vec<Vec<u8>> {
     let mut dice = Dice::new(7);
-    let commands = super::commands();
+    let commands = commands();
     let one = |_| bytes_of(&any(&mut dice, Term(3), LogIndex(5), &commands));
     (0..400).map(one).collect()
 }
@@ -96,7 +97,7 @@ pub(super) fn check_replica(files: &Files, seed: u64) {
     if dice.chance(60) {
         elect(&mut started);
     }
-    let commands = super::commands();
+    let commands = commands();
     for _ in 0..MESSAGES {
         let node = started.replica.node();
         let (term, last) = (node.leadership().term, node.last());
@@ -275,7 +276,7 @@ fn content(dice: &mut Dice, commands: &[Command]) -> (EntryKind, Vec<u8>) {
             }
             (EntryKind::Membership, bytes)
         }
-        _ => (EntryKind::Commands, super::entry(&[dice.pick(commands).clone()])),
+        _ => (EntryKind::Commands, entry(&[dice.pick(commands).clone()])),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Messages of the API, as a caller may send them: decoded from protobuf, and converted as the service does.
 
-use super::commands;
+use super::commands::commands;
 use omega_client::proto;
 use omega_core::{Command, Job, Machine, Transaction};
 use prost::Message;

@@ -41,9 +41,10 @@ mod parse;
 
 use omega_cellstate::{CellHandle, SharedCell, View};
 use omega_core::{
-    Amounts, Claim, Command, Commit, ConflictCheck, Granularity, KindId, Kinds, MachineId, Outcome,
-    Resize, ResourceKind, Take, TaskId, TaskReport, Transaction, Unit,
+    Amounts, Claim, Command, Commit, ConflictCheck, Granularity, KindId, MachineId, Outcome,
+    Resize, Take, TaskId, TaskReport, Transaction,
 };
+use parse::kinds;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -80,15 +81,6 @@ struct World {
     cell: SharedCell,
     schedulers: BTreeMap<String, Scheduler>,
     printed: String,
-}
-
-fn kinds() -> Kinds {
-    let kind = |name: &str, compressible| ResourceKind {
-        name: name.to_owned(),
-        unit: Unit::Count,
-        compressible,
-    };
-    Kinds::new(vec![kind("cpu", true), kind("mem", false)]).expect("two names")
 }
 
 impl World {

@@ -20,11 +20,22 @@
 //! The level `machine` means that each machine is a domain.
 
 use omega_core::{
-    Amounts, Band, DemandProfile, DeviceRequest, EvictionCap, Job, KindId, LabelSelector, Labels,
-    Machine, MachineSelector, Near, OptionalResources, Overcommit, Policy, Port, Precedence,
-    Requirement, Reservation, Spread, Taint, TaintEffect, TaskGroup, TaskRule, TaskSelector,
-    TenantConfig, Tenants, Toleration, TolerationOperator, TopologyLevel,
+    Amounts, Band, DemandProfile, DeviceRequest, EvictionCap, Job, KindId, Kinds, LabelSelector,
+    Labels, Machine, MachineSelector, Near, OptionalResources, Overcommit, Policy, Port,
+    Precedence, Requirement, Reservation, ResourceKind, Spread, Taint, TaintEffect, TaskGroup,
+    TaskRule, TaskSelector, TenantConfig, Tenants, Toleration, TolerationOperator, TopologyLevel,
+    Unit,
 };
+
+/// The kinds of a script's cell.
+pub(super) fn kinds() -> Kinds {
+    let kind = |name: &str, compressible| ResourceKind {
+        name: name.to_owned(),
+        unit: Unit::Count,
+        compressible,
+    };
+    Kinds::new(vec![kind("cpu", true), kind("mem", false)]).expect("two names")
+}
 
 /// Parses a number. If the text is not a number, panics with the text.
 pub(super) fn number<T: std::str::FromStr>(text: &str) -> T {
@@ -36,7 +47,7 @@ fn pair<'a>(text: &'a str, by: &str) -> (&'a str, &'a str) {
 }
 
 fn kind(name: &str) -> Option<KindId> {
-    super::kinds().by_name(name)
+    kinds().by_name(name)
 }
 
 /// Sets one amount from `cpu=4`.

@@ -1,7 +1,6 @@
 //! Clients that send too many calls: schedulers that move one task per call.
 
-use super::server::channel;
-use super::{Counts, SCHEDULERS};
+use super::server::{SCHEDULERS, channel};
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
@@ -10,7 +9,7 @@ use omega_core::{Amounts, Job, Machine, TaskGroup};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tonic::transport::Channel;
@@ -24,6 +23,16 @@ const TASKS: u32 = 256;
 
 /// Maximum number of open calls of the clients. With more, the clients' memory would be measured.
 const OPEN_MAX: usize = 20_000;
+
+/// Counters of calls.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) begun: AtomicU64,
+    pub(super) offered: AtomicU64,
+    pub(super) answered: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) ended: AtomicBool,
+}
 
 /// A scheduler with its connection.
 #[derive(Clone)]

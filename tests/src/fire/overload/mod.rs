@@ -13,7 +13,7 @@ mod flood;
 mod server;
 
 use super::standing::{cpu, resident_mib};
-use flood::{Caller, closed, open, prepare};
+use flood::{Caller, Counts, closed, open, prepare};
 use omega_client::proto;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use server::{AgentProcess, MACHINES, Server, channel, pin};
@@ -26,9 +26,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::Channel;
 
-/// Number of schedulers; the next constant is the number of concurrent calls of each at the peak. There are few
-/// connections with many calls.
-const SCHEDULERS: usize = 8;
+/// Number of concurrent calls of each scheduler at the peak. There are few connections with many calls.
 const IN_FLIGHT: usize = 32;
 
 /// Load of the overloads, as a multiple of the peak.
@@ -164,16 +162,6 @@ pub fn measure(program: &Path, place: &Path, span: Duration) -> Result<Told, Str
     // One more machine is the one that the schedulers use.
     told.machines_lost = (MACHINES + 1).saturating_sub(cell.machines);
     Ok(told)
-}
-
-/// Counters of calls.
-#[derive(Debug, Default)]
-struct Counts {
-    begun: AtomicU64,
-    offered: AtomicU64,
-    answered: AtomicU64,
-    refused: AtomicU64,
-    ended: AtomicBool,
 }
 
 /// A server and its clients.

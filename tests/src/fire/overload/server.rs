@@ -1,6 +1,5 @@
 //! The processes of an overload, which are a server that requires certificates and agents; and their processors.
 
-use super::SCHEDULERS;
 use crate::fire::watchdog;
 use crate::ports;
 use omega_client::Tls;
@@ -10,6 +9,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tonic::transport::{Channel, Endpoint};
+
+/// Number of schedulers.
+pub(super) const SCHEDULERS: usize = 8;
 
 /// Number of machines of the agents. The next constants are the interval of heartbeats and the timeout, a quarter of
 /// the defaults.
