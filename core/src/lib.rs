@@ -35,6 +35,8 @@ pub mod ids;
 pub mod job;
 pub mod limits;
 pub mod machine;
+#[doc(hidden)]
+pub mod misread;
 pub mod peaks;
 pub mod ports;
 mod reason_text;

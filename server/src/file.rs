@@ -2,7 +2,9 @@
 //!
 //! Unknown fields are errors, which are reported with their place.
 
+use omega_core::misread::in_plain_words;
 use serde::de::DeserializeOwned;
+use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -50,9 +52,9 @@ pub(crate) fn reject_file_name(name: Option<&str>) -> Result<(), FileError> {
 pub(crate) fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, FileError> {
     let text = text.trim_start_matches('\u{feff}');
     let parsed = if text.trim_start().starts_with('{') { json(text) } else { toml(text) };
-    parsed.map_err(|Fault { place: (line, column), field, why }| {
+    parsed.map_err(|Fault { line, column, field, why }| {
         let why = if is_yaml(text) { format!("{why}; {NO_YAML}") } else { why };
-        let field = if field.is_empty() || field == "." { String::new() } else { field + ": " };
+        let field = if field.is_empty() { field } else { field + ": " };
         FileError::Content { file: file.to_owned(), line, column, field, why }
     })
 }
@@ -88,10 +90,30 @@ pub(crate) fn text(file: &Path) -> Result<String, FileError> {
 }
 
 /// Description of an error, and its place in the text.
-struct Fault {
-    place: (usize, usize),
+pub(crate) struct Fault {
+    line: usize,
+    column: usize,
+    /// The field with its value; empty for the whole text.
     field: String,
     why: String,
+}
+
+impl Fault {
+    fn new((line, column): (usize, usize), field: String, why: String) -> Fault {
+        let field = if field == "." { String::new() } else { field };
+        Fault { line, column, field, why }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: ", self.line)?;
+        // The message about an unknown field names it.
+        if !self.field.is_empty() && !self.why.starts_with("unknown field") {
+            write!(f, "{}: ", self.field)?;
+        }
+        f.write_str(&self.why)
+    }
 }
 
 fn json<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
@@ -101,18 +123,24 @@ fn json<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
         let place = (error.line(), error.column());
         let why = error.to_string();
         // The message ends with the place, which is reported separately.
-        let why = why.split(" at line ").next().unwrap_or_default().to_owned();
-        Fault { place, field, why }
+        let why = why.split(" at line ").next().unwrap_or_default();
+        let why = in_plain_words(why, "an object");
+        Fault::new(place, field, why)
     };
     let value = read.map_err(|error| of_json(error.path().to_string(), error.inner()))?;
     deserializer.end().map_err(|error| of_json(String::new(), &error))?;
     Ok(value)
 }
 
-fn toml<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
+/// Parses TOML.
+pub(crate) fn toml<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     let of_toml = |field: String, error: &toml::de::Error| {
         let start = error.span().map_or(0, |span| span.start);
-        Fault { place: place(text, start), field, why: error.message().replace('\n', ", ") }
+        let mut why = in_plain_words(&error.message().replace('\n', ", "), "a table");
+        if why == "must be a list, not a table" {
+            why += &format!(": write [[{field}]]");
+        }
+        Fault::new(place(text, start), field, why)
     };
     let document =
         toml::Deserializer::parse(text).map_err(|error| of_toml(String::new(), &error))?;

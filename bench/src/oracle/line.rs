@@ -3,6 +3,7 @@
 //! The types of Kubernetes' API ignore fields that do not affect placement, because real objects have many. In a
 //! recorded case, an unknown field may be essential.
 
+use omega_core::misread::in_plain_words;
 use omega_workload::LoadError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -66,7 +67,8 @@ impl<'a> Line<'a> {
             erased_serde::deserialize(&mut <dyn erased_serde::Deserializer<'_>>::erase(wrapped));
         result.map_err(|error| {
             let path = plain(&track.path().to_string());
-            self.error(Some(path).filter(|path| !path.is_empty()), without_position(&error))
+            let why = in_plain_words(&without_position(&error), "an object");
+            self.error(Some(path).filter(|path| !path.is_empty()), why)
         })
     }
 }

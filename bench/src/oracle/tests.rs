@@ -155,13 +155,13 @@ fn damaged_files_have_one_line() {
         "{\"in\":\"1\"}\n{",
         "x:2: is not JSON: EOF while parsing an object at line 1 column 1",
     );
-    check_error("x", "7", "x:1: invalid type: integer `7`, expected a case, which is an object");
+    check_error("x", "7", "x:1: must be a case, which is an object, not 7");
     check_error(
         "x",
         r#"{"in":"1"} 7"#,
         "x:1: is not JSON: trailing characters at line 1 column 12",
     );
-    check_error("x", r#"{"in":1}"#, "x:1: in: invalid type: integer `1`, expected a string");
+    check_error("x", r#"{"in":1}"#, "x:1: in: must be a text, not 1");
     check_error("x", r#"{"matches":true,"matches":true}"#, "x:1: duplicate field `matches`");
     let gzip = read("x", [0x1f, 0x8b, 8, 0, 0]).unwrap_err();
     assert!(gzip.starts_with("x: the gzip data "), "{gzip}");

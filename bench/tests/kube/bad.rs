@@ -40,7 +40,7 @@ fn text_that_is_no_json() {
 #[test]
 fn documents_that_are_no_list_of_nodes_and_pods() {
     check("", ": has no Node: it must be the output of `kubectl get nodes,pods -A -o json`");
-    check("3", ":1: invalid type: integer `3`, expected an object, the List of Nodes and Pods");
+    check("3", ":1: must be an object, the List of Nodes and Pods, not 3");
     check("{}", ":1: kind: is missing, expected a List of Nodes and Pods");
     check(
         r#"{"kind":"DeploymentList","items":[]}"#,
@@ -49,7 +49,7 @@ fn documents_that_are_no_list_of_nodes_and_pods() {
     check(r#"{"kind":"List"}"#, ":1: items: is missing");
     check(
         "[\n{\"kind\":\"NodeList\",\"items\":[]},\n{\"kind\":\"PodList\",\"items\":{}}]",
-        ":3: [1].items: invalid type: map, expected a sequence",
+        ":3: [1].items: must be a list, not an object",
     );
     check(
         &list(&[]),
@@ -64,7 +64,7 @@ fn documents_that_are_no_list_of_nodes_and_pods() {
 
 #[test]
 fn items_that_are_no_objects_or_have_no_name() {
-    check(&with_node("7"), ":2: items[1]: invalid type: integer `7`, expected an object");
+    check(&with_node("7"), ":2: items[1]: must be an object, not 7");
     check(&with_node(r#"{"metadata":{"name":"x"}}"#), ":2: items[1].kind: is missing");
     check(&with_node(r#"{"kind":"Pod"}"#), ":2: items[1].metadata.name: is missing");
     check(
@@ -73,7 +73,7 @@ fn items_that_are_no_objects_or_have_no_name() {
     );
     check(
         &with_node(r#"{"kind":"Pod","metadata":{"name":"p","labels":["a"]}}"#),
-        ":2: items[1].metadata.labels: invalid type: sequence, expected a map",
+        ":2: items[1].metadata.labels: must be an object, not a list",
     );
 }
 
@@ -107,7 +107,7 @@ fn objects_of_storage_that_are_there_twice() {
 fn words_of_classes_budgets_and_spreads_that_kubernetes_refuses() {
     check(
         &with_node(r#"{"kind":"StorageClass","metadata":{"name":"x"},"volumeBindingMode":"Late"}"#),
-        ":2: items[1].volumeBindingMode: unknown variant `Late`, expected `Immediate` or \
+        ":2: items[1].volumeBindingMode: unknown value `Late`, expected `Immediate` or \
          `WaitForFirstConsumer`",
     );
     let budget = |spec: &str| {
@@ -142,7 +142,7 @@ fn quantities_that_are_none() {
     check(&asks(r#""""#), &format!(":3: {path}: \"\" is not a quantity: must not be empty"));
     check(&asks(r#""-1Gi""#), &format!(":3: {path}: \"-1Gi\" is negative"));
     check(&asks("-5"), &format!(":3: {path}: \"-5\" is negative"));
-    check(&asks("[]"), &format!(":3: {path}: invalid type: sequence, expected a quantity"));
+    check(&asks("[]"), &format!(":3: {path}: must be a quantity, not a list"));
     check(
         r#"{"kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"nvidia.com/gpu":"two"}}}"#,
         &format!(":1: status.capacity.nvidia.com/gpu: \"two\" is not a quantity: {expected}"),
@@ -155,7 +155,7 @@ fn words_and_numbers_that_kubernetes_does_not_know() {
         &list(&[
             r#"{"kind":"Node","metadata":{"name":"a"},"spec":{"taints":[{"key":"k","effect":"No"}]}}"#,
         ]),
-        ":1: items[0].spec.taints[0].effect: unknown variant `No`, expected one of `NoSchedule`, \
+        ":1: items[0].spec.taints[0].effect: unknown value `No`, expected one of `NoSchedule`, \
          `PreferNoSchedule`, `NoExecute`",
     );
     let affinity = r#""affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":
@@ -163,17 +163,17 @@ fn words_and_numbers_that_kubernetes_does_not_know() {
     check(
         &with_node(&pod("p", affinity)),
         ":3: items[1].spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.\
-         nodeSelectorTerms[0].matchExpressions[0].operator: unknown variant `Near`, expected one \
+         nodeSelectorTerms[0].matchExpressions[0].operator: unknown value `Near`, expected one \
          of `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt`",
     );
     check(
         &with_node(&pod("p", r#""containers":[{"ports":[{"hostPort":70000}]}]"#)),
-        ":2: items[1].spec.containers[0].ports[0].hostPort: invalid value: integer `70000`, \
-         expected u16",
+        ":2: items[1].spec.containers[0].ports[0].hostPort: must be a whole number from 0 to 65535, \
+         not 70000",
     );
     check(
         &with_node(&pod("p", r#""priority":"high""#)),
-        ":2: items[1].spec.priority: invalid type: string \"high\", expected i32",
+        ":2: items[1].spec.priority: must be a whole number, not the text \"high\"",
     );
 }
 

@@ -53,10 +53,24 @@ fn error_in_line(root: &Command, words: &[String], error: &mut clap::Error) -> S
     let place = Place::of(root, words);
     hints::hide(error, place.command);
     let text = error.to_string();
-    let (sentence, tips) = parts(&text);
+    let (mut sentence, tips) = parts(&text);
+    for (said, plain) in NUMBERS {
+        if let Some(before) = sentence.strip_suffix(said) {
+            sentence = format!("{before}{plain}");
+        }
+    }
     let tips = hints::hint(error, &place).map_or(tips, |hint| format!(" ({hint})"));
     format!("{sentence}{tips}; see {} --help", usage(&text).unwrap_or(place.path))
 }
+
+/// Replacements for the errors of Rust's own readers of numbers.
+const NUMBERS: [(&str, &str); 5] = [
+    ("invalid digit found in string", "must be a whole number"),
+    ("cannot parse integer from empty string", "must be a whole number"),
+    ("number too large to fit in target type", "is too large"),
+    ("invalid float literal", "must be a number"),
+    ("cannot parse float from empty string", "must be a number"),
+];
 
 /// The sentence of an error, and clap's tips in parentheses.
 fn parts(text: &str) -> (String, String) {
@@ -126,7 +140,7 @@ mod tests {
     fn errors_name_the_help_of_their_command() {
         assert_eq!(
             said("job resize web many"),
-            "invalid value 'many' for '[COUNT]': invalid digit found in string; see omega job resize --help"
+            "invalid value 'many' for '[COUNT]': must be a whole number; see omega job resize --help"
         );
         assert!(
             said("job status").ends_with("; see omega job get --help"),

@@ -3,6 +3,7 @@
 use crate::alike::Alike;
 use crate::azure::{self, AzureOptions};
 use crate::csv::Tables;
+use crate::misplaced;
 use crate::stream::{Held, Stream, Window, whole};
 use crate::trace_files::{NamedFile, TraceFiles};
 use crate::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, swf, synth};
@@ -287,7 +288,12 @@ impl InputArgs {
     /// # Errors
     /// If arguments contradict each other, a file is missing or invalid, or there are no machines.
     pub fn load(&self, seed: u64) -> Result<Workload, InputError> {
-        Ok(whole(&mut *self.reader(seed, Window::All, Machines::Needed)?)?)
+        let mut workload = whole(&mut *self.reader(seed, Window::All, Machines::Needed)?)?;
+        // The tasks of a trace are where the trace had them.
+        if self.trace.is_none() {
+            workload.notes.extend(misplaced::notes(&workload));
+        }
+        Ok(workload)
     }
 
     /// Opens the workload as a stream.

@@ -17,6 +17,7 @@ pub mod fragments;
 pub mod google2011;
 pub mod input;
 pub mod kube;
+mod misplaced;
 pub mod omega_sim;
 pub mod openb;
 pub mod profiles;

@@ -9,16 +9,19 @@ impl State<'_> {
     pub(crate) fn check(&self) -> Result<(), String> {
         for machine in 0..self.problem.machines() {
             if !self.has_room(machine) {
-                return Err(format!("machine {machine} is used beyond its capacity"));
+                let free = self.free(machine).as_flattened().iter();
+                let kind = free.take_while(|free| **free >= 0.0).count();
+                let over = -self.free(machine).as_flattened()[kind];
+                return Err(format!(
+                    "the tasks on machine {machine} use {over} more of resource {kind} than it has"
+                ));
             }
         }
         for task in 0..self.problem.tasks() {
             if !self.is_legal(task) {
                 let (job, machine) = (self.problem.job[task], self.at[task]);
-                return Err(format!(
-                    "task {task} of job {job} on machine {machine} breaks a rule: its job has two \
-                     tasks on this machine or tasks at too few locations, or a job that it depends on has no task in the neighbourhood"
-                ));
+                let rule = self.broken_rule(task);
+                return Err(format!("task {task} of job {job} on machine {machine}: {rule}"));
             }
         }
         Ok(())
@@ -144,6 +147,26 @@ impl State<'_> {
             && self.moved[job] <= problem.limits.per_job
             && self.away.len() as u64 <= u64::from(problem.limits.total)
             && self.has_dependencies(job, domain)
+    }
+
+    /// The rule that a task breaks on its present machine.
+    fn broken_rule(&self, task: usize) -> String {
+        let problem = self.problem;
+        let (job, machine) = (problem.job[task] as usize, self.at[task] as usize);
+        let domain = problem.neighbourhood[machine] as usize;
+        let lacks = |on: &&u32| self.count_in(**on as usize, domain) == 0;
+        if self.count_on(job, machine) > 1 {
+            "another task of the job is on this machine".into()
+        } else if self.spread[job] < problem.spread[job] {
+            let (has, wanted) = (self.spread[job], problem.spread[job]);
+            format!("the job's tasks are at {has} locations, but {wanted} are required")
+        } else if let Some(on) = problem.depends_on.of(job).iter().find(lacks) {
+            format!("the job depends on job {on}, which has no task in neighbourhood {domain}")
+        } else if !problem.is_allowed(task, machine) {
+            "the task is not allowed on this machine".into()
+        } else {
+            "more tasks were moved than the limits allow".into()
+        }
     }
 
     /// Whether a neighbourhood has a task of each job on which a job depends.

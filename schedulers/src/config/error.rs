@@ -2,6 +2,7 @@
 
 use super::file::Base;
 use super::registry::Point;
+use omega_core::misread::in_plain_words;
 use std::fmt;
 use std::ops::Range;
 
@@ -184,6 +185,7 @@ impl Source<'_> {
         let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
         let said = lines.join(", ");
         let said = PLAIN_WORDS.iter().fold(said, |said, (from, to)| said.replace(from, to));
+        let said = in_plain_words(&said, "a table");
         let at = error.span().unwrap_or(0..0);
         self.error(&at, field, Fault::Malformed(said))
     }

@@ -111,12 +111,7 @@ impl KubeProfile {
 /// # Errors
 /// If the text is not such a configuration, or has a field that is not supported.
 pub fn parse(text: &str) -> Result<Vec<KubeProfile>, String> {
-    let value: Value = serde_saphyr::from_str(text).map_err(|why| {
-        format!(
-            "is not valid YAML: \
-         {why}"
-        )
-    })?;
+    let value = document(text)?;
     let top = object("", &value)?;
     only(top, "", &["apiVersion", "kind", "percentageOfNodesToScore", "profiles"])?;
     expect(top, "", "apiVersion", "kubescheduler.config.k8s.io/v1")?;
@@ -140,6 +135,32 @@ pub fn parse(text: &str) -> Result<Vec<KubeProfile>, String> {
         read.push(profile);
     }
     Ok(read)
+}
+
+/// Reads a file with one YAML document. A separator at its end, before no other document, is ignored.
+fn document(text: &str) -> Result<Value, String> {
+    let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    let text = match text.trim_end().rsplit_once("\n---") {
+        Some((before, after)) if after.lines().all(is_blank) && !before.lines().all(is_blank) => {
+            before
+        }
+        _ => text,
+    };
+    serde_saphyr::from_str(text).map_err(|why| {
+        // The first line has the place. Below it, the library shows the lines, and its own functions as remedies.
+        let why = why.to_string();
+        let line = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        let line = line.split("; use from_").next().unwrap_or(line);
+        let line = line.split(", set Duplicate").next().unwrap_or(line);
+        let remedy = match line {
+            line if line.contains("multiple YAML documents") => {
+                ": keep only the KubeSchedulerConfiguration in this file"
+            }
+            line if line.contains("duplicate mapping key") => ": keep one of the two",
+            _ => "",
+        };
+        format!("is not valid YAML: {line}{remedy}")
+    })
 }
 
 fn profile(at: &str, value: &Value, of_all: Option<u8>) -> Result<KubeProfile, String> {
@@ -350,15 +371,28 @@ fn items<'a>(fields: &'a Map<String, Value>, at: &str, field: &str) -> Result<&'
     }
 }
 
+/// The remedy for a field that is not supported.
+fn instead_of(at: &str, field: &str) -> String {
+    let options = match field {
+        _ if !at.is_empty() => return "remove the field".into(),
+        "clientConnection" => "--kubeconfig, --context and --in-flight",
+        "leaderElection" => "--leader-elect and the options that begin with --lease",
+        "parallelism" => "--workers",
+        "healthzBindAddress" | "metricsBindAddress" => "--listen",
+        _ => return "remove the field".into(),
+    };
+    format!("remove the field, and use {options} instead")
+}
+
 /// Rejects fields other than these.
 fn only(fields: &Map<String, Value>, at: &str, known: &[&str]) -> Result<(), String> {
     match fields.keys().find(|field| !known.contains(&field.as_str())) {
         None => Ok(()),
         Some(field) => Err(format!(
-            "{}: is not supported by omega-kube, which reads only {} here: remove the field, or \
-             use an option of omega-kube instead",
+            "{}: is not supported by omega-kube, which reads only {} here: {}",
             join(at, field),
-            known.join(", ")
+            known.join(", "),
+            instead_of(at, field)
         )),
     }
 }
@@ -425,6 +459,25 @@ profiles:
             weights
         };
         assert_eq!(sorted(&ours), sorted(&known));
+    }
+
+    #[test]
+    fn one_document_is_read_and_several_are_told() {
+        for end in ["---", "---\n", "\n---\n# the end\n"] {
+            assert!(parse(&format!("{GOOD}{end}")).is_ok(), "{end:?}");
+        }
+        assert!(parse(&format!("---{GOOD}")).is_ok());
+        for (more, expected) in [
+            ("---\nkind: Other\n", "multiple YAML documents detected: keep only the"),
+            ("kind: Other\n", "duplicate mapping key: kind: keep one of the two"),
+            ("leaderElection: {}\n", "and use --leader-elect and the options"),
+            ("clientConnection: {}\n", "and use --kubeconfig"),
+            ("qps: 1\n", "remove the field"),
+        ] {
+            let why = parse(&format!("{GOOD}{more}")).expect_err(more);
+            assert!(why.contains(expected), "{why}");
+            assert_eq!(why.lines().count(), 1, "{why}");
+        }
     }
 
     #[test]

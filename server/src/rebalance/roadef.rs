@@ -33,13 +33,19 @@ pub(crate) enum RoadefError {
         why: ReadError,
     },
     /// The model is invalid, or the assignment breaks its rules. Correct them.
-    #[error("{}: {why}", file.display())]
+    #[error("{}: {}", file.display(), in_contest_words(why))]
     Problem {
         /// The file of the assignment.
         file: PathBuf,
         /// Cause.
         why: ProblemError,
     },
+}
+
+/// An error in the contest's words: its tasks are processes, and its jobs services.
+fn in_contest_words(why: &ProblemError) -> String {
+    let why = why.to_string();
+    why.replace("tasks", "processes").replace("task", "process").replace("job", "service")
 }
 
 /// Clock of a search, which tells the progress.

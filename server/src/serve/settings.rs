@@ -372,11 +372,8 @@ impl Given {
     fn read(file: &Path) -> Result<Given, SettingsError> {
         let wrong = |why: String| SettingsError::File { file: file.to_owned(), why };
         let text = std::fs::read_to_string(file).map_err(|why| wrong(why.to_string()))?;
-        toml::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| {
-            let line = error.span().map(|span| text[..span.start].matches('\n').count() + 1);
-            let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-            wrong(format!("{place}{}", error.message()))
-        })
+        let read = crate::file::toml(text.trim_start_matches('\u{feff}'));
+        read.map_err(|fault| wrong(fault.to_string()))
     }
 
     /// Fills missing values from another source of settings.

@@ -279,7 +279,7 @@ fn files_of_settings_are_read_as_people_write_them_or_told_with_the_line() {
         ("dir = \"x\"\nreplica = -1\n", "line 2: "),
         ("dir = \"x\"\nmachine-timeout = 0\n", "line 2: "),
         ("dir = \"x\"\nmachine-timeout = 99999999999\n", "line 2: "),
-        ("dir = \"x\"\nreplica = \"one\"\n", "line 2: invalid type"),
+        ("dir = \"x\"\nreplica = \"one\"\n", "line 2: replica: must be a whole number"),
         ("dir = \"x\n", "line 1: "),
         ("dir = \"x\"\nlisten = \"127.0.0.1:99999\"\n", "line 2: "),
     ];

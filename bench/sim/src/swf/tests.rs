@@ -368,8 +368,8 @@ fn what_cannot_run_is_left_out_and_counted() {
     assert_eq!(
         trace.notes,
         [
-            "1 jobs have no requested time: their actual run time is used as estimate",
-            "1 lines are out of order: jobs are replayed by their time of submission",
+            "the actual run time of 1 job is used as estimate, because the requested time is missing",
+            "jobs are replayed by their time of submission, because 1 line of the log is out of order",
         ]
     );
     assert_eq!(read(&log, None).unwrap().processors, 9, "as large as its largest job");
@@ -378,8 +378,12 @@ fn what_cannot_run_is_left_out_and_counted() {
         read(&format!("; MaxNodes: 5\n; MaxProcs: 20\n{log}"), None).unwrap().processors,
         20
     );
-    assert_eq!(read(&log, Some(1)).unwrap_err(), "a.swf: no job of the log can be simulated");
-    assert_eq!(read("", None).unwrap_err(), "a.swf: no job of the log can be simulated");
+    assert_eq!(
+        read(&log, Some(1)).unwrap_err(),
+        "a.swf: no job of the log can be simulated: 2 jobs without a run time, 1 job without a number of \
+         processors, 3 jobs with more processors than the machine (1)"
+    );
+    assert_eq!(read("", None).unwrap_err(), "a.swf: the log has no jobs");
 }
 
 /// A file of the public data, or `None` with a message if it is missing.

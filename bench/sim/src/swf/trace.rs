@@ -6,6 +6,7 @@
 
 use omega_workload::LoadError;
 use omega_workload::swf::{Header, Log, LoggedJob};
+use omega_workload::words::plural;
 use std::path::Path;
 
 /// A simulated job.
@@ -85,21 +86,43 @@ impl Trace {
         trace.jobs.retain(|job| job.processors <= size);
         trace.left_out.too_large = (jobs - trace.jobs.len()) as u64;
         if trace.jobs.is_empty() {
-            return Err(LoadError::new(file, "no job of the log can be simulated"));
+            return Err(LoadError::new(file, trace.why_empty()));
         }
         trace.jobs.sort_by_key(|job| job.submit_ms);
         if unrequested > 0 {
             trace.notes.push(format!(
-                "{unrequested} jobs have no requested time: their actual run time is used as \
-                 estimate"
+                "the actual run time of {} is used as estimate, because the requested time is \
+                 missing",
+                plural(unrequested, "job")
             ));
         }
         if earlier > 0 {
             trace.notes.push(format!(
-                "{earlier} lines are out of order: jobs are replayed by their time of submission"
+                "jobs are replayed by their time of submission, because {} of the log {} out of \
+                 order",
+                plural(earlier, "line"),
+                if earlier == 1 { "is" } else { "are" }
             ));
         }
         Ok(trace)
+    }
+
+    /// Why no job is left.
+    fn why_empty(&self) -> String {
+        let LeftOut { too_large, run_unknown, size_unknown } = self.left_out;
+        let size = self.processors;
+        let reasons = [
+            (run_unknown, "without a run time".to_owned()),
+            (size_unknown, "without a number of processors".to_owned()),
+            (too_large, format!("with more processors than the machine ({size})")),
+        ];
+        let reasons = reasons.iter().filter(|(count, _)| *count > 0);
+        let reasons: Vec<String> =
+            reasons.map(|(count, rule)| format!("{} {rule}", plural(*count, "job"))).collect();
+        if reasons.is_empty() {
+            return "the log has no jobs".to_owned();
+        }
+        format!("no job of the log can be simulated: {}", reasons.join(", "))
     }
 
     fn find_processors(&mut self, given: Option<u64>, header: Header) {

@@ -290,19 +290,51 @@ fn there_are_at_most_sixteen_kinds() {
 
 /// Reads three tables; the message of an error names files without their folder.
 fn read_placed(placements: &str) -> Result<Vec<Vec<(u32, u32)>>, String> {
-    let dir = folder(&[
-        ("machines.csv", "name,cpu,memory,count\nm,4,16Gi,2\nn,4,16Gi,\n"),
-        ("jobs.csv", "name,count,cpu,memory,arrival_s\nj,3,1,1Gi,\nk,1,1,1Gi,\nlate,1,1,1Gi,5\n"),
-        ("placements.csv", placements),
-    ]);
+    let jobs = "name,count,cpu,memory,arrival_s\nj,3,1,1Gi,\nk,1,1,1Gi,\nlate,1,1,1Gi,5\n";
+    let workload = read_tables("name,cpu,memory,count\nm,4,16Gi,2\nn,4,16Gi,\n", jobs, placements)?;
+    Ok(workload.arrivals.into_iter().map(|arrival| arrival.placed).collect())
+}
+
+fn read_tables(machines: &str, jobs: &str, placements: &str) -> Result<Workload, String> {
+    let dir =
+        folder(&[("machines.csv", machines), ("jobs.csv", jobs), ("placements.csv", placements)]);
     let [machines, jobs, placements] =
         ["machines.csv", "jobs.csv", "placements.csv"].map(|name| dir.path().join(name));
     let tables = Tables { machines: &machines, jobs: &jobs, placements: Some(&placements) };
     let workload = open_all(&tables, Window::Bounded).and_then(|mut stream| whole(&mut stream));
     match workload {
-        Ok(workload) => Ok(workload.arrivals.into_iter().map(|arrival| arrival.placed).collect()),
+        Ok(workload) => Ok(workload),
         error => Err(message(dir.path(), error)),
     }
+}
+
+#[test]
+fn placements_that_a_scheduler_would_not_choose_are_told() {
+    let notes = |jobs: &str, placements: &str| {
+        let machines = "name,cpu,memory,zone\na,4,16Gi,x\nb,4,16Gi,y\n";
+        let placements = format!("job,machine\n{placements}");
+        crate::misplaced::notes(&read_tables(machines, jobs, &placements).unwrap())
+    };
+    let apart = "name,count,cpu,memory,anti_affinity,require\nw,3,1,1Gi,machine,\n";
+    assert!(notes(apart, "w,a\nw,b\n").is_empty());
+    assert_eq!(
+        notes(apart, "w,a\nw,b\nw,b\n"),
+        [
+            "1 running task is on a machine of another task against the job's anti-affinity, the first w/2 on b"
+        ]
+    );
+    let zone = "name,count,cpu,memory,require\nw,3,1,1Gi,zone=x\n";
+    assert_eq!(
+        notes(zone, "w,b\nw,a\nw,b\n"),
+        [
+            "2 running tasks are on a machine that the rules of their job exclude, the first w/0 on b"
+        ]
+    );
+    let large = "name,count,cpu,memory\nw,2,3,1Gi\n";
+    assert_eq!(
+        notes(large, "w,b\nw,b\n"),
+        ["1 machine cannot hold all tasks that run there, the first b (cpu 6 of 4)"]
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::api::{
 };
 use crate::LoadError;
 use crate::compressed::{self, describe};
+use omega_core::misread::in_plain_words;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
@@ -296,7 +297,8 @@ impl<'a> Source<'a> {
                 field => field,
             };
             place.line += error.inner().line().saturating_sub(1) as u64;
-            place.fault(&field, without_position(error.inner()))
+            let why = in_plain_words(&without_position(error.inner()), "an object");
+            place.fault(&field, why)
         })
     }
 
