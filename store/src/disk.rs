@@ -146,22 +146,38 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 /// Locks a file for as long as it is open.
 pub(crate) fn lock(file: File) -> io::Result<Box<dyn DiskFile>> {
     match file.try_lock() {
-        Ok(()) => Ok(Box::new(file)),
+        Ok(()) => {
+            let had_name = has_name(&file)?;
+            Ok(Box::new(RealFile { file, had_name }))
+        }
         Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
         Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
-impl DiskFile for File {
+/// Whether a file still has a name in a folder. A file without one is deleted when it is closed.
+fn has_name(file: &File) -> io::Result<bool> {
+    Ok(std::os::unix::fs::MetadataExt::nlink(&file.metadata()?) > 0)
+}
+
+/// A file of this computer.
+#[derive(Debug)]
+struct RealFile {
+    file: File,
+    /// Whether the file had a name when it was opened. Some file systems do not count names.
+    had_name: bool,
+}
+
+impl DiskFile for RealFile {
     fn length(&mut self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
             let at = offset + filled as u64;
-            match std::os::unix::fs::FileExt::read_at(self, &mut buffer[filled..], at) {
+            match std::os::unix::fs::FileExt::read_at(&self.file, &mut buffer[filled..], at) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -172,17 +188,17 @@ impl DiskFile for File {
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        std::os::unix::fs::FileExt::write_all_at(self, bytes, offset)
+        std::os::unix::fs::FileExt::write_all_at(&self.file, bytes, offset)
     }
 
     fn allocate(&mut self, length: u64) -> io::Result<()> {
-        let present = self.metadata()?.len();
+        let present = self.file.metadata()?.len();
         let zeros = [0; ZEROS];
         let mut at = present;
         while at < length {
             let count = (length - at).min(ZEROS as u64) as usize;
             if let Err(error) = self.write_at(at, &zeros[..count]) {
-                self.set_len(present)?;
+                self.file.set_len(present)?;
                 return Err(error);
             }
             at += count as u64;
@@ -191,10 +207,16 @@ impl DiskFile for File {
     }
 
     fn cut(&mut self, length: u64) -> io::Result<()> {
-        self.set_len(length)
+        self.file.set_len(length)
     }
 
+    /// Fails if somebody removed the file, because nothing in it is durable then.
     fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data()?;
+        if self.had_name && !has_name(&self.file)? {
+            let why = "the file was removed while it was in use";
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
+        }
+        Ok(())
     }
 }

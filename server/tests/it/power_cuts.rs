@@ -183,6 +183,19 @@ fn a_server_ends_when_its_disk_fails() {
 }
 
 #[test]
+fn a_server_ends_when_its_folder_is_removed() {
+    let single = Single::new();
+    let mut server = single.start(&[]).unwrap_or_else(|| panic!("{}", errors(single.dir.path())));
+    let told = single.submit_all("a");
+    (0..10).for_each(|_| drop(told.recv().unwrap()));
+    std::fs::remove_dir_all(single.dir.path().join("disk/cell")).unwrap();
+    let ended = server.0.wait().unwrap();
+    let said = errors(single.dir.path());
+    assert_eq!(ended.code(), Some(DISK_FAILED), "{said}");
+    assert!(said.contains("was removed") || said.contains("o such file"), "{said}");
+}
+
+#[test]
 fn a_leader_whose_disk_is_full_hands_over() {
     let (dir, runtime) = (folder(&[]), Runtime::new().unwrap());
     let all = ports(6);
