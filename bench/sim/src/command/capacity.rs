@@ -52,7 +52,7 @@ pub struct CapacityArgs {
     output: OutputArg,
 }
 
-/// Objectives, all of which must be met. Each flag may be given several times.
+/// Objectives, all of which must be met. Each flag except `--used` may be given several times.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objectives")]
 #[group(required = true, multiple = true)]
