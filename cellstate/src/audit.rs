@@ -20,7 +20,7 @@ use omega_core::{JobId, MachineId, TaskId, Text, Version};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
     /// Free amounts differ from the capacity minus the claims.
-    #[error("machine {machine}: {found:?} free, but {expected:?} by recount")]
+    #[error("machine {machine}: its free amounts are {found:?}, but a recount gives {expected:?}")]
     Free {
         /// Id of the machine.
         machine: MachineId,
@@ -30,7 +30,7 @@ pub enum AuditError {
         expected: Vec<i64>,
     },
     /// Negative free amounts on a machine whose capacity never shrank.
-    #[error("machine {0} has negative free resources and was never shrunk")]
+    #[error("machine {0} has negative free amounts, although its capacity never shrank")]
     Overcommitted(MachineId),
     /// The machine's task list differs from the tasks placed on it.
     #[error("the task list of machine {0} differs from a recount")]
@@ -39,10 +39,10 @@ pub enum AuditError {
     #[error("task {0} is on machine {1}, which does not exist")]
     NoMachine(TaskId, MachineId),
     /// The free parts of the machine's devices differ from a recount.
-    #[error("machine {0}: its devices differ from a recount")]
+    #[error("machine {0}: the free parts of its devices differ from a recount")]
     Devices(MachineId),
     /// The free exclusive cores of the machine differ from a recount.
-    #[error("machine {0}: its free cores differ from a recount")]
+    #[error("machine {0}: its free exclusive cores differ from a recount")]
     Cores(MachineId),
     /// The ports of the machine's tasks differ from a recount, or a task has other ports than its group requests.
     #[error("machine {0}: the ports of its tasks differ from a recount")]
@@ -51,35 +51,38 @@ pub enum AuditError {
     #[error("machine {0}: the sum of its demand profiles differs from a recount")]
     DemandProfiles(MachineId),
     /// The job's numbers of tasks differ from a recount.
-    #[error("job {0}: its counts of placed and living tasks differ from a recount")]
+    #[error("job {0}: its numbers of placed and unfinished tasks differ from a recount")]
     JobCounts(omega_core::JobId),
     /// A job is recorded as a gang that waits for more tasks although it does not, or is not recorded although it does.
-    #[error("job {0}: the mark that tells whether its tasks keep places differs from a recount")]
+    #[error("job {0}: the record of whether its gang waits for more tasks differs from a recount")]
     GangHold(omega_core::JobId),
     /// An allocation is recorded for a task without a machine, or a recorded allocation equals the request of the
     /// task's group.
-    #[error("job {0} has a recorded allocation for a task without one")]
+    #[error(
+        "job {0} records an allocation for a task that is not placed, or one equal to the task's \
+         request"
+    )]
     Held(omega_core::JobId),
     /// The allocations of batch tasks on a machine differ from a recount.
-    #[error("the claims of batch tasks on machines differ from a recount")]
+    #[error("the sums of what batch tasks claim on machines differ from a recount")]
     Batch,
     /// The amounts that a tenant uses differ from a recount.
     #[error("tenant {0:?}: its usage differs from a recount")]
     Tenant(Text),
     /// The claims of cluster resources differ from a recount.
-    #[error("the claimed cluster resources differ from a recount")]
+    #[error("the sums of claimed cluster resources differ from a recount")]
     CellClaims,
     /// The cell compares quotas although no tenant has one, or does not although some tenant has.
-    #[error("the flag for quota checks does not match the limits of tenants")]
+    #[error("quota checks are on although no tenant has a quota, or off although one has")]
     Quotas,
     /// The requested amounts of a tenant differ from a recount.
     #[error("tenant {0:?}: the requests of its jobs differ from a recount")]
     Asked(Text),
     /// The counters of a rule differ from a recount.
-    #[error("rule counters differ from a recount")]
+    #[error("the task counters of a placement rule differ from a recount")]
     Rules,
     /// A machine set differs from the machines that match its selector.
-    #[error("a set of machines differs from a recount")]
+    #[error("a recorded set of machines differs from the machines that match its selector")]
     Sets,
 }
 

@@ -15,7 +15,7 @@ pub enum HandleError {
     #[error(transparent)]
     Refused(#[from] TransactionError),
     /// The cell cannot be reached now. The call had no effect; try again later.
-    #[error("the cell cannot be reached")]
+    #[error("the cell cannot be reached: try again later")]
     Unavailable,
     /// The cell's disks are full, or it cannot save its state. The call had no effect. Make space on the disks, and try
     /// again later.

@@ -205,7 +205,10 @@ impl Tenants {
         if fits {
             Ok(())
         } else {
-            Err(bad(format!("the usage of {name:?} is too large to be counted for this parent")))
+            Err(bad(format!(
+                "the usage of tenant {name:?} and of the new parent exceeds 64 bits in sum: \
+                 choose another parent"
+            )))
         }
     }
 

@@ -173,7 +173,7 @@ pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Reject
         return bad("names no machines: give a label or a name");
     }
     if peaks.is_empty() {
-        return bad("has no peaks: remove the calendar instead");
+        return bad("has no peaks: give it at least one, or remove the calendar");
     }
     for Peak { from_ms, until_ms, batch_max } in peaks {
         if *from_ms >= DAY_MS || *until_ms > DAY_MS {
@@ -292,7 +292,7 @@ pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), R
     at_most("task groups", job.groups.len(), GROUPS_PER_JOB_MAX)?;
     let submitted = counts == GroupCounts::AsSubmitted;
     if job.task_count() == 0 && submitted {
-        return bad(format!("job {:?} has no task", job.name));
+        return bad(format!("job {:?} has no task: give a group a count above 0", job.name));
     }
     if job.task_count() > u64::from(TASKS_PER_JOB_MAX) {
         return Err(Rejection::TooMany {
@@ -483,7 +483,7 @@ fn optional(job: &Job, group: &TaskGroup) -> Result<Option<TaskGroup>, Rejection
         return bad("has empty optional resources: leave them out");
     }
     if optional.devices.is_some() && group.devices.is_some() {
-        return bad("requests devices, so it cannot have optional devices");
+        return bad("has both requested and optional devices: leave out one of them");
     }
     if !group.demand_profiles.is_empty() {
         return bad("has both demand profiles and optional resources: leave out one of them");

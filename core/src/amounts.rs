@@ -69,7 +69,7 @@ pub enum KindsError {
     #[error("{0} resource kinds are too many: at most {KINDS_MAX} are allowed")]
     TooMany(usize),
     /// The list has two kinds of this name. Name each kind once.
-    #[error("the resource kind {0:?} is named twice")]
+    #[error("the resource kind {0:?} is named twice: name it once")]
     Duplicate(String),
 }
 

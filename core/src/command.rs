@@ -280,7 +280,10 @@ pub enum Rejection {
     UnknownMachine(MachineId),
     /// An update of a machine has another name, and names cannot change. Remove the machine and register it under the
     /// new name.
-    #[error("the machine is called {is:?}, not {given:?}")]
+    #[error(
+        "the machine is called {is:?}, not {given:?}: remove it and register it again to change \
+         its name"
+    )]
     OtherName {
         /// Present name of the machine.
         is: Text,
@@ -306,16 +309,21 @@ pub enum Rejection {
     #[error("there is no task {0}")]
     UnknownTask(TaskId),
     /// The task to adopt is not pending. Only pending tasks can be adopted.
-    #[error("task {0} is not pending")]
+    #[error("task {0} is not pending: only pending tasks can be adopted")]
     TaskNotPending(TaskId),
     /// The machine has no devices with enough left for the task to adopt. Correct the machine's description first.
-    #[error("machine {1} has too few free devices for task {0}")]
+    #[error(
+        "machine {1} has too few free devices for task {0}: correct the machine's description first"
+    )]
     NoDevicesLeft(TaskId, MachineId),
     /// The task is not on the reporting machine, because it has moved or ended since.
     #[error("task {0} is not on machine {1}")]
     TaskNotThere(TaskId, MachineId),
     /// The amount is above 2^50, or its kind is not registered. Use a registered kind and a smaller amount.
-    #[error("{what}: the cell has no kind {}, or the amount of this kind exceeds 2^50", kind.0)]
+    #[error(
+        "{what}: the cell has no resource kind number {}, or the amount of this kind exceeds 2^50",
+        kind.0
+    )]
     BadAmount {
         /// Object that the amount belongs to, in words.
         what: Text,
@@ -388,11 +396,14 @@ pub enum Rejection {
     BadMachine(Text),
     /// An update changes the cores of the machine's NUMA nodes while a task has exclusive cores. Repeat the update when
     /// no task has any.
-    #[error("tasks on machine {0} have exclusive cores of it: drain the machine first")]
+    #[error("tasks on machine {0} have some of its cores exclusively: drain the machine first")]
     CoresInUse(MachineId),
     /// The NUMA nodes of the machine have too few cores left for the task to adopt. Correct the machine's description
     /// first.
-    #[error("machine {1} has too few free exclusive cores for task {0}")]
+    #[error(
+        "machine {1} has too few free exclusive cores for task {0}: correct the machine's \
+         description first"
+    )]
     NoCoresLeft(TaskId, MachineId),
     /// The calendar of peak hours is invalid, as the text explains. Choose other machines, times or shares.
     #[error("{0}")]

@@ -273,7 +273,7 @@ impl Commit {
 #[non_exhaustive]
 pub enum TransactionError {
     /// The transaction has no items. Add one.
-    #[error("the transaction is empty")]
+    #[error("the transaction has no items: add at least one")]
     Empty,
     /// The transaction has too many items. Split it.
     #[error("the transaction has {items} items: at most {max} are allowed")]
@@ -287,7 +287,7 @@ pub enum TransactionError {
     /// lost. Start from a fresh snapshot.
     #[error(
         "the transaction was decided at version {base}, which is ahead of the cell's version \
-         {version}"
+         {version}: decide again from a fresh snapshot"
     )]
     BaseFromFuture {
         /// The transaction's base.
@@ -296,10 +296,12 @@ pub enum TransactionError {
         version: Version,
     },
     /// No scheduler of this id is registered. Register first.
-    #[error("no scheduler {0} is registered")]
+    #[error("no scheduler {0} is registered: register it first")]
     UnknownScheduler(crate::ids::SchedulerId),
     /// The cell no longer keeps the result of this transaction. Sync to see the state of its tasks.
-    #[error("the cell no longer keeps the result of transaction {0}")]
+    #[error(
+        "the cell no longer keeps the result of transaction {0}: sync to see the state of its tasks"
+    )]
     AnswerExpired(TransactionId),
     /// A different transaction with this id was sent before. Number transactions in ascending order.
     #[error(

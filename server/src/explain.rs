@@ -60,7 +60,10 @@ fn served(cell: &str, job: &str, args: &ExplainArgs) -> Result<(), Error> {
 
 pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Error> {
     if let Some(cell) = args.input.served() {
-        let job = args.job.as_deref().ok_or(Error::Arguments("name a job of the cell"))?;
+        let job = args
+            .job
+            .as_deref()
+            .ok_or(Error::Arguments("--cell explains one job: name a job of the cell"))?;
         return served(cell, job, args);
     }
     let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();

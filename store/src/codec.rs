@@ -48,12 +48,12 @@ pub enum EncodeError {
 #[non_exhaustive]
 pub enum CodecError {
     /// There are no bytes, so the framing around them is wrong.
-    #[error("the version is missing, because there are no bytes")]
+    #[error("there are no bytes, so the version of the encoding is missing")]
     Empty,
     /// Another version of this program wrote the bytes. Read them with that version.
     #[error(
-        "the bytes have version {found}, but this program reads {}: use one that reads version \
-         {found}",
+        "the bytes have version {found}, but this program reads {}: use a program that reads \
+         version {found}",
         versions(*.oldest, *.known)
     )]
     UnknownVersion {
@@ -65,7 +65,7 @@ pub enum CodecError {
         known: u8,
     },
     /// There are more bytes than any encoded object has, so they are from another source.
-    #[error("{bytes} bytes are too many: at most {max} are allowed")]
+    #[error("the encoded data has {bytes} bytes: at most {max} are allowed")]
     TooLarge {
         /// Number of bytes.
         bytes: usize,
@@ -73,10 +73,10 @@ pub enum CodecError {
         max: usize,
     },
     /// The bytes were damaged, or are from another source.
-    #[error("the bytes are invalid: {0}")]
+    #[error("the encoded data is damaged: {0}")]
     Malformed(Malformed),
     /// More bytes follow the command, so they are damaged, or the framing is wrong.
-    #[error("{bytes} bytes follow after the end")]
+    #[error("the encoded data is damaged: it has {bytes} bytes after its end")]
     Trailing {
         /// Number of bytes that follow.
         bytes: usize,

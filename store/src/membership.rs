@@ -66,32 +66,33 @@ pub struct MembershipChange {
 #[non_exhaustive]
 pub enum ChangeError {
     /// The change is empty. Name at least one replica.
-    #[error("the change names no replica")]
+    #[error("the change names no replica: name at least one")]
     Empty,
     /// The id was used before. Choose one above the highest.
     #[error("the id {0} was used before: choose an id above {1}")]
     IdUsed(ReplicaId, ReplicaId),
     /// The replica is no member. Choose one from the list of members.
-    #[error("{0} is not a replica of this cell")]
+    #[error("{0} is not a replica of this cell: choose one from the list of replicas")]
     Unknown(ReplicaId),
     /// The replica votes already.
-    #[error("{0} already has a vote")]
+    #[error("{0} already has a vote: there is nothing to change")]
     Votes(ReplicaId),
     /// The change names a replica twice. Name each once.
     #[error("{0} is named twice: name it once")]
     Twice(ReplicaId),
     /// No voter would be left. Keep at least one.
-    #[error("no replica with a vote would be left")]
+    #[error("no replica with a vote would be left: keep at least one")]
     NoVoters,
     /// There would be too many replicas. Remove one first.
-    #[error("a cell has at most {REPLICAS_MAX} replicas")]
+    #[error("a cell has at most {REPLICAS_MAX} replicas: remove one first")]
     TooMany,
     /// The learner has not caught up. Wait until it has the entries of the leader.
     #[error("{0} has not caught up with the leader yet: wait, then promote it")]
     Behind(ReplicaId),
     /// Too few of the new voters respond. Make sure that they run first.
     #[error(
-        "only {answering} of {voters} voters would answer, which is no majority: bring them back first"
+        "only {answering} of the {voters} voters after the change respond, which is no majority: \
+         start the others first"
     )]
     NoQuorum {
         /// Number of voters after the change.

@@ -405,7 +405,7 @@ fn bytes_of_another_version_are_named() {
     bytes[0] = VERSION + 1;
     let error = decode(&bytes).unwrap_err();
     assert!(matches!(error, CodecError::UnknownVersion { .. }));
-    assert!(error.to_string().contains("use one that reads version 2"), "{error}");
+    assert!(error.to_string().contains("use a program that reads version 2"), "{error}");
     assert!(matches!(decode(&[]), Err(CodecError::Empty)));
 }
 

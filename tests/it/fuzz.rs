@@ -57,7 +57,7 @@ fn what_a_raft_cannot_send_on_is_refused() {
     let mut far = message(MessageKind::Appended, 3);
     far.hint = LogIndex(u64::MAX);
     far.reject = true;
-    assert_eq!(node.receive(&far), Err(MessageError::Malformed("a position")));
+    assert_eq!(node.receive(&far), Err(MessageError::Malformed("a position is out of range")));
 }
 
 /// Raft treated the snapshot as newer, although it had not been loaded.

@@ -434,7 +434,8 @@ fn a_queue_has_one_order() {
     let list = |name| format!("[[profile.order]]\nplugin = '{name}'\nargs = {{ prefix = '' }}\n");
     let file = format!("[[profile]]\nname = 'p'\nbase = 'batch'\n{}{}", list("one"), list("two"));
     let error = Profiles::parse(&file, &registry).unwrap_err().to_string();
-    let expected = "8:10: profile[0].order[1].plugin: the queue already has the order \"one\" in line 5: leave out one of the two";
+    let expected = "8:10: profile[0].order[1].plugin: the queue already has the order \"one\" in \
+         line 5: leave out one of these orders";
     assert_eq!(error, expected);
     let schema = schema(&registry);
     assert!(!allows(&schema, &schema, &as_json(&file).unwrap()));

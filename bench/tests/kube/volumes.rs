@@ -207,7 +207,7 @@ fn what_does_not_go_together_is_noted() {
     let workload = parsed(&[&[node("n0"), volume("pv0", "1Gi", "n0")], &two[..]].concat());
     assert_eq!(
         workload.notes[1],
-        r#"volumes: the volume "pv0" belongs to another claim, "shop/x""#
+        r#"volumes: the volume "pv0" belongs to another claim, "shop/x": choose another volume"#
     );
 }
 

@@ -50,7 +50,7 @@ impl FromStr for Alike {
         }
         let has = |kind| alike.capacity.get(kind) > 0;
         if !has(KindId::CPU) {
-            return Err("cpu=CORES is missing".to_owned());
+            return Err("cpu=CORES is missing: add it, such as cpu=64".to_owned());
         }
         Ok(alike)
     }
@@ -98,7 +98,9 @@ fn of_machine(kind: &str, bytes: u64) -> Result<u64, String> {
 fn millis(text: &str) -> Result<u64, String> {
     let cores = Decimal::parse(text).map_err(|error| format!("{text:?} {error}"))?;
     let millis = cores.times(1000, Rounding::Nearest).filter(|millis| *millis <= AMOUNT_MAX);
-    millis.ok_or_else(|| format!("{text:?} is too large"))
+    millis.ok_or_else(|| {
+        format!("{text:?} is too large: at most 2^50 thousandths of a core are allowed")
+    })
 }
 
 #[cfg(test)]

@@ -274,10 +274,11 @@ impl InputArgs {
                      single list",
             )),
             (Some(Trace::Google2011), Some(part)) if part != "jobs" => Err(InputError::Arguments(
-                "--cell must be jobs for --trace google2011; without --cell its tasks are replayed",
+                "--cell must be `jobs` for --trace google2011: leave out --cell to replay the \
+                 tasks of the trace",
             )),
             (Some(Trace::Google2011), Some(_)) if self.production => Err(InputError::Arguments(
-                "--production is not for --cell jobs: that list has no priorities",
+                "--production is not for `--cell jobs`: the list of jobs has no priorities",
             )),
             _ => Ok(()),
         }

@@ -32,46 +32,55 @@ pub enum ImageError {
         name: Text,
     },
     /// The version is higher than any cell reaches.
-    #[error("the image's version {0} is out of range")]
+    #[error("the image has version {0}, which is higher than any cell reaches")]
     Version(Version),
     /// The evictions within the span of the eviction limit are out of order or too old.
-    #[error("the image's list of evictions is not valid")]
+    #[error("the recent evictions in the image are out of order, or too old to be recorded")]
     Evictions,
     /// The reservations are out of order, or one has ended.
-    #[error("the image's list of reservations is out of order at {0:?}")]
+    #[error("the reservations in the image are not in ascending order of name at {0:?}")]
     Reservation(Text),
     /// The peak calendars are out of order.
-    #[error("the image's list of calendars of peaks is out of order at {0:?}")]
+    #[error("the calendars of peaks in the image are not in ascending order of name at {0:?}")]
     Peaks(Text),
     /// A row's status, sequence number or incarnation is impossible at this version.
-    #[error("row {0} of the image has an impossible status, sequence number or incarnation")]
+    #[error(
+        "machine row {0} of the image has an impossible status, sequence number or incarnation"
+    )]
     Row(u32),
     /// The list of vacant rows differs from the rows without a machine.
-    #[error("the image's list of vacant rows does not match its rows")]
+    #[error("the list of vacant machine rows in the image differs from the rows without a machine")]
     Vacant,
     /// A load report belongs to a row without a machine, has a time in the future, or is out of order.
-    #[error("the image's list of loads is out of order at row {0}")]
+    #[error(
+        "the load report of machine row {0} in the image is out of order, in the future, or for a \
+         row without a machine"
+    )]
     Load(u32),
     /// A job's id is out of order, or not below the next job's id.
-    #[error("the image's list of jobs is out of order at job {0}")]
+    #[error("job {0} of the image is not in ascending order of ids, or not below the next id")]
     JobOrder(JobId),
     /// A job's tasks do not match its groups.
-    #[error("the tasks of job {0} of the image do not match its groups")]
+    #[error("the tasks of job {0} of the image differ from the task counts of the job's groups")]
     Tasks(JobId),
     /// A job's versions are out of order, or do not contain its groups.
-    #[error("the versions of job {0} of the image do not match its groups")]
+    #[error(
+        "the versions of job {0} of the image are out of order, or lack one of the job's groups"
+    )]
     Versions(JobId),
     /// A job is recorded as a waiting gang, but cannot be one.
-    #[error("the tasks of job {0} of the image keep places, but the job has no gang timeout")]
+    #[error(
+        "job {0} of the image is recorded as a gang that waits for more tasks, but cannot be one"
+    )]
     GangHold(JobId),
     /// A task was placed in the future, or has a placement time but no machine.
-    #[error("the image has an impossible placement time of task {0}")]
+    #[error("task {0} of the image has a placement time in the future, or one without a machine")]
     PlacedAt(TaskId),
     /// A task has an impossible allocation.
-    #[error("a task of job {0} of the image has an impossible allocation")]
+    #[error("job {0} of the image records an impossible allocation for one of its tasks")]
     Held(JobId),
     /// The parent of this tenant does not exist.
-    #[error("the tenant above {0:?} is not in the image")]
+    #[error("the parent of tenant {0:?} is not in the image")]
     NoParent(Text),
     /// The tenant of this job does not exist.
     #[error("the tenant of job {0} is not in the image")]
@@ -80,25 +89,33 @@ pub enum ImageError {
     #[error("task {0} of the image is on machine {1}, which does not exist")]
     NoMachine(TaskId, MachineId),
     /// A task has devices that its machine does not have, or that its group did not request.
-    #[error("task {0} of the image has devices that do not fit its request")]
+    #[error(
+        "task {0} of the image has devices that its group does not request or its machine does \
+         not have"
+    )]
     Devices(TaskId),
     /// A task has cores that its machine does not have, or other cores than its group requests.
-    #[error("task {0} of the image has exclusive cores that do not fit its request")]
+    #[error(
+        "task {0} of the image has exclusive cores that its group does not request or its machine \
+         does not have"
+    )]
     Cores(TaskId),
     /// A task has a port of another task, or other ports than its group requests.
     #[error("task {0} of the image has ports that do not fit its request")]
     Ports(TaskId),
     /// With this task, a sum exceeds 64 bits.
-    #[error("a sum of claims exceeds 64 bits at task {0} of the image")]
+    #[error("with task {0} of the image, a sum of claims exceeds 64 bits")]
     Overflow(TaskId),
     /// The list of ended jobs differs from the jobs without unfinished tasks, or its times are out of order.
-    #[error("the image's list of ended jobs does not match job {0}")]
+    #[error(
+        "job {0} is wrongly in the image's list of ended jobs, missing from it, or out of order"
+    )]
     Ended(JobId),
     /// A scheduler's name has an owner although its numbers never skipped, or its lease is out of bounds.
-    #[error("the image has an impossible owner of scheduler {0}'s name")]
+    #[error("the name of scheduler {0} in the image has an impossible owner or lease")]
     Hold(SchedulerId),
     /// A cached result of this scheduler is out of place or impossible.
-    #[error("the image has an impossible answer to scheduler {0}")]
+    #[error("the image has an impossible cached result of scheduler {0}")]
     Answer(SchedulerId),
 }
 

@@ -356,7 +356,7 @@ impl Cell {
                 rules.matched = matched;
                 steps = steps.saturating_add(placed.saturating_mul(rules.counted().count() as u64));
             }
-            ImageError::check_count("steps of rule counters", steps, COUNTED_MAX)?;
+            ImageError::check_count("updates of rule counters", steps, COUNTED_MAX)?;
             for task in job.tasks.iter() {
                 let Some(row) = task.state.machine().map(MachineId::row) else { continue };
                 if let Some(rules) = &job.groups[usize::from(task.group)].need.rules {

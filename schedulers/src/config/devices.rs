@@ -66,7 +66,7 @@ impl ExpectedTask {
             if (least..=most).contains(&given) {
                 Ok(given)
             } else {
-                Err(ArgumentError::new(field, format!("is {given}: {least} to {most}")))
+                Err(ArgumentError::new(field, format!("is {given}: must be {least} to {most}")))
             }
         };
         let count = bounded("devices", self.devices, (0, u32::from(DEVICES_MAX)))? as u8;
@@ -105,8 +105,11 @@ mod tests {
             ),
             ("args.tasks = []", "names no tasks"),
             ("args.tasks = [{ devices = 33, weight = 1 }]", "tasks[0].devices"),
-            ("args.tasks = [{ devices = 1, milli_each = 1001, weight = 1 }]", "is 1001: 1 to 1000"),
-            ("args.tasks = [{ devices = 1, weight = 0 }]", "is 0: 1 to 1000000"),
+            (
+                "args.tasks = [{ devices = 1, milli_each = 1001, weight = 1 }]",
+                "is 1001: must be 1 to 1000",
+            ),
+            ("args.tasks = [{ devices = 1, weight = 0 }]", "is 0: must be 1 to 1000000"),
             ("args.tasks = [{ devices = 1 }]", "weight"),
         ] {
             let told = told(args);

@@ -109,7 +109,9 @@ pub enum Fault {
         line: usize,
     },
     /// There are two orders of the queue. Keep one.
-    #[error("the queue already has the order {name:?} in line {line}: leave out one of the two")]
+    #[error(
+        "the queue already has the order {name:?} in line {line}: leave out one of these orders"
+    )]
     SecondOrder {
         /// Name of the first order.
         name: String,

@@ -88,7 +88,7 @@ fn not_both((one, has): (&str, &Keys), (other, lacks): (&str, &Keys)) -> Result<
     match lacks.0.iter().position(|key| has.0.contains(key)) {
         Some(i) => {
             let why =
-                format!("the label {:?} is also in {one}: leave out one of the two", lacks.0[i]);
+                format!("the label {:?} is also in {one}: name it in one of them only", lacks.0[i]);
             Err(ArgumentError::new(format!("{other}[{i}]"), why))
         }
         None => Ok(()),

@@ -314,7 +314,7 @@ impl Plugin {
 
 /// Two plugins would have the same name. Rename the second one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is a {point} {name:?} already")]
+#[error("the {point} {name:?} is already registered: give this plugin another name")]
 pub struct NameTaken {
     /// Extension point.
     pub point: Point,

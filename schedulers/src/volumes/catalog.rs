@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[non_exhaustive]
 pub enum VolumeError {
     /// The volume belongs to another claim. Release it from that claim first, or choose another volume.
-    #[error("the volume {volume:?} belongs to another claim, {claim:?}")]
+    #[error("the volume {volume:?} belongs to another claim, {claim:?}: choose another volume")]
     OfAnotherClaim {
         /// The volume.
         volume: Text,
@@ -26,7 +26,7 @@ pub enum VolumeError {
         claim: Text,
     },
     /// The claim has a volume already, which it keeps. Remove the claim and add another one.
-    #[error("the claim {claim:?} already has another volume, {volume:?}")]
+    #[error("the claim {claim:?} already has another volume, {volume:?}: add another claim")]
     HasAnotherVolume {
         /// The claim.
         claim: Text,
@@ -34,7 +34,7 @@ pub enum VolumeError {
         volume: Text,
     },
     /// Tasks use the claim. Wait until they have ended.
-    #[error("the claim {claim:?} cannot be removed: {tasks} tasks use it")]
+    #[error("the claim {claim:?} is used by {tasks} tasks: remove it when they have ended")]
     InUse {
         /// The claim.
         claim: Text,
@@ -42,7 +42,7 @@ pub enum VolumeError {
         tasks: usize,
     },
     /// There is no object of this name. It was removed already, or never added; check the name.
-    #[error("there is no {name:?}")]
+    #[error("there is no volume or claim {name:?}: check the name")]
     Unknown {
         /// The unknown name.
         name: Text,

@@ -43,7 +43,9 @@ pub(crate) fn program(folder: &Path) -> io::Result<()> {
 pub(crate) fn probe(folder: &Path) -> io::Result<()> {
     let spec = read_spec(folder)?;
     let Some(Probe::Command(words)) = spec.health.as_ref().map(|health| &health.probe) else {
-        return Err(io::Error::other("the task has no command to check its health"));
+        return Err(io::Error::other(
+            "the task has no command for its health check: only the supervisor starts this program",
+        ));
     };
     let mut words = words.iter().map(ToString::to_string);
     let command = words.next().unwrap_or_default();
@@ -53,8 +55,8 @@ pub(crate) fn probe(folder: &Path) -> io::Result<()> {
 fn read_spec(folder: &Path) -> io::Result<TaskSpec> {
     spec::read(folder, SPEC)?.ok_or_else(|| {
         io::Error::other(
-            "the description of the task is \
-         missing",
+            "the folder contains no description of a task: only the agent starts \
+         this program",
         )
     })
 }

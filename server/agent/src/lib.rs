@@ -50,6 +50,8 @@ pub fn exec(stage: &str, folder: &Path) -> io::Result<()> {
         "supervise" => supervisor::run(folder),
         "launch" => launch::program(folder),
         "probe" => launch::probe(folder),
-        other => Err(io::Error::other(format!("there is no stage {other:?}"))),
+        other => Err(io::Error::other(format!(
+            "there is no stage {other:?}: it must be supervise, launch or probe"
+        ))),
     }
 }

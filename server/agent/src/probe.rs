@@ -103,7 +103,7 @@ fn status(port: u16, path: &str, timeout: Duration) -> io::Result<u16> {
     let mut words = line.split_ascii_whitespace();
     let is_http = words.next().is_some_and(|word| word.starts_with("HTTP/"));
     let status = words.next().and_then(|word| word.parse().ok()).filter(|_| is_http);
-    status.ok_or_else(|| io::Error::other("the answer is not HTTP"))
+    status.ok_or_else(|| io::Error::other("the answer to the health check is not HTTP"))
 }
 
 #[cfg(test)]

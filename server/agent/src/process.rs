@@ -118,7 +118,9 @@ impl ProcessDriver {
         spec::write(&folder, SPEC, &spec).map_err(file_error(&folder))?;
         let errors = File::create(folder.join("supervisor.log")).map_err(file_error(&folder))?;
         let [program, first @ ..] = &*self.settings.supervisor else {
-            return Err(DriverError::Refused("the driver has no supervisor".to_owned()));
+            return Err(DriverError::Refused(
+                "the settings of the driver name no program for the supervisor".to_owned(),
+            ));
         };
         let mut command = Command::new(program);
         command.args(first).arg("supervise").arg(&folder).current_dir("/");

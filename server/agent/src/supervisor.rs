@@ -68,8 +68,11 @@ struct Supervisor {
 
 /// Runs a task to its end.
 pub(crate) fn run(folder: &Path) -> io::Result<()> {
-    let spec: TaskSpec = spec::read(folder, SPEC)?
-        .ok_or_else(|| io::Error::other("the description of the task is missing"))?;
+    let spec: TaskSpec = spec::read(folder, SPEC)?.ok_or_else(|| {
+        io::Error::other(
+            "the folder contains no description of a task: only the agent starts this program",
+        )
+    })?;
     let (events, happened) = mpsc::channel();
     listen(events.clone())?;
     rustix::process::setsid()?;
@@ -242,7 +245,12 @@ impl Supervisor {
         let out_of_memory = self.cgroup.as_ref().map_or(0, Cgroup::out_of_memory);
         let mut child =
             self.stage("launch").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let missing = || io::Error::other("a pipe is missing");
+        let missing = || {
+            io::Error::other(
+                "the task was started without pipes for its output: this is a bug in Omega, \
+                 please report it",
+            )
+        };
         let out = child.stdout.take().ok_or_else(missing)?;
         let err = child.stderr.take().ok_or_else(missing)?;
         let readers = [self.keep(LogStream::Stdout, out)?, self.keep(LogStream::Stderr, err)?];

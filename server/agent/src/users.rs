@@ -15,7 +15,12 @@ pub(crate) struct User {
 pub(crate) fn find(name: &str) -> io::Result<User> {
     let read = |path| std::fs::read_to_string(path);
     let found = lookup(name, &read("/etc/passwd")?, &read("/etc/group")?);
-    found.ok_or_else(|| io::Error::other(format!("there is no user {name:?} in /etc/passwd")))
+    found.ok_or_else(|| {
+        io::Error::other(format!(
+            "there is no user {name:?} in /etc/passwd: add the user to this machine, or correct \
+             the job"
+        ))
+    })
 }
 
 fn lookup(name: &str, passwd: &str, group: &str) -> Option<User> {

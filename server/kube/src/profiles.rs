@@ -273,8 +273,8 @@ fn preemption_args(
         (number(fields[0], default.percentage)?, number(fields[1], default.absolute)?);
     if percentage > 100 || percentage + absolute == 0 {
         return Err(format!(
-            "{at}: {percentage} % and {absolute} nodes: the percentage must be at most 100, and \
-             one of the two must be above 0"
+            "{at}: minCandidateNodesPercentage is {percentage} and minCandidateNodesAbsolute is \
+             {absolute}: the percentage must be at most 100, and they must not both be 0"
         ));
     }
     profile.preemption = profile.preemption.map(|_| CandidateMachines { percentage, absolute });

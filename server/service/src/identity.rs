@@ -107,13 +107,16 @@ pub enum IdentityError {
     )]
     None,
     /// The certificate cannot be read. Have another one issued.
-    #[error("the certificate cannot be read")]
+    #[error("the certificate cannot be read: present another one, see docs/security.md")]
     Unreadable,
     /// The certificate does not have exactly one name of an omega caller. Have one issued that does.
     #[error("the certificate has {0} URI names: must have exactly one, omega://CELL/ROLE/NAME")]
     Names(usize),
     /// The certificate is for another cell. Have one issued for this cell.
-    #[error("the certificate is for the cell {given:?}, but this is the cell {cell:?}")]
+    #[error(
+        "the certificate is for the cell {given:?}, but this is the cell {cell:?}: present one \
+         for this cell"
+    )]
     OtherCell {
         /// The cell named in the certificate.
         given: String,

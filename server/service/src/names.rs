@@ -34,17 +34,25 @@ pub(crate) fn rejection(cell: &Cell, rejection: &Rejection) -> ApiError {
     let error = ApiError::from(rejection);
     let said = match rejection {
         Rejection::UnknownTask(id) => format!("there is no task {}", task(cell, *id)),
-        Rejection::TaskNotPending(id) => format!("task {} is not pending", task(cell, *id)),
+        Rejection::TaskNotPending(id) => {
+            format!("task {} is not pending: only pending tasks can be adopted", task(cell, *id))
+        }
         Rejection::TaskNotThere(id, at) => {
             format!("task {} is not on machine {}", task(cell, *id), machine(cell, *at))
         }
         Rejection::NoDevicesLeft(id, at) => {
             let (task, machine) = (task(cell, *id), machine(cell, *at));
-            format!("machine {machine} has too few free devices for task {task}")
+            format!(
+                "machine {machine} has too few free devices for task {task}: correct the machine's \
+                 description first"
+            )
         }
         Rejection::NoCoresLeft(id, at) => {
             let (task, machine) = (task(cell, *id), machine(cell, *at));
-            format!("machine {machine} has too few free exclusive cores for task {task}")
+            format!(
+                "machine {machine} has too few free exclusive cores for task {task}: correct the \
+                 machine's description first"
+            )
         }
         Rejection::NoPortsLeft(id, at) => {
             let (task, machine) = (task(cell, *id), machine(cell, *at));
@@ -58,7 +66,7 @@ pub(crate) fn rejection(cell: &Cell, rejection: &Rejection) -> ApiError {
         }
         Rejection::CoresInUse(id) => {
             format!(
-                "tasks on machine {} have exclusive cores of it: drain the machine first",
+                "tasks on machine {} have some of its cores exclusively: drain the machine first",
                 machine(cell, *id)
             )
         }

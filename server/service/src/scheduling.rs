@@ -81,7 +81,11 @@ impl SchedulingService for Scheduling {
         let proto::RenewRequest { holder, names, process } = request.into_inner();
         let holder = given_holder(holder)?;
         if names.is_empty() {
-            return Err(ApiError::new(ErrorCode::Malformed, "names is empty").into());
+            return Err(ApiError::new(
+                ErrorCode::Malformed,
+                "names is empty: give at least one name",
+            )
+            .into());
         }
         names.iter().try_for_each(|name| grants::may_register(&caller, name))?;
         let process = process_name(&process);

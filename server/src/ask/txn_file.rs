@@ -202,7 +202,9 @@ impl ClaimFile {
         for device in &self.devices {
             match 1_u32.checked_shl(u32::from(*device)) {
                 Some(bit) => devices.0 |= bit,
-                None => return Err(value(file, at("devices"), format!("{device} is above 31"))),
+                None => {
+                    return Err(value(file, at("devices"), format!("{device} must be 0 to 31")));
+                }
             }
         }
         let take = if self.optional { Take::WithOptional } else { Take::Request };
@@ -252,7 +254,7 @@ mod tests {
         let missing = said(&format!("check = \"sequence\"\n{claim}"));
         assert!(missing.starts_with("t.toml: claim[0].seen: is missing"), "{missing}");
         let devices = said(&format!("{claim}devices = [0, 32]"));
-        assert_eq!(devices, "t.toml: claim[0].devices: 32 is above 31");
+        assert_eq!(devices, "t.toml: claim[0].devices: 32 must be 0 to 31");
         let task = said("[[claim]]\ntask = \"a\"\nmachine = \"m\"\n");
         assert!(task.starts_with("t.toml: claim[0].task: \"a\" must be"), "{task}");
     }

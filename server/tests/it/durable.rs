@@ -152,7 +152,7 @@ fn a_program_without_rocksdb_says_how_to_get_it() {
     crc.update(&bytes);
     bytes.extend(crc.sum().to_le_bytes());
     std::fs::write(&path, bytes).unwrap();
-    let text = "omega: cell: the log of this directory is RocksDB: use a program built with \
+    let text = "omega: cell: the log engine of this directory is RocksDB: use a program built with \
          --features rocksdb\n";
     assert_eq!(fault(&["log", "show", "cell"]), text);
 }

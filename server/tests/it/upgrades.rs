@@ -85,7 +85,7 @@ fn a_directory_of_a_newer_version_is_refused_and_stays_as_it_is() {
     let all = [SERVE, "log show cell", "log replay cell", "log at cell 1"];
     let dir = kept();
     newer(&dir.path().join("cell/IDENTITY"));
-    let knows = "has format 2, but this program reads 1: use one that reads 2";
+    let knows = "has format 2, but this program reads 1: use a program that reads format 2";
     refused(dir.path(), &all, &format!("cell/IDENTITY {knows}"));
     // A run never uses a folder that has content, whatever its version.
     let exists = "cell: this folder already contains a replica, and a run creates a new cell: \
@@ -100,7 +100,7 @@ fn a_directory_of_a_newer_version_is_refused_and_stays_as_it_is() {
 
 #[test]
 fn snapshots_and_backups_of_a_newer_version_are_refused() {
-    let reads = "has format 2, but this program reads 1: use one that reads 2";
+    let reads = "has format 2, but this program reads 1: use a program that reads format 2";
     let dir = kept();
     let snapshot = format!("cell/snapshots/{}", only(&dir.path().join("cell/snapshots")));
     newer(&dir.path().join(&snapshot));
@@ -126,7 +126,7 @@ fn entries_of_a_newer_version_are_refused_before_anything_is_written() {
     let at = newer_entry(&dir.path().join("cell"));
     let cannot = format!(
         "entry {at} cannot be read: the bytes have version 2, but this program reads version 1: \
-         use one that reads version 2"
+         use a program that reads version 2"
     );
     refused(dir.path(), &[SERVE], &format!("cell: {cannot}"));
     refused(dir.path(), &["log show cell", "log replay cell"], &cannot);
@@ -183,7 +183,7 @@ impl PeerService for Newer {
 fn refusal(found: u8, known: u8) -> String {
     format!(
         "a peer's message: the bytes have version {found}, but this program reads version \
-         {known}: use one that reads version {found}"
+         {known}: use a program that reads version {found}"
     )
 }
 

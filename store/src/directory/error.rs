@@ -28,7 +28,7 @@ pub enum CreateDirectoryError {
     )]
     EngineMissing(EngineKind),
     /// The resource kinds need too much space. Give them shorter names.
-    #[error("the resource kinds do not fit in the identity: give them shorter names")]
+    #[error("the resource kinds are too large for the identity file: give them shorter names")]
     Kinds(#[source] EncodeError),
     /// The log could not be created, as the underlying error explains.
     #[error(transparent)]
@@ -61,7 +61,11 @@ pub enum OpenDirectoryError {
     #[error("{} is damaged: restore it from a copy, or remove this replica and add a new one", .0.display())]
     IdentityDamaged(PathBuf),
     /// The format of the directory is unknown. Use the version of this program that wrote it.
-    #[error("{} has format {found}, but this program reads {FORMAT}: use one that reads {found}", path.display())]
+    #[error(
+        "{} has format {found}, but this program reads {FORMAT}: use a program that reads format \
+         {found}",
+        path.display()
+    )]
     UnknownFormat {
         /// Path of the file.
         path: PathBuf,
@@ -69,7 +73,11 @@ pub enum OpenDirectoryError {
         found: u32,
     },
     /// The log engine in the file is unknown. Use the version of this program that wrote the file.
-    #[error("{}: log engine {found} is not known to this program: use the one that made it", path.display())]
+    #[error(
+        "{}: this program does not know the log engine {found}: use the program that created the \
+         directory",
+        path.display()
+    )]
     UnknownEngine {
         /// Path of the file.
         path: PathBuf,
@@ -136,7 +144,7 @@ pub enum OpenLogError {
          replica from the cell and add a new one", .0.display())]
     Forgotten(PathBuf),
     /// The log is in RocksDB, which is not built in. Build the program with the feature `rocksdb`.
-    #[error("{}: the log of this directory is RocksDB: use a program built with --features \
+    #[error("{}: the log engine of this directory is RocksDB: use a program built with --features \
          rocksdb", .0.display())]
     RocksDbMissing(PathBuf),
     /// The log could not be opened, as the underlying error explains.

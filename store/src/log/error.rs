@@ -39,7 +39,11 @@ pub enum OpenError {
     #[error("{} is in use by another process: stop that process first", .0.display())]
     Locked(PathBuf),
     /// The format of the log is unknown. Use the version of this program that wrote the log.
-    #[error("{} has format {found}, but this program reads {FORMAT}: use one that reads {found}", path.display())]
+    #[error(
+        "{} has format {found}, but this program reads {FORMAT}: use a program that reads format \
+         {found}",
+        path.display()
+    )]
     UnknownFormat {
         /// Path of the file.
         path: PathBuf,
@@ -81,7 +85,7 @@ pub enum OpenError {
         damage: Damage,
     },
     /// The files of RocksDB are damaged or missing. Remove this replica from the cell, and add a new one.
-    #[error("{}: {detail}; remove this replica and add a new one", path.display())]
+    #[error("{}: {detail}: remove this replica and add a new one", path.display())]
     Library {
         /// Path of the folder.
         path: PathBuf,

@@ -322,7 +322,7 @@ pub trait LogEngine: fmt::Debug + Send {
 #[non_exhaustive]
 pub enum WriteError {
     /// The disk is full, and nothing was written. Make space on it, and try again.
-    #[error("{}: the disk is full; make room", path.display())]
+    #[error("{}: the disk is full: make room", path.display())]
     Full {
         /// Path of the file or folder.
         path: PathBuf,

@@ -26,13 +26,13 @@ const CONTEXT_BYTES_MAX: usize = 64;
 #[non_exhaustive]
 pub enum MessageError {
     /// The message is for another replica, or claims to be from this one.
-    #[error("the message is from this replica itself, or is addressed to another one")]
+    #[error("the message claims to be from this replica, or is addressed to another one")]
     Misdirected,
     /// The message is inconsistent, because it was forged, or damaged on its way.
     #[error("the message is invalid: {0}")]
     Malformed(&'static str),
     /// The message refers to entries that this replica, which is the leader, does not have.
-    #[error("the message is about an entry that its leader does not have")]
+    #[error("the message refers to an entry after the end of this leader's log")]
     Beyond,
     /// By the leader's record, this replica has acknowledged entries that it does not have, so its log has lost its
     /// end. The replica must no longer vote or acknowledge entries.
@@ -110,14 +110,14 @@ fn check_form(message: &Message) -> Result<(), MessageError> {
     // A follower's ReadIndex request must have no term, on which raft-rs would panic.
     let has_term = message.kind != MessageKind::ReadIndex;
     if message.term.0 > TERM_MAX || (message.term != Term(0)) != has_term {
-        return malformed("its term");
+        return malformed("its term is out of range");
     }
     let positions = [message.at, message.commit];
     let indices = [message.hint, message.wants_snapshot];
     if positions.iter().any(|at| at.term.0 > TERM_MAX || at.index.0 > TERM_MAX)
         || indices.iter().any(|index| index.0 > TERM_MAX)
     {
-        return malformed("a position");
+        return malformed("a position is out of range");
     }
     if message.context.len() > CONTEXT_BYTES_MAX {
         return malformed("its context is too long");
@@ -138,7 +138,7 @@ fn check_form(message: &Message) -> Result<(), MessageError> {
             let Position { index, term } = offer.position;
             let named = index > LogIndex(0) && term > Term(0) && term <= message.term;
             if !named || index.0 > TERM_MAX || !offer.membership.is_sound() {
-                return malformed("its snapshot");
+                return malformed("its snapshot is impossible");
             }
         }
         (MessageKind::Snapshot, None) => return malformed("it has no snapshot"),
@@ -152,10 +152,10 @@ fn check_form(message: &Message) -> Result<(), MessageError> {
 fn check_entries(before: Position, entries: &[Entry], term: Term) -> Result<(), MessageError> {
     let malformed = |what| Err(MessageError::Malformed(what));
     if entries.len() > ENTRIES_MAX {
-        return malformed("too many entries");
+        return malformed("it has too many entries");
     }
     if (before.index == LogIndex(0)) != (before.term == Term(0)) || before.term > term {
-        return malformed("the entry before its entries");
+        return malformed("the position before its entries is impossible");
     }
     let mut last = before;
     for entry in entries {

@@ -133,7 +133,7 @@ pub struct Effects {
 #[non_exhaustive]
 pub enum ProposeError {
     /// This replica is not the leader. Send the request to the leader.
-    #[error("this replica does not lead")]
+    #[error("this replica does not lead: ask the leader")]
     NotLeader,
     /// Too many proposals are uncommitted, or leadership is being transferred. Try again later.
     #[error("the leader is busy, try again later")]
@@ -342,7 +342,7 @@ impl Node {
     pub fn receive(&mut self, message: &Message) -> Result<(), MessageError> {
         self.check(message)?;
         let Some(raft) = message.to_raft() else {
-            return Err(MessageError::Malformed("an entry"));
+            return Err(MessageError::Malformed("a change of the membership cannot be read"));
         };
         if message.kind == MessageKind::StandNow && self.installing.is_some() {
             return Ok(());

@@ -79,7 +79,10 @@ pub enum Answer {
 #[non_exhaustive]
 pub enum Again {
     /// No leader is known, or the leader has changed.
-    #[error("no leader is known now")]
+    #[error(
+        "no leader is known now: try again later, and make sure that a majority of the replicas \
+         runs"
+    )]
     Leaderless,
     /// The leader has as many requests as it can queue.
     #[error("the leader is busy, try again later")]
@@ -88,10 +91,10 @@ pub enum Again {
     #[error("the leader's disk is full: make room on it")]
     Full,
     /// The entry of the request was replaced by one of another leader.
-    #[error("another leader took over before the request was replicated")]
+    #[error("another leader took over before the request was replicated: try again")]
     Overwritten,
     /// This replica has stopped.
-    #[error("the replica has stopped")]
+    #[error("the replica has stopped: call another one, or start it again")]
     Stopped,
     /// This replica was removed from the cell, so its state is outdated. Send the request to another replica.
     #[error("this replica was removed from the cell: call another one, and end this one")]

@@ -206,7 +206,10 @@ impl Replica {
         if same {
             self.step(message)
         } else {
-            self.refuse(message, MessageError::Malformed("its snapshot"))
+            self.refuse(
+                message,
+                MessageError::Malformed("its snapshot differs from the received one"),
+            )
         }
     }
 

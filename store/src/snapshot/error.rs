@@ -16,16 +16,22 @@ pub enum SaveError {
     #[error("{}: the disk is full: make room; the replica then tries the snapshot again", .0.display())]
     Full(PathBuf),
     /// The membership is too large. Give the replicas shorter addresses.
-    #[error("the membership has {0} bytes: at most {MEMBERSHIP_BYTES_MAX} are allowed")]
+    #[error(
+        "the list of replicas has {0} bytes: at most {MEMBERSHIP_BYTES_MAX} are allowed, so give \
+         the replicas shorter addresses"
+    )]
     Membership(usize),
     /// A machine or job is larger than any command may be. Remove it.
-    #[error("a part of the state has {bytes} bytes, which is more than a command can contain")]
+    #[error("a machine or job has {bytes} bytes, more than a command can contain: remove it")]
     TooLarge {
         /// Size of the machine or job in bytes.
         bytes: usize,
     },
     /// The state belongs to another cell than the folder, which is a defect of the program.
-    #[error("the snapshot is of cell {found}, but the folder is for cell {wanted}")]
+    #[error(
+        "the snapshot is of cell {found}, but the folder is for cell {wanted}: this is a bug in \
+         Omega, please report it"
+    )]
     OtherCell {
         /// Cell of the state.
         found: CellId,
@@ -55,10 +61,10 @@ pub enum SnapshotDamage {
         wanted: u64,
     },
     /// The header does not match its checksum, or has an impossible size.
-    #[error("the header is corrupt")]
+    #[error("the header of the file does not match its checksum, or gives an impossible size")]
     Header,
     /// A chunk's length does not match the file's length.
-    #[error("chunk {number} gives its length as {found}: must be {wanted}")]
+    #[error("chunk {number} has the length {found}: must be {wanted}")]
     ChunkLength {
         /// Number of the chunk.
         number: u64,
@@ -74,19 +80,21 @@ pub enum SnapshotDamage {
     #[error("the file does not match its hash")]
     Hash,
     /// A block has an impossible length.
-    #[error("a block of the image gives an impossible length, {0}")]
+    #[error("a block of the image has an impossible length, {0}")]
     Block(u32),
     /// A part of the image cannot be decoded.
     #[error("a part of the image cannot be read: {0}")]
     Part(#[source] CodecError),
     /// The number of parts differs from the counts.
-    #[error("the length of the state does not match its counts")]
+    #[error("the number of parts in the file differs from the counts in its header")]
     Counts,
     /// The image is not a valid cell.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// The state hash differs from that in the header.
-    #[error("the hash of the state is {found:016x}, but the header has {wanted:016x}")]
+    #[error(
+        "the restored state has the hash {found:016x}, but the header of the file has {wanted:016x}"
+    )]
     State {
         /// Hash of the restored state.
         found: u64,
@@ -107,7 +115,8 @@ pub enum LoadError {
     NotASnapshot(PathBuf),
     /// The format of the snapshot is unknown. Use a version of this program that supports it.
     #[error(
-        "{} has format {found}, but this program reads {FORMAT}: use one that reads {found}",
+        "{} has format {found}, but this program reads {FORMAT}: use a program that reads format \
+         {found}",
         path.display()
     )]
     UnknownFormat {
@@ -117,7 +126,7 @@ pub enum LoadError {
         found: u32,
     },
     /// The snapshot belongs to another cell. Name the right folder, or remove the file.
-    #[error("{} is of cell {found}, not of {wanted}: remove it", path.display())]
+    #[error("{} is a snapshot of cell {found}, not of cell {wanted}: remove it", path.display())]
     OtherCell {
         /// Path of the file.
         path: PathBuf,
@@ -127,7 +136,11 @@ pub enum LoadError {
         wanted: CellId,
     },
     /// The file's name and its header contain different positions.
-    #[error("{} contains entry {} of term {}: give the file its original name", path.display(), found.index, found.term)]
+    #[error(
+        "{} is the snapshot at entry {} of term {}, which is not in its name: give the file its \
+         original name",
+        path.display(), found.index, found.term
+    )]
     OtherPosition {
         /// Path of the file.
         path: PathBuf,
@@ -167,13 +180,13 @@ pub enum LoadError {
 #[non_exhaustive]
 pub enum ReceiveError {
     /// The disk is full. Make space on it, and send the piece again.
-    #[error("{}: the disk is full: make room; the piece is then sent again", .0.display())]
+    #[error("{}: the disk is full: make room; the peer then sends the piece again", .0.display())]
     Full(PathBuf),
     /// No snapshot has this length, so the offer is invalid.
-    #[error("the size of the offered snapshot, {0} bytes, is impossible")]
+    #[error("the offered snapshot has {0} bytes, which no snapshot can have")]
     Offer(u64),
     /// The piece is out of order. Send the expected one.
-    #[error("piece {given} arrived instead of piece {wanted}")]
+    #[error("piece {given} of the snapshot arrived instead of piece {wanted}: send piece {wanted}")]
     Order {
         /// Number of the received piece.
         given: u64,
@@ -181,10 +194,10 @@ pub enum ReceiveError {
         wanted: u64,
     },
     /// The piece was damaged in transit. Send it again.
-    #[error("piece {0} does not match its checksum: send it again")]
+    #[error("piece {0} of the snapshot does not match its checksum: send it again")]
     Piece(u64),
     /// Pieces are missing. Send them first.
-    #[error("piece {wanted} of {pieces} is still missing")]
+    #[error("piece {wanted} of the {pieces} pieces of the snapshot has not arrived: send it first")]
     Incomplete {
         /// Number of the next expected piece.
         wanted: u64,
@@ -193,17 +206,17 @@ pub enum ReceiveError {
     },
     /// All pieces arrived, but they differ from the offered snapshot, and were deleted. Begin again, with another peer
     /// if the error recurs.
-    #[error("the received file is not the offered snapshot: begin again")]
+    #[error("the received file is not the offered snapshot: receive the snapshot again")]
     OtherSnapshot,
     /// All pieces arrived, but they are no valid snapshot, because the peer's file is damaged. They were deleted. Begin
     /// again with another peer.
-    #[error("the received snapshot is invalid: {0}: begin again with another peer")]
+    #[error("the received snapshot is invalid: {0}: receive it from another peer")]
     Bad(#[source] LoadError),
     /// This snapshot is being received already.
-    #[error("the snapshot {} is already being received", .0.display())]
+    #[error("the snapshot {} is already being received: wait until it has arrived", .0.display())]
     Busy(PathBuf),
     /// The disk failed. Repair it, and start again. Durable pieces are not requested again.
-    #[error("{}: {source}: repair the disk, and begin again", path.display())]
+    #[error("{}: {source}: repair the disk, and receive the snapshot again", path.display())]
     Io {
         /// Path of the file or folder.
         path: PathBuf,

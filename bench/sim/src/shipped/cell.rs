@@ -62,7 +62,10 @@ pub enum ShippedError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The input changed during the run. Do not change files while they are read.
-    #[error("the input was changed while it was read: it has fewer jobs than before")]
+    #[error(
+        "the input was changed while it was read: it has fewer jobs than before, so start the \
+         run again"
+    )]
     Changed,
 }
 

@@ -35,7 +35,7 @@ fn scaled(text: &str, number: &str, unit: u64, rounding: Rounding) -> Result<u64
     let decimal = Decimal::parse(number).map_err(|error| format!("{text:?} {error}"))?;
     match decimal.times(unit, rounding) {
         Some(amount) if amount <= AMOUNT_MAX => Ok(amount),
-        _ => Err(format!("{text:?} is too large")),
+        _ => Err(format!("{text:?} is too large: at most 2^50 milliseconds are allowed")),
     }
 }
 
@@ -179,7 +179,7 @@ pub(super) fn requirement(text: &str) -> Result<Requirement, String> {
     };
     let compares = matches!(operator, Operator::Gt | Operator::Lt);
     if compares && values.iter().any(|value| value.parse::<i64>().is_err()) {
-        return Err(format!("{text:?} must compare with an integer"));
+        return Err(format!("{text:?} must compare with a whole number, such as KEY>5"));
     }
     Ok(Requirement { key: name(key.trim())?, operator, values })
 }

@@ -92,7 +92,9 @@ pub(super) fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, 
     })?
     .unwrap_or(if run_ms.is_some() { JobKind::Batch } else { JobKind::Service });
     let precedence = optional(row, columns.precedence, |text| {
-        text.parse().map_err(|_| format!("{text:?} must be an integer of 32 bits"))
+        text.parse().map_err(|_| {
+            format!("{text:?} must be a whole number from {} to {}", i32::MIN, i32::MAX)
+        })
     })?;
     let gang_min = optional(row, columns.gang, |text| match (text, text.parse()) {
         ("all", _) => Ok(group.count),

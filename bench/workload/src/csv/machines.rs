@@ -56,7 +56,12 @@ pub(super) fn read(table: &mut Table, kinds: &Kinds) -> Result<Vec<Machine>, Loa
                 machine.name = numbered.map_err(|message| row.error(name, message))?;
             }
             if machines.len() == MACHINES_MAX {
-                return Err(row.error(name, format!("more than {MACHINES_MAX} machines")));
+                return Err(row.error(
+                    name,
+                    format!(
+                        "the file has more than {MACHINES_MAX} machines, the maximum of a cell"
+                    ),
+                ));
             }
             if let Some(line) = lines.insert(machine.name.clone(), row.line()) {
                 let message = format!(

@@ -213,9 +213,9 @@ fn faults_of_jobs_are_told_in_one_line() {
         ),
         ("run_s", "soon", "\"soon\" is not a number"),
         ("arrival_s", "-1", "\"-1\" is negative"),
-        ("arrival_s", "1e18", "\"1e18\" is too large"),
+        ("arrival_s", "1e18", "\"1e18\" is too large: at most 2^50 milliseconds are allowed"),
         ("kind", "cron", "\"cron\" is not a kind of job: it must be service or batch"),
-        ("precedence", "high", "\"high\" must be an integer of 32 bits"),
+        ("precedence", "high", "\"high\" must be a whole number from -2147483648 to 2147483647"),
         ("gang", "2", "\"2\" must be the minimum number of tasks of the gang: all, or 1 to 1"),
         (
             "require",
@@ -238,7 +238,7 @@ fn faults_of_jobs_are_told_in_one_line() {
             "zone in a|",
             "\"zone in a|\" has an empty value: write a value, or KEY exists or KEY absent",
         ),
-        ("require", "n>many", "\"n>many\" must compare with an integer"),
+        ("require", "n>many", "\"n>many\" must compare with a whole number, such as KEY>5"),
         (
             "tolerate",
             "k:Never",

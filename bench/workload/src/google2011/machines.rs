@@ -87,9 +87,12 @@ impl Machines {
                 return Err(row.error(self.columns.id, format!("{id} is added twice")));
             }
             if start.machines.len() == MACHINES_MAX {
-                return Err(
-                    row.error(self.columns.id, format!("more than {MACHINES_MAX} machines"))
-                );
+                return Err(row.error(
+                    self.columns.id,
+                    format!(
+                        "the file has more than {MACHINES_MAX} machines, the maximum of a cell"
+                    ),
+                ));
             }
             start.machines.push(machine);
         }

@@ -239,7 +239,9 @@ pub enum AcceptError {
     #[error(transparent)]
     Offer(#[from] OfferError),
     /// The task is of no job that names the framework's tenant, and the frontend as its scheduler.
-    #[error("there is no task {0} among the jobs of this framework's tenant and this frontend")]
+    #[error(
+        "there is no task {0} among the jobs of this framework's tenant and this frontend: leave it out"
+    )]
     UnknownTask(TaskId),
     /// The task has a machine, is about to have one, or has ended. Leave it out.
     #[error("task {0} is not pending: leave it out")]

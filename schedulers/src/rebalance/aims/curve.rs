@@ -29,10 +29,13 @@ pub enum CurveError {
     #[error("point {0} has a value above {PERCENT_MAX}; lower it")]
     TooLarge(usize),
     /// Sort the points.
-    #[error("point {0} does not use more than the one before; sort them by use")]
+    #[error("point {0} is not at a higher use than the point before it: sort the points by use")]
     Unsorted(usize),
     /// Raise the cost.
-    #[error("point {0} costs less than the one before; more use must not cost less")]
+    #[error(
+        "point {0} costs less than the point before it: raise its cost, because more use must not \
+         cost less"
+    )]
     Falls(usize),
     /// Remove the point, or raise its cost.
     #[error(

@@ -21,7 +21,8 @@ pub enum DemandError {
     Count(usize),
     /// Give all profiles of a kind as many points.
     #[error(
-        "has {given} points, and another job's profile of this kind {others}; give both as many"
+        "has {given} points, but another job's profile of this kind has {others}: give both the \
+         same number"
     )]
     Different {
         /// Number of its points.

@@ -52,7 +52,7 @@ async fn make(state: Arc<State>, connections: Connections, call: Call) {
     let connection = connections.current();
     let asked = ask(connection.channel.clone(), &call.ask);
     let answer = tokio::time::timeout(CALL_MAX, asked).await;
-    let late = |_| Err(ApiError::new(ErrorCode::Late, "no answer came in time"));
+    let late = |_| Err(ApiError::new(ErrorCode::Late, "the cell did not answer in time"));
     let answer = answer.unwrap_or_else(late);
     if answer.as_ref().is_err_and(is_of_replica) {
         connections.leave(&connection);
@@ -122,7 +122,11 @@ impl Watch {
         let request = proto::WatchJobsRequest { name_prefix: prefix.to_owned() };
         self.state.open();
         let opened = tokio::time::timeout(CALL_MAX, client.watch_jobs(request)).await;
-        let late = |_| Err(tonic::Status::deadline_exceeded("no stream was opened in time"));
+        let late = |_| {
+            Err(tonic::Status::deadline_exceeded(
+                "the cell did not open the stream of jobs in time",
+            ))
+        };
         let mut stream = opened.unwrap_or_else(late)?.into_inner();
         loop {
             self.state.room().await;

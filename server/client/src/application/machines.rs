@@ -57,7 +57,7 @@ async fn insist(
         let mut client = MachineServiceClient::new(connection.channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX);
         let asked = tokio::time::timeout_at(until, client.list_machines(request.clone())).await;
-        let late = |_| Err(tonic::Status::deadline_exceeded("no answer came in time"));
+        let late = |_| Err(tonic::Status::deadline_exceeded("the cell did not answer in time"));
         let error = match asked.unwrap_or_else(late) {
             Ok(answer) => return Ok(answer.into_inner()),
             Err(status) => ApiError::from(status),

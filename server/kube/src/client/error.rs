@@ -48,18 +48,18 @@ pub enum CallError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The server cannot be reached, so nothing was sent. Correct the address, or try again.
-    #[error("cannot connect to {0}: {1}")]
+    #[error("cannot connect to the API server at {0}: {1}")]
     Connect(String, std::io::Error),
     /// The connection broke. The call may have had its effect.
-    #[error("the connection was lost: {0}")]
+    #[error("the connection to the API server was lost: {0}")]
     Broken(String),
     /// There was no answer within the time limit. The call may have had its effect.
-    #[error("no answer within {0:?}")]
+    #[error("the API server did not answer within {0:?}")]
     Timeout(Duration),
     /// The answer is longer than any such answer can be.
-    #[error("the answer is longer than {0} bytes")]
+    #[error("the answer of the API server is longer than {0} bytes, the maximum for this call")]
     Body(usize),
     /// A stream's line is longer than any object can be.
-    #[error("a line of a watch is longer than {0} bytes")]
+    #[error("a line of the watch is longer than {0} bytes, the maximum for an object")]
     Line(usize),
 }

@@ -101,7 +101,9 @@ fn parse(printed: &[u8]) -> Result<Credential, String> {
         _ => None,
     };
     if status.token.is_none() && identity.is_none() {
-        return Err("its output has neither status.token nor a certificate with its key".into());
+        return Err(
+            "its output has neither status.token nor a client certificate with its key".into()
+        );
     }
     let until = status.expiration_timestamp.as_deref().and_then(time::parse);
     Ok(Credential { token: status.token, identity, until })

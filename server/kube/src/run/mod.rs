@@ -121,7 +121,10 @@ pub enum RunError {
     #[error("a thread cannot start: {0}")]
     Thread(std::io::Error),
     /// Another process has the lease. Start this process again, so that it waits for the lease.
-    #[error("the lease was lost; another process may lead now")]
+    #[error(
+        "the lease was lost, and another process may lead now: start this process again, so that \
+         it waits for the lease"
+    )]
     LeaseLost,
 }
 

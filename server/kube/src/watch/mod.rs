@@ -81,28 +81,28 @@ impl Default for Settings {
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     /// The version is no longer available. List again.
-    #[error("the version has expired")]
+    #[error("the version of the watch has expired")]
     Expired,
     /// The server does not support WatchList. List in pages.
-    #[error("the server does not offer WatchList")]
+    #[error("the API server does not support WatchList")]
     NoWatchList,
     /// Another error status, with the delay that the server requested. Try again after the delay.
-    #[error("status {0}: {2}")]
+    #[error("the API server answered with status {0}: {2}")]
     Status(u16, Option<u64>, String),
     /// There was no answer. Try again.
     #[error(transparent)]
     Call(#[from] CallError),
     /// The answer cannot be parsed. Try again.
-    #[error("the response is not understood: {0}")]
+    #[error("the response of the API server cannot be parsed: {0}")]
     Json(String),
     /// The list has more objects than this limit.
-    #[error("it has more than {0} objects, which omega-kube does not hold; delete some")]
+    #[error("the list has more than {0} objects, the maximum for omega-kube: delete some")]
     Objects(usize),
     /// The list is longer than this limit in bytes.
-    #[error("the list is longer than {0} bytes, which omega-kube does not read; delete objects")]
+    #[error("the list is longer than {0} bytes, the maximum for omega-kube: delete some objects")]
     Bytes(usize),
     /// Nobody takes events any more.
-    #[error("events are no longer taken")]
+    #[error("the receiver of the events is closed")]
     Closed,
 }
 

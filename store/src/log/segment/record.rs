@@ -41,19 +41,19 @@ const SEAL: u8 = 5;
 #[non_exhaustive]
 pub enum Damage {
     /// The length of the record exceeds its segment.
-    #[error("it claims to be longer than its segment")]
+    #[error("the record is longer than its segment")]
     Length,
     /// The checksum does not match.
-    #[error("it does not match its checksum")]
+    #[error("the record does not match its checksum")]
     Checksum,
     /// The record is intact, but has this number and not the expected one.
-    #[error("record {0} is in its place")]
+    #[error("record {0} is in the place of this one")]
     Number(u64),
     /// The record is intact, but does not follow from the state of the log.
     #[error("the record does not continue the records before it")]
     Order,
     /// The record is intact, but its kind is unknown.
-    #[error("this version does not know its kind")]
+    #[error("this program does not know the kind of the record")]
     Kind,
 }
 
