@@ -10,13 +10,15 @@ use std::process::ExitCode;
 /// The verbs of `omega-bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Run the benchmarks, and print them with their targets and with bare loops for comparison.
+    /// Run the benchmarks, and print each result with its target and with the time of a minimal loop that does the same
+    /// work.
     #[command(after_help = "Examples:\n  omega-bench table --quick\n  \
         omega-bench table --only scan\n  omega-bench table --markdown")]
     Table(measure::Options),
     /// Replay recorded answers of kube-scheduler v1.36.2, and print where Omega's answers differ.
     ///
-    /// Reasons are not compared, because the two programs word them differently.
+    /// Reasons are not compared, because the two programs word them differently. docs/oracle.md describes
+    /// the files. The exit code is 1 if an answer differs, and 2 if a file cannot be read.
     #[command(after_help = "Example:\n  omega-bench oracle fit.jsonl.gz spread.jsonl.gz")]
     Oracle(replay::Options),
     /// Build a cell in memory, and print the memory that it takes.

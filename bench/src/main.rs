@@ -8,9 +8,17 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measures how fast this build is on this computer, and compares it with recorded answers of kube-scheduler.
+/// Measure the speed of this build on this computer, and compare Omega's decisions with recorded decisions of
+/// kube-scheduler.
+///
+/// `omega bench` starts this program.
 #[derive(Debug, Parser)]
-#[command(name = "omega-bench", version)]
+#[command(
+    name = "omega-bench",
+    version,
+    after_help = "Examples:\n  omega-bench table --quick\n  \
+    omega-bench oracle fit.jsonl.gz"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: BenchCommand,

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 #[derive(Args, Debug)]
 pub struct Options {
     /// Files of recorded cases, with one JSON object per line; may be compressed with gzip or Zstandard.
-    #[arg(required = true)]
+    #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Maximum number of differences of each file that are printed.
-    #[arg(long, default_value_t = 5)]
+    /// Maximum number of differences to print for each file.
+    #[arg(long, value_name = "N", default_value_t = 5)]
     first: usize,
 }
 

@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 /// Make an authority, or have it issue a certificate.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertCommand {
-    /// Create an authority: DIR/ca.pem and DIR/ca.key.
+    /// Create an authority: DIR/ca.pem and DIR/ca.key. An existing authority is not replaced.
     Authority(AuthorityArgs),
     /// Issue a certificate: DIR/ROLE-NAME.pem and DIR/ROLE-NAME.key, replacing existing ones.
     Issue(IssueArgs),
@@ -31,10 +31,10 @@ pub(crate) enum CertCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega cert authority --dir certs")]
 pub(crate) struct AuthorityArgs {
-    /// Folder of the authority.
+    /// Folder of the authority, created if missing.
     #[arg(long, value_name = "DIR", default_value = "certs")]
     dir: PathBuf,
-    /// Validity in days.
+    /// Validity in days, at most 7300.
     #[arg(long, value_name = "N", default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=7300))]
     days: u32,
 }
@@ -44,29 +44,28 @@ pub(crate) struct AuthorityArgs {
 #[command(after_help = "Examples:\n  omega cert issue operator/ann --cell-name prod\n  \
     omega cert issue replica/1 --cell-name prod --host db1.example.org")]
 pub(crate) struct IssueArgs {
-    /// Role and name in the certificate: operator/ann, reader/dashboard, submitter/bob,
-    /// application/render, scheduler/web,
-    /// agent/MACHINE, replica/1.
+    /// Role and name in the certificate: operator/ann, reader/dashboard, submitter/bob, application/render,
+    /// scheduler/web, agent/MACHINE or replica/1. docs/security.md describes the roles.
     #[arg(value_name = "ROLE/NAME")]
     whom: String,
     /// Name of the cell.
     #[arg(long, value_name = "NAME")]
     cell_name: String,
-    /// The folder of the authority.
+    /// Folder of the authority, in which the certificate is written, too.
     #[arg(long, value_name = "DIR", default_value = "certs")]
     dir: PathBuf,
-    /// Host names and addresses of a replica.
+    /// Host names and addresses at which a replica is reached, separated by commas; only for the role replica.
     #[arg(long, value_name = "HOST", value_delimiter = ',', default_value = "127.0.0.1,localhost")]
     host: Vec<String>,
-    /// Tenants whose jobs a scheduler may place, a reader may see, or a submitter or application
-    /// may submit; required for the latter two [default: all].
+    /// Tenant whose jobs a scheduler may place, a reader may see, or a submitter or application may submit. May be
+    /// repeated. Required for a submitter and an application [default for the others: all tenants].
     #[arg(long, value_name = "NAME")]
     tenant: Vec<String>,
-    /// Highest precedence of the jobs that a scheduler may place, or that a submitter or
-    /// application may submit [default: unlimited for schedulers, else 0].
+    /// Highest precedence of the jobs that a scheduler may place, or that a submitter or application may submit
+    /// [default: unlimited for a scheduler, 0 for the others].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence_max: Option<i32>,
-    /// Validity in days.
+    /// Validity in days, at most 3650.
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
 }

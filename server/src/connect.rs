@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// The cell at the other end. Any of its replicas will do.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CellArgs {
-    /// Addresses of the replicas, tried in turn [default: those of the current context, else
-    /// 127.0.0.1:7600].
+    /// Addresses of the replicas, separated by commas and tried in turn [default: those of the current context, or
+    /// 127.0.0.1:7600 without a context].
     #[arg(
         long,
         env = "OMEGA_CELL",
@@ -19,18 +19,19 @@ pub(crate) struct CellArgs {
         value_parser = replica
     )]
     cell: Vec<String>,
-    /// Use the cell of this context (see `omega context`).
+    /// Use the cell of this context (see `omega context`) [default: the current context].
     #[arg(long, value_name = "NAME", conflicts_with = "cell")]
     context: Option<String>,
-    /// Authority of the replicas' certificates, if the cell uses TLS.
+    /// Certificate of the authority that issued the replicas' certificates, if the cell uses TLS. The three --tls
+    /// options must be given together [default: those of the context].
     #[arg(long, env = "OMEGA_CA", value_name = "FILE.pem", value_parser = pem,
           requires_all = ["tls_cert", "tls_key"])]
     tls_ca: Option<Pem>,
-    /// Certificate that identifies you.
+    /// Your certificate, which the cell checks.
     #[arg(long, env = "OMEGA_CERT", value_name = "FILE.pem", value_parser = pem,
           requires_all = ["tls_ca", "tls_key"])]
     tls_cert: Option<Pem>,
-    /// Key of that certificate, readable by its owner alone.
+    /// Key of your certificate; only its owner may have access to the file.
     #[arg(long, env = "OMEGA_KEY", value_name = "FILE.key", value_parser = key,
           requires_all = ["tls_ca", "tls_cert"])]
     tls_key: Option<Pem>,

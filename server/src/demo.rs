@@ -25,7 +25,7 @@ const TASKS: u32 = 8;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega demo --pause")]
 pub(crate) struct DemoArgs {
-    /// Wait for Enter after each scene.
+    /// Wait for the Enter key after each scene.
     #[arg(long)]
     pause: bool,
 }

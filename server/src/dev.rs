@@ -20,22 +20,23 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:\n  omega dev\n  \
     omega dev --replicas 1 --machines 10 --dir cell")]
 pub(crate) struct DevArgs {
-    /// Number of replicas.
+    /// Number of replicas, from 1 to 7.
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u16).range(1..=7))]
     replicas: u16,
-    /// Folder of the cell; a cell that is already there continues [default: a temporary folder].
+    /// Folder of the cell, created if missing; a cell that is already there continues [default: a temporary folder,
+    /// which is deleted at the end].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Client port of the first replica; the other replicas use the following ports. Peer ports
-    /// are 100 higher, web ports 200.
+    /// Client port of the first replica; the other replicas use the following ports. Peer ports are 100 higher, and web
+    /// ports are 200 higher.
     #[arg(long, value_name = "PORT", default_value_t = 7600,
           value_parser = clap::value_parser!(u16).range(1024..=65_000))]
     port: u16,
-    /// Workers of the scheduler `default`.
+    /// Number of workers of the scheduler `default`, from 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
-    /// File with the profile of the scheduler (see docs/profiles.md).
+    /// File with the profile of the scheduler; docs/profiles.md describes it [default: the ready-made profile].
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
     /// Number of simulated machines, managed by one agent; 0 for none.

@@ -10,11 +10,11 @@ use tracing_subscriber::prelude::*;
 /// Level and format of events.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LogArgs {
-    /// Level of log events on standard error: error, warn, info, debug or trace, also by module,
-    /// such as warn,omega_service=debug [default: RUST_LOG, or warn].
+    /// Level of log events on standard error: error, warn, info, debug or trace. Modules may have their own levels:
+    /// warn,omega_service=debug [default: RUST_LOG, or warn if it is not set].
     #[arg(long, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
-    /// Text lines, or one JSON object for each event [default: text].
+    /// Format of log events [default: text].
     #[arg(long, env = "OMEGA_LOG_FORMAT", value_name = "FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
 }

@@ -12,9 +12,13 @@ use std::path::{Path, PathBuf};
 /// The job, and the options of `omega run`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  omega explain --trace openb --data data\n  \
-    omega explain --machines machines.csv --jobs jobs.csv huge")]
+    omega explain --machines machines.csv --jobs jobs.csv huge\n  \
+    omega explain --cell 10.0.0.1:7600 web")]
+#[command(mut_arg("cell", |cell| cell.hide(false).value_name("HOST:PORT").help(
+    "Address of a served cell that has JOB. If the cell uses TLS, OMEGA_CA, OMEGA_CERT and OMEGA_KEY name the \
+     certificate files")))]
 pub(crate) struct ExplainArgs {
-    /// Name of the job [default: one job for each reason why tasks are pending].
+    /// Name of the job; required with --cell [default: one job for each reason why tasks are pending].
     #[arg(value_name = "JOB")]
     job: Option<String>,
     #[command(flatten)]
@@ -28,7 +32,8 @@ pub(crate) struct ExplainArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct OutputArgs {
-    /// Write the explanation as JSON; `-` writes it to standard output, in place of the text. docs/explain.md has its fields.
+    /// Write the explanation as JSON to this file; `-` writes it to standard output, instead of the text.
+    /// docs/explain.md describes the fields.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Show no progress.

@@ -29,12 +29,12 @@ pub(crate) struct KeepArgs {
     /// Maximum number of tasks throttled or restored in a pass.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     changes: u32,
-    /// If another process owns the name, wait until it is free, then take over; without this flag,
-    /// that is an error.
+    /// If another process owns the name, wait until the name is free, and then take over. Without this option, the
+    /// command then fails.
     #[arg(long)]
     standby: bool,
-    /// Duration of the lease on the name, 1s to 60s; a standby takes over if it is not renewed in
-    /// this time.
+    /// Duration of the lease on the name, from 1s to 60s. A standby takes over if the lease is not renewed in that
+    /// time.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
     #[command(flatten)]

@@ -68,9 +68,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// A shared-state, optimistically concurrent cluster scheduler.
+///
+/// Without a command, `omega` runs `omega run` with the given options: see `omega run --help`.
 #[derive(Debug, Parser)]
 #[command(name = "omega", version, long_version = version::long(), args_conflicts_with_subcommands = true)]
-#[cfg_attr(not(feature = "serve"), command(after_help = served::HELP))]
+#[command(override_usage = "omega <COMMAND>\n       omega [OPTIONS OF omega run]")]
+#[command(mut_args(|option| option.hide(true)), after_help = served::HELP)]
 struct Omega {
     #[command(subcommand)]
     command: Option<Command>,
@@ -81,13 +84,26 @@ struct Omega {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a workload on a cell in this process, and report the result.
+    ///
+    /// Give at most one input: --trace, --cluster, or --machines with --jobs. Without an input, Omega generates a
+    /// synthetic cell, and jobs for it after the published statistics of a large cluster.
     Run(run::RunArgs),
-    /// Run a workload, and explain the jobs that are pending at its end.
+    /// Run a workload, and explain the jobs that are pending at its end, or explain a job of a served cell.
+    ///
+    /// Give at most one input: --cell, --trace, --cluster, or --machines with --jobs. Without an input, Omega generates
+    /// a synthetic cell and jobs for it. With --cell, only JOB, --profile and the output options apply.
     Explain(explain::ExplainArgs),
     /// Find better machines for the tasks of a cell, and print the gain of each move.
+    ///
+    /// Give at most one input: --cell for a served cell, --from for a backup or a stopped replica, --roadef, --trace,
+    /// --cluster, or --machines with --jobs. Without an input, Omega generates a synthetic cell. Only --apply changes
+    /// anything, and only a served cell; all other inputs are copies. The exit code is 1 if the cell does not answer.
     #[command(alias = "improve")]
     Rebalance(Box<rebalance::RebalanceArgs>),
     /// Demonstrate conflicts between schedulers in four short scenes on a small cell.
+    ///
+    /// In each scene, one or two schedulers place jobs on six machines. The placements and the numbers of accepted and
+    /// rejected claims are printed at once.
     Demo(demo::DemoArgs),
     #[command(flatten)]
     Program(programs::Program),

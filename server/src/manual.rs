@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The shell.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionArgs {
-    /// The shell.
+    /// Shell that reads the completions.
     #[arg(value_name = "SHELL", value_enum)]
     shell: Shell,
 }
@@ -25,7 +25,8 @@ pub(crate) fn completions(args: &CompletionArgs) -> Result<(), OutputError> {
 /// Manual on standard output, or as files.
 #[derive(Debug, Args)]
 pub(crate) struct ManualArgs {
-    /// Write one manual page for each command to this folder, such as omega-job-submit.1.
+    /// Write one manual page for each command, such as omega-job-submit.1, to this folder, which is created if missing
+    /// [default: print one text].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

@@ -10,13 +10,13 @@ use std::process::{Command, ExitCode};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Program {
-    /// Simulate a cell with the program `omega-sim`.
+    /// Simulate a cell (starts the program `omega-sim`).
     #[command(disable_help_flag = true)]
     Sim(Passed),
-    /// Describe traces and generate similar ones with the program `omega-sim`.
+    /// Describe traces, and generate similar ones (starts `omega-sim trace`).
     #[command(disable_help_flag = true)]
     Trace(Passed),
-    /// Measure the speed of this build with the program `omega-bench`.
+    /// Measure the speed of this build (starts the program `omega-bench`).
     #[command(disable_help_flag = true)]
     Bench(Passed),
 }

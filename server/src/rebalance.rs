@@ -38,21 +38,24 @@ use std::time::{Duration, Instant};
     omega rebalance --from cell.backup --for drain --drain m7\n  \
     omega rebalance --cell 10.0.0.1:7600 --for defragment --apply"
 )]
+#[command(mut_arg("cell", |cell| cell.hide(false).value_name("HOST:PORT").help(
+    "Address of a served cell to rebalance. If the cell uses TLS, OMEGA_CA, OMEGA_CERT and OMEGA_KEY name the \
+     certificate files")))]
 pub(crate) struct RebalanceArgs {
     #[command(flatten)]
     input: InputArgs,
     /// Rebalance the cell in a backup, or in the directory of a stopped replica.
     #[arg(long, value_name = "DIR|BACKUP", group = "source", help_heading = "Input")]
     from: Option<PathBuf>,
-    /// Solve an instance of the machine reassignment contest (ROADEF/EURO 2012); only --time,
-    /// --steps, --seed, --walks, --out, --trail and --quiet apply to it.
+    /// Solve an instance of the machine reassignment contest (ROADEF/EURO 2012). Only --time, --steps, --seed, --walks,
+    /// --out, --trail and --quiet apply to it.
     #[arg(long, num_args = 2, value_names = ["MODEL", "ASSIGNMENT"], group = "source", help_heading = "Input")]
     roadef: Vec<PathBuf>,
-    /// Include entries of the directory that may not be committed.
+    /// Include entries in the directory of --from that are not known to be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
-    /// Time at which the cell of a workload is rebalanced [default: its start, or its end if
-    /// nothing runs at the start].
+    /// Time at which the cell of a workload is rebalanced [default: start if tasks run at the start, or end if none
+    /// does].
     #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
     at: Option<MomentArg>,
     #[command(flatten)]
@@ -65,85 +68,90 @@ pub(crate) struct RebalanceArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum MomentArg {
-    /// The tasks that run at the start, before any placement.
+    /// Start of the run, with the tasks that run then.
     Start,
-    /// The cell at the end of the run.
+    /// End of the run.
     End,
-    /// The cell at the end of the run, as if no task had ended by itself.
+    /// End of the run, as if no task had ended by itself.
     EndOfAll,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum Purpose {
-    /// Less load above the safety levels, and free resources in proportion.
+    /// Reduce the load above the safety levels, and keep the free cpu, memory, ... of each machine in balance.
     Balance,
-    /// Empty the draining machines, and machines that would no longer accept their tasks.
+    /// Empty the machines that are drained, and those that would no longer accept their tasks.
     Drain,
-    /// Fill some machines and empty others.
+    /// Fill some machines, and empty others.
     Defragment,
-    /// Spread the tasks of each job over the domains.
+    /// Spread the tasks of each job over the domains (see --level).
     Spread,
 }
 
+/// Heading of options in the help.
+const SEARCH: &str = "Search for the plan";
+
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Objective")]
+#[command(next_help_heading = "Objective and limits")]
 struct PassArgs {
-    /// Purpose, which sets the weights of the objective [default: that of --objectives, or drain
-    /// with --drain, else balance].
+    /// Purpose, which sets the weights of the objective [default: the purpose in the file of --objectives; without it,
+    /// drain if --drain is given, or balance].
     #[arg(long = "for", value_enum, value_name = "PURPOSE")]
     purpose: Option<Purpose>,
-    /// Drain this machine; may be given several times.
+    /// Drain this machine; not for a served cell (use `omega machine drain`). May be repeated.
     #[arg(long, value_name = "MACHINE")]
     drain: Vec<String>,
-    /// File with objectives; docs/rebalance.md has its fields. Flags override it.
+    /// File with objectives; docs/rebalance.md describes it. Options on the command line override it.
     #[arg(long, value_name = "FILE.toml")]
     objectives: Option<PathBuf>,
-    /// Percentage of a kind in use above which load counts as a cost: cpu=70,memory=85.
+    /// Safety level of a resource kind: the percentage in use above which load counts as a cost, such as
+    /// cpu=70,memory=85.
     #[arg(long, value_name = "KIND=PERCENT,...", value_delimiter = ',', value_parser = pair)]
     safety: Vec<(String, u32)>,
-    /// Weight of a term: misplaced, load, load.KIND, balance, fragments, in-use, crowding, moves,
-    /// job-moves or machine-moves.
+    /// Weight of a term of the objective: misplaced, load, load.KIND, balance, fragments, in-use, crowding, moves,
+    /// job-moves or machine-moves [default: the weights of the purpose].
     #[arg(long, value_name = "TERM=N,...", value_delimiter = ',', value_parser = pair)]
     weight: Vec<(String, u32)>,
     /// Label whose values are the domains over which jobs are spread [default: machines].
     #[arg(long, value_name = "LABEL")]
     level: Option<String>,
-    /// Maximum number of moved tasks.
+    /// Maximum number of tasks to move.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     moves: u32,
-    /// Maximum number of moved tasks of one job.
+    /// Maximum number of tasks to move of one job [default: no limit].
     #[arg(long, value_name = "N")]
     moves_per_job: Option<u32>,
     /// Maximum number of waves; the moves of a wave may run at the same time.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     waves: u32,
-    /// Kinds of which a moving task has its amount on both machines until the move is done:
-    /// memory,disk.
+    /// Resource kinds that a moving task occupies on both machines until its move is done, such as memory,disk
+    /// [default: none].
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
     transient: Vec<String>,
-    /// Move only tasks of jobs of this kind.
+    /// Move only tasks of jobs of this kind [default: both kinds].
     #[arg(long, value_enum, value_name = "KIND")]
     only: Option<OnlyArg>,
-    /// Search for this time, with simulated annealing first [default: no annealing, until nothing
-    /// better is found, at most 30 s; with --roadef 30 s; with --steps no limit].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Time limit of the search, which then begins with simulated annealing. Without this option there is no annealing,
+    /// and the search ends when it finds nothing better, or after 30s. With --roadef the default is 30s; with --steps
+    /// there is no time limit by default.
+    #[arg(long, help_heading = SEARCH, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Number of parallel annealing searches, each on a thread [default: one for each processor].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, help_heading = SEARCH, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     walks: Option<u32>,
-    /// Number of moves examined by each search; with it and without --time, equal --seed and --walks
-    /// give the same plan on any machine.
-    #[arg(long, value_name = "N")]
+    /// Number of moves that each search examines. If --steps is given and --time is not, equal --seed and --walks give
+    /// the same plan on every computer [default: no limit].
+    #[arg(long, help_heading = SEARCH, value_name = "N")]
     steps: Option<u64>,
-    /// Number of machines examined for each task, of which the best is taken.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Number of machines to examine for each task, of which the best is chosen.
+    #[arg(long, help_heading = SEARCH, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     machines_each: u32,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OnlyArg {
-    /// Service jobs.
+    /// Services.
     Service,
     /// Batch jobs, whose tasks start again when they move.
     Batch,
@@ -158,17 +166,16 @@ struct OutputArgs {
     /// Print all moves, and all misplaced tasks that stay.
     #[arg(long)]
     all_moves: bool,
-    /// Write the report as JSON; `-` writes it to standard output, in place of the table. docs/rebalance.md has its fields.
+    /// Write the report as JSON to this file; `-` is the same as `-o json`. docs/rebalance.md describes the fields.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the best assignment of --roadef in the format of the contest.
+    /// Write the best assignment of --roadef to this file, in the format of the contest.
     #[arg(long, value_name = "FILE", requires = "roadef")]
     out: Option<PathBuf>,
-    /// Write the lowest cost of --roadef over time, as a plot if the name ends in .svg, else as
-    /// CSV.
+    /// Write the lowest cost of --roadef over time to this file: as a plot if its name ends in .svg, or else as CSV.
     #[arg(long, value_name = "FILE", requires = "roadef")]
     trail: Option<PathBuf>,
-    /// Apply the moves to the served cell [default: only print the plan].
+    /// Apply the moves to the served cell of --cell [default: only print the plan].
     #[arg(long)]
     apply: bool,
     /// Show no progress.
@@ -178,9 +185,9 @@ struct OutputArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Columns, with readable amounts.
+    /// Text in columns, with units such as GiB.
     Table,
-    /// One value; docs/rebalance.md has its fields.
+    /// JSON; docs/rebalance.md describes the fields.
     Json,
 }
 

@@ -30,24 +30,23 @@ const GENERATIONS_MAX: u32 = 1000;
     omega restore cell.backup --dir r1 --cell-name prod --cell-generation 1 \\\n    \
     --replica 1 --peers 1=a:7700,2=b:7700,3=c:7700")]
 pub(crate) struct RestoreArgs {
-    /// The backup, or a snapshot of a lost replica.
+    /// Backup file, or a snapshot file of a lost replica.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Folder of the new replica, absent or empty.
+    /// Folder of the new replica; it must not exist, or be empty.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Name of the cell, if it has several replicas; it may be the name of the old cell.
+    /// Name of the new cell; required if it has several replicas. It may be the name of the old cell.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// Number of times the cell was restored, including this time; give the same number to `omega
-    /// serve`.
+    /// Number of times the cell was restored, including this time. Give the same number to `omega serve`.
     #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N", default_value_t = 0)]
     cell_generation: u32,
-    /// Id of this replica, if there are several.
+    /// Id of this replica; required with --peers.
     #[arg(long, value_name = "ID", requires = "peers", value_parser = clap::value_parser!(u64).range(1..))]
     replica: Option<u64>,
-    /// Peer addresses of all replicas of the new cell, including this one; each is restored from
-    /// the same backup.
+    /// Peer addresses of all replicas of the new cell, including this one, separated by commas. Restore each of them
+    /// from the same backup [default: a cell with one replica].
     #[arg(long, value_name = "ID=ADDRESS", value_delimiter = ',', requires_all = ["replica", "cell_name"])]
     peers: Option<Vec<Peer>>,
 }

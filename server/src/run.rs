@@ -40,24 +40,25 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Durability", group = clap::ArgGroup::new("kept").multiple(true))]
 struct KeptArgs {
-    /// Keep the cell in this folder, which must be empty or absent (see docs/durability.md).
+    /// Keep the cell in this folder, which must be empty or not exist (see docs/durability.md) [default: keep it in
+    /// memory].
     #[arg(long, value_name = "DIR", group = "kept", conflicts_with = "deterministic")]
     dir: Option<PathBuf>,
-    /// Keep the cell on this number of replicas within this process, in folders below --dir or in
-    /// a temporary folder.
+    /// Keep the cell on this number of replicas within this process, from 1 to 7, in folders below --dir or in a
+    /// temporary folder.
     #[arg(long, value_name = "N", allow_negative_numbers = true, group = "kept",
           conflicts_with = "deterministic", value_parser = clap::value_parser!(u32).range(1..=7))]
     replicas: Option<u32>,
-    /// Log engine of each replica.
+    /// Log engine of each replica; for --dir and --replicas.
     #[arg(long, value_enum, requires = "kept", default_value_t = EngineArg::Segment)]
     engine: EngineArg,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum EngineArg {
-    /// Omega's own segment files, with the fastest commits.
+    /// Segment files, with the fastest commits.
     Segment,
-    /// RocksDB; needs a program built with the feature rocksdb.
+    /// RocksDB, in a program built with the feature rocksdb.
     #[value(name = "rocksdb")]
     RocksDb,
 }
@@ -96,11 +97,11 @@ impl KeptArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run options")]
 pub(crate) struct HowArgs {
-    /// Number of service schedulers.
+    /// Number of schedulers for services, from 1 to 64.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     service: u32,
-    /// Number of batch schedulers; each takes a share of the jobs.
+    /// Number of schedulers for batch jobs, from 1 to 64; each takes a share of the jobs.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     batch: u32,
@@ -108,30 +109,29 @@ pub(crate) struct HowArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     claims: u32,
-    /// Time, at most 1s, for which an idle scheduler keeps a transaction open, so that jobs that
-    /// arrive soon share a commit.
+    /// Time, at most 1s, for which an idle scheduler keeps a transaction open, so that jobs that arrive soon share one
+    /// commit.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = hold)]
     hold: Duration,
-    /// File with the schedulers' profiles; docs/profiles.md has the format.
+    /// File with the schedulers' profiles; docs/profiles.md describes it [default: the ready-made profiles].
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Let tasks without a machine preempt tasks of lower precedence, even if the profile has no
-    /// preemption.
+    /// Let tasks that find no machine preempt tasks of lower precedence, even if the profile has no preemption plugin.
     #[arg(long)]
     evict: bool,
-    /// Machines that a scheduler examines for a task [default: that of the profile, or adaptive].
+    /// Machines that a scheduler examines for a task [default: the search of the profile, or adaptive].
     #[arg(long, value_enum)]
     search: Option<SearchArg>,
-    /// Reject the whole transaction if any claim conflicts.
+    /// Reject a whole transaction if any of its claims conflicts [default: commit the other claims].
     #[arg(long)]
     all_or_nothing: bool,
-    /// Reject a claim if its machine changed at all, even if it still fits.
+    /// Reject a claim if its machine has changed at all [default: reject it only if it no longer fits].
     #[arg(long)]
     sequence_check: bool,
-    /// Speed, in seconds of the workload per second [default: as fast as possible].
+    /// Speed of the run: seconds of the workload per second of real time [default: as fast as possible].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = speed, conflicts_with = "deterministic")]
     speed: Option<f64>,
-    /// Run all schedulers in turn on one thread, so that a seed always gives the same result.
+    /// Run all schedulers in turn on one thread, so that equal seeds give equal results.
     #[arg(long)]
     deterministic: bool,
     /// Seed of all random choices.
@@ -141,23 +141,23 @@ pub(crate) struct HowArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SearchArg {
-    /// All machines of a small cell, a sample of a large one.
+    /// All machines of a small cell, or a sample of the machines of a large cell.
     Adaptive,
     /// All machines.
     Full,
-    /// Machines from a random one on, until 64 fit.
+    /// Machines from a random one on, until 64 machines that fit are found.
     Sampled,
-    /// All machines, skipping groups of machines in which none can fit.
+    /// All machines, except groups of machines none of which can fit.
     Indexed,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct OutputArgs {
-    /// Write the result as JSON; `-` writes it to standard output, in place of the table.
+    /// Write the result as JSON to this file; `-` writes it to standard output, instead of the table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the result as a page with plots and a heat map.
+    /// Write the result to this file as a web page with plots and a heat map.
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Show no progress.

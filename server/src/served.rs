@@ -26,80 +26,135 @@ const DISK_FAILED: u8 = 74;
 /// may start it again.
 const REPLACED: u8 = 75;
 
+/// The end of the help of `omega`.
+pub(crate) const HELP: &str = "Examples:\n  omega run --synthetic 2000 --hours 4\n  omega dev\n  omega job list\n\n\
+    Exit codes: 0 is success; 1 means that the cell rejected the request or did not answer; 2 is an invalid argument \
+    or input. docs/cli.md describes all.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Serve a cell to schedulers, agents and people on other machines.
     Serve(Box<serve::ServeArgs>),
-    /// Create an authority and certificates, for development and small sites.
-    #[command(subcommand)]
+    /// Create an authority and issue certificates, for development and small sites.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega cert authority --dir certs\n  omega cert issue operator/ann --cell-name prod"
+    )]
     Cert(cert::CertCommand),
-    /// Run a complete cell on this machine, to try it out.
+    /// Run a complete cell on this machine, to try it out. Ctrl-C ends it.
+    ///
+    /// The replicas, a scheduler and an agent of simulated machines are processes of their own; their output is in
+    /// files in the folder of the cell. A temporary folder is deleted at the end, a folder of --dir is kept.
     Dev(dev::DevArgs),
     /// Run a scheduler process for a served cell.
+    ///
+    /// The exit code is 75 if another process owns the scheduler's name.
     Scheduler(scheduler::SchedulerArgs),
     /// Offer this machine to a cell and run its tasks, or simulate machines.
     Agent(Box<agent::AgentArgs>),
     /// Run a stage of a task.
     #[command(hide = true)]
     AgentExec(agent::ExecArgs),
-    /// Inspect the directory of a stopped replica: its entries, and the cell at any version.
-    #[command(subcommand)]
+    /// Inspect the directory of a stopped replica: its log entries, and the cell at any version.
+    ///
+    /// Stop the replica first, or use a copy of its directory. Nothing in the directory is changed.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega log show cell\n  omega log at cell 1200"
+    )]
     Log(log::LogCommand),
-    /// Report the amounts that jobs and tenants had, by hour, from the directory of a stopped replica.
+    /// Report the resources allocated to each job or tenant, for each hour, from the directory of a stopped replica.
+    ///
+    /// The report reaches back to the oldest snapshot in the directory.
     Accounting(accounting::AccountingArgs),
-    /// Machines of a cell.
-    #[command(subcommand)]
+    /// List, add, drain and remove the machines of a cell.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega machine list\n  omega machine drain m-1 --deadline 10m"
+    )]
     Machine(ask::machine::MachineCommand),
-    /// Jobs of a cell.
-    #[command(subcommand)]
+    /// Submit, list, update and end jobs.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega job list\n  omega job submit web --count 3 --cpu 0.5 --service"
+    )]
     Job(ask::job::JobCommand),
-    /// Tasks of a job, or of a machine.
-    #[command(subcommand)]
+    /// List the tasks of a job or a machine, print their output, and resize them.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega task list --job web\n  omega task logs web/0 -f"
+    )]
     Task(ask::task::TaskCommand),
-    /// Limits and guarantees of tenants.
-    #[command(subcommand)]
+    /// List and set the limits and guarantees of tenants.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega quota list\n  omega quota set team-a --cpu 100 --memory 1TiB"
+    )]
     Quota(ask::quota::QuotaCommand),
-    /// Machines reserved for some tenants for a time.
-    #[command(subcommand)]
+    /// Reserve machines for some tenants for a time.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega reservation list\n  omega reservation create demo --label rack=a --tenant show --from 2h --for 30m"
+    )]
     Reservation(ask::reservation::ReservationCommand),
-    /// Cluster resources that belong to no machine, such as licences.
-    #[command(subcommand)]
+    /// List and set resources that belong to no machine, such as licences.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega cluster-resource list\n  omega cluster-resource set solver-licence 40"
+    )]
     ClusterResource(ask::resource::ResourceCommand),
-    /// Peak hours, in which batch tasks are limited in favour of services.
-    #[command(subcommand)]
+    /// Limit batch tasks in favour of services during peak hours.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega peak list\n  omega peak set web --label pool=web --peak 08:00-20:00,cpu=30"
+    )]
     Peak(ask::peak::PeakCommand),
-    /// Policy of the whole cell: bands of precedence, limit of evictions, overcommit.
-    #[command(subcommand)]
+    /// Show and change the policy of the whole cell: bands of precedence, limit of evictions, overcommit.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega policy get\n  omega policy set --evictions 20/1m"
+    )]
     Policy(ask::policy::PolicyCommand),
-    /// Replicas of a cell.
-    #[command(subcommand)]
+    /// List, add, promote and remove the replicas of a cell.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega member list\n  omega member add 4 db4.example:7601"
+    )]
     Member(ask::member::MemberCommand),
-    /// Schedulers of a cell, and the processes that own their names.
-    #[command(subcommand)]
+    /// List the schedulers of a cell and the processes that own their names, and revoke names.
+    #[command(subcommand, after_help = "Examples:\n  omega lease list\n  omega lease revoke web")]
     Lease(ask::lease::LeaseCommand),
-    /// Results of past transactions, and transactions written by hand.
-    #[command(subcommand)]
+    /// Show the results of past transactions, and commit transactions from a file.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega txn list --limit 20\n  omega txn get default-0:17"
+    )]
     Txn(ask::txn::TxnCommand),
-    /// Id, leader, and allocation of a cell.
+    /// Show the id, the leader and the allocation of a cell.
     Cell(ask::cell::DescribeArgs),
-    /// Names for cells, and the cell that commands use by default.
-    #[command(subcommand)]
+    /// Name cells, and choose the cell that commands use by default.
+    ///
+    /// Contexts are in ~/.config/omega/config.toml, or in the file that OMEGA_CONFIG names.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  omega context set prod --cell 10.0.0.1:7600,10.0.0.2:7600\n  omega context use prod"
+    )]
     Context(ask::context::ContextCommand),
     /// Watch a cell: allocation, schedulers, and pending jobs with reasons.
     Top(ask::top::TopArgs),
-    /// Check audit logs.
-    #[command(subcommand)]
+    /// Check that an audit log was not changed.
+    #[command(subcommand, after_help = "Example:\n  omega audit verify audit.log")]
     Audit(audit::AuditCommand),
-    /// Save the whole state of a cell in a file.
+    /// Save the whole state of a served cell in a file.
     Backup(ask::backup::BackupArgs),
-    /// Create a replica of a new cell from a backup.
+    /// Create a replica of a new cell from a backup; then start it with `omega serve`.
     Restore(restore::RestoreArgs),
     /// Print shell completions.
     #[command(
         after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
     )]
     Completions(manual::CompletionArgs),
-    /// Print the manual page of omega, or write a page for each command.
+    /// Print the manual of all commands, or write a manual page for each command.
     #[command(
         after_help = "Examples:\n  omega man | man -l -\n  omega man --dir /usr/local/share/man/man1"
     )]

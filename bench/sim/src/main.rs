@@ -9,9 +9,16 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Simulates a cell under architectures, policies and traces.
+/// Simulate cells with different architectures, policies and traces.
+///
+/// `omega sim` starts this program, and `omega trace` starts `omega-sim trace`.
 #[derive(Debug, Parser)]
-#[command(name = "omega-sim", version)]
+#[command(
+    name = "omega-sim",
+    version,
+    after_help = "Examples:\n  \
+    omega-sim run --arch omega --synthetic 2000 --hours 4\n  omega-sim trace info --trace openb --data data"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Verb,
@@ -22,7 +29,10 @@ enum Verb {
     #[command(flatten)]
     Sim(SimCommand),
     /// Describe traces, and generate similar ones.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  omega-sim trace info --trace openb --data data"
+    )]
     Trace(Box<TraceCommand>),
 }
 

@@ -28,9 +28,9 @@ const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
 pub enum Front {
     /// Each cell in turn
     InTurn,
-    /// The cell in which the higher of the requested shares of cpu and memory would be lowest
+    /// Cell that would be emptiest with the job, by the higher of its requested shares of cpu and memory
     Emptiest,
-    /// The first cell with enough free for the whole job; if there is none, the cell of `emptiest`
+    /// First cell with enough free resources for the whole job; if there is none, the cell of `emptiest`
     First,
 }
 

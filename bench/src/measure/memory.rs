@@ -21,16 +21,16 @@ pub(crate) const WORKLOAD: &str =
 /// Sizes of the cell to build.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Build {
-    /// Number of machines.
-    #[arg(long)]
+    /// Number of machines in the cell.
+    #[arg(long, value_name = "N")]
     machines: usize,
-    /// Number of tasks that schedulers placed.
-    #[arg(long, default_value_t = 0)]
+    /// Number of tasks placed on the machines.
+    #[arg(long, value_name = "N", default_value_t = 0)]
     tasks: usize,
-    /// Number of tasks of each job.
-    #[arg(long, default_value_t = 100)]
+    /// Number of tasks per job.
+    #[arg(long, value_name = "N", default_value_t = 100)]
     job_tasks: usize,
-    /// Print the memory of a scheduler's view instead of the cell's.
+    /// Print the memory of a scheduler's view, instead of that of the cell.
     #[arg(long)]
     view: bool,
 }

@@ -9,23 +9,24 @@ pub(super) const SEED: u64 = 20_130_415;
 /// Selection of measurements, and output format.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Run only groups whose name contains this: scan, sync, commit, whole, decide, preempt, rebalance, kube, levers,
-    /// reservations, cluster_resources, peaks, backfill, tenants, runtime_affinity, gangs, waits, demand_profiles,
-    /// cores, fronts, workers, scaling, runs, memory, log, snapshot, replicate, api, sim, matrix.
+    /// Run only the groups whose names contain PATTERN: scan, sync, commit, whole, decide, preempt, rebalance, kube,
+    /// levers, reservations, cluster_resources, peaks, backfill, tenants, runtime_affinity, gangs, waits,
+    /// demand_profiles, cores, fronts, workers, scaling, runs, memory, log, snapshot, replicate, api, sim, matrix
+    /// [default: all]. The table describes what each group measures.
     #[arg(long, value_name = "PATTERN")]
     pub(super) only: Option<String>,
-    /// Do fewer and shorter runs. Such figures are too inexact to publish.
+    /// Make fewer and shorter runs, whose figures are too inexact to publish.
     #[arg(long)]
     pub(super) quick: bool,
     /// Print the table as Markdown.
     #[arg(long)]
     pub(super) markdown: bool,
-    /// Folder for the files of the groups `log`, `snapshot` (its restart) and `replicate`, on the disk to be measured
-    /// [default: a folder in `target`].
+    /// Folder for the files of the groups `log`, `snapshot` (only its test of a restart) and `replicate`. Choose one on
+    /// the disk that you want to measure [default: a folder in `target`].
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
-    /// Folder in which the group `sim` finds the published runs of the reference simulator, below `omega-sim`. Without
-    /// it, the first rows of the group are skipped.
+    /// Folder whose subfolder `omega-sim` has the published runs of the reference simulator, for the group `sim`. If it
+    /// does not exist, the first rows of that group are skipped.
     #[arg(long, value_name = "DIR", env = "OMEGA_DATA", default_value = "../shared/data")]
     pub(super) data: PathBuf,
 }

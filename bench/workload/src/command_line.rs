@@ -7,7 +7,7 @@ mod place;
 use clap::error::ErrorKind;
 use clap::{Command, Parser};
 use place::Place;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 /// The exit code for bad input, which clap also uses for bad arguments.
@@ -18,7 +18,11 @@ pub const BAD_INPUT: u8 = 2;
 /// # Errors
 /// If the arguments are invalid. The error was then printed; the value is the exit code.
 pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
-    T::try_parse().map_err(|mut error| {
+    let mut command = in_width(T::command());
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed = parsed.and_then(|mut found| T::from_arg_matches_mut(&mut found));
+    parsed.map_err(|error| {
+        let mut error = error.format(&mut command);
         if !error.use_stderr() {
             error.exit();
         }
@@ -30,6 +34,19 @@ pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
         let words: Vec<String> = std::env::args().skip(1).collect();
         fail(program, &error_in_line(&T::command(), &words, &mut error), BAD_INPUT)
     })
+}
+
+/// Maximum width of help texts, in columns.
+const WIDTH_MAX: usize = 100;
+
+/// Wraps help texts at the width of the terminal. Without a terminal, the width is fixed, so that tests, pages and files
+/// always have the same text.
+fn in_width(command: Command) -> Command {
+    if std::io::stdout().is_terminal() {
+        command.max_term_width(WIDTH_MAX)
+    } else {
+        command.term_width(WIDTH_MAX)
+    }
 }
 
 /// Prints the reason for a failure in one line, even if names in it contain line breaks. Returns the exit code.

@@ -177,7 +177,7 @@ mod tests {
             panic!("{:?}", last.job.groups[0].rules)
         };
         assert!(labels.matches(&workload.arrivals[1].job.groups[0].labels));
-        assert!(workload.notes[0].starts_with("1 tasks ran"), "{:?}", workload.notes);
+        assert!(workload.notes[0].starts_with("1 task ran"), "{:?}", workload.notes);
 
         let times: Vec<u64> = workload.machine_events.iter().map(|event| event.at_ms).collect();
         assert_eq!(times, [50_000, 100_000]);

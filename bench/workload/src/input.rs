@@ -19,27 +19,30 @@ use std::path::{Path, PathBuf};
 #[command(group(ArgGroup::new("trace_files").args(["data", "named"]).multiple(true)))]
 #[serde(default, deny_unknown_fields)]
 pub struct InputArgs {
-    /// Replay a published trace; --data names the folder with its files.
+    /// Read this published trace; --data names the folder with its files.
     #[arg(long, value_enum, requires = "trace_files", group = "source")]
     trace: Option<Trace>,
-    /// Folder of the trace; for swf, the log itself, or a folder in which --cell names the log.
+    /// Folder of the trace. For swf: the log itself, or a folder in which --part names the log.
     #[arg(long, value_name = "DIR", requires = "trace")]
     data: Option<PathBuf>,
-    /// File of the trace that is in another folder or has another name, such as jobs=PATH; may be given several times.
+    /// File of the trace that is in another folder or has another name, such as jobs=PATH. May be repeated.
     /// docs/inputs.md lists the names.
     #[arg(long = "file", value_name = "NAME=PATH", requires = "trace")]
     #[serde(rename = "file", deserialize_with = "named")]
     named: Vec<NamedFile>,
-    /// Part of the trace: for openb a task list (default, cpu050, gpuspec33, ...), for omega-sim a cell (M, L, L4), for
-    /// google2011 `jobs`, which are the job arrivals of ten days. Without a trace, this is the address of a served cell,
-    /// whose job `omega explain` explains, or which `omega rebalance` rebalances.
-    #[arg(long, value_name = "NAME", alias = "list")]
-    #[serde(alias = "list")]
+    /// Part of the trace. For openb: a task list such as cpu050 [default: default]. For omega-sim: M, L or L4
+    /// [default: M]. For google2011: `jobs`, the job arrivals of ten days. For swf: the name of the log in the folder.
+    #[arg(long, value_name = "NAME", alias = "list", requires = "trace")]
+    #[serde(alias = "cell", alias = "list")]
+    part: Option<String>,
+    /// Older name of --part. Commands that can use a served cell show this option with its address as the value.
+    #[arg(long, value_name = "NAME", hide = true, conflicts_with = "part")]
+    #[serde(skip)]
     cell: Option<String>,
-    /// Only production tasks, without overcommit (google2011).
+    /// Use only the production tasks, and do not overcommit machines (google2011 only).
     #[arg(long, requires = "trace")]
     production: bool,
-    /// Machines for a trace that has none (azure, swf): `200,cpu=64,memory=256Gi`, with disk= and gpu= if needed.
+    /// Machines for a trace without machines (azure, swf): `200,cpu=64,memory=256Gi`, with disk= and gpu= if needed.
     #[arg(long, value_name = "N,cpu=CORES,...", requires = "trace")]
     #[serde(deserialize_with = "alike")]
     on: Option<Alike>,
@@ -58,7 +61,7 @@ pub struct InputArgs {
     #[arg(long = "placements", value_name = "FILE.csv", requires = "machines_file")]
     #[serde(rename = "placements")]
     placements_file: Option<PathBuf>,
-    /// Number of machines of the synthetic cell.
+    /// Number of machines of the synthetic cell, which is used if no other input is given.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = SYNTHETIC, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(SYNTHETIC_RANGE))]
     synthetic: u32,
@@ -80,6 +83,7 @@ impl Default for InputArgs {
             trace: None,
             data: None,
             named: Vec::new(),
+            part: None,
             cell: None,
             production: false,
             on: None,
@@ -107,16 +111,16 @@ fn named<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<NamedFile>, D::Error>
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Trace {
-    /// The Google cell of May 2011: 12,477 machines, 190,926 tasks, 132,982 of them from the start.
+    /// Google's cell of May 2011: 12,477 machines, 190,926 tasks, of which 132,982 run at the start.
     #[value(name = "google2011")]
     Google2011,
     /// Alibaba's GPU cluster of 2023: 1,523 machines, 8,152 tasks.
     Openb,
     /// Job lists made for the Omega paper's simulator.
     OmegaSim,
-    /// Azure's virtual machines of 2017: 53,109 batches in 83 hours, without machines.
+    /// Azure's virtual machines (VMs) of 2017: 53,109 groups of VMs requested in 83 hours; give machines with --on.
     Azure,
-    /// A log of a batch queue in the Standard Workload Format.
+    /// Log of a batch queue in the Standard Workload Format; give machines with --on.
     Swf,
 }
 
@@ -195,6 +199,12 @@ impl InputArgs {
         self.cell.as_deref().filter(|_| self.trace.is_none())
     }
 
+    /// The part of the trace, by either name of the option.
+    fn part(&self) -> Option<&str> {
+        let older = || self.cell.as_deref().filter(|_| self.trace.is_some());
+        self.part.as_deref().or_else(older)
+    }
+
     /// The argument that is missing or conflicts, for arguments from a file; those of a command line are checked by
     /// clap.
     #[must_use]
@@ -254,8 +264,8 @@ impl InputArgs {
         }
         if self.served().is_some() {
             return Err(InputError::Arguments(
-                "--cell is only for a part of a --trace, or for \
-                 `omega explain JOB`",
+                "--cell is only for `omega rebalance` and `omega explain JOB`, or as an older name of \
+                 --part with --trace",
             ));
         }
         if self.on.is_some() && !matches!(self.trace, Some(Trace::Azure | Trace::Swf)) {
@@ -267,18 +277,16 @@ impl InputArgs {
                 return Err(InputError::Part { part: part.clone(), known: trace.parts() });
             }
         }
-        let part = self.cell.as_deref();
-        match (self.trace, part) {
+        match (self.trace, self.part()) {
             (Some(Trace::Azure), Some(_)) => Err(InputError::Arguments(
-                "--cell is not for --trace azure: this trace has a \
-                     single list",
+                "--part is not for --trace azure: this trace has a single list",
             )),
             (Some(Trace::Google2011), Some(part)) if part != "jobs" => Err(InputError::Arguments(
-                "--cell must be `jobs` for --trace google2011: leave out --cell to replay the \
+                "--part must be `jobs` for --trace google2011: leave out --part to replay the \
                  tasks of the trace",
             )),
             (Some(Trace::Google2011), Some(_)) if self.production => Err(InputError::Arguments(
-                "--production is not for `--cell jobs`: the list of jobs has no priorities",
+                "--production is not for `--part jobs`: the list of jobs has no priorities",
             )),
             _ => Ok(()),
         }
@@ -337,10 +345,10 @@ impl InputArgs {
         files: &TraceFiles,
         Wanted { seed, window, machines }: Wanted,
     ) -> Result<Box<dyn Stream>, InputError> {
-        let part = |default: &'static str| self.cell.as_deref().unwrap_or(default);
+        let part = |default: &'static str| self.part().unwrap_or(default);
         let on = self.on.as_ref().map(Alike::machines);
         Ok(match trace {
-            Trace::Google2011 if self.cell.is_some() => Box::new(google2011::jobs::open(files)?),
+            Trace::Google2011 if self.part().is_some() => Box::new(google2011::jobs::open(files)?),
             Trace::Google2011 => {
                 let production = if self.production {
                     google2011::Production::OnlyProduction
@@ -362,7 +370,7 @@ impl InputArgs {
                 Box::new(azure::open(files, options)?)
             }
             Trace::Swf => {
-                let file = swf::stream::find(files.folder("log")?, self.cell.as_deref())?;
+                let file = swf::stream::find(files.folder("log")?, self.part())?;
                 Box::new(swf::stream::open(&file, on, window)?)
             }
         })

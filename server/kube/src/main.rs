@@ -10,6 +10,7 @@ use omega_kube::run::lease::Candidate;
 use omega_kube::run::notices::{Choice, Written};
 use omega_kube::run::{Options, run};
 use omega_kube::watch;
+use omega_workload::command_line;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,10 +21,15 @@ use tracing_subscriber::prelude::*;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Schedules the pods of a Kubernetes cluster with several workers, which cannot overcommit a node by concurrent
-/// decisions.
+/// Schedule the pods of a Kubernetes cluster with several parallel workers, whose concurrent decisions never overcommit
+/// a node.
 #[derive(Parser)]
-#[command(name = "omega-kube", version)]
+#[command(
+    name = "omega-kube",
+    version,
+    after_help = "Examples:\n  omega-kube run --dry-run --scheduler-name default-scheduler\n  \
+        omega-kube explain default/web-0\n\nExit codes: 0 is success; 1 is a failure; 2 is an invalid argument."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -33,7 +39,7 @@ struct Cli {
 enum Command {
     /// Schedule pods until SIGTERM or Ctrl-C.
     Run(RunArgs),
-    /// Explain why a pod is pending in the present state of the cluster. Writes nothing.
+    /// Explain why a pod is pending in the present state of the cluster. Nothing is written.
     Explain(ExplainArgs),
 }
 
@@ -49,60 +55,80 @@ struct ServerArgs {
     /// Address of an API server that needs no credentials, such as that of `kubectl proxy`.
     #[arg(long, value_name = "URL", conflicts_with = "kubeconfig")]
     server: Option<String>,
-    /// Time limit of a request, in seconds.
+    /// Time limit of a request to the API server, in seconds, at most 300.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=300))]
     request_timeout: u64,
 }
 
 #[derive(Args)]
-#[command(after_help = "Examples:\n  omega-kube run --dry-run\n  \
-    omega-kube run --scheduler-name omega --workers 4 --leader-elect on")]
+#[command(
+    after_help = "Examples:\n  omega-kube run --dry-run --scheduler-name default-scheduler\n  \
+    omega-kube run --scheduler-name omega --workers 4 --leader-elect on"
+)]
 struct RunArgs {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "API server")]
     server: ServerArgs,
-    /// Value of spec.schedulerName whose pods are scheduled; may be given several times.
+    /// Schedule the pods whose spec.schedulerName is NAME. May be repeated.
     #[arg(long, value_name = "NAME", default_value = "omega", conflicts_with = "config")]
     scheduler_name: Vec<String>,
-    /// File with a KubeSchedulerConfiguration that has the profiles. A field that is not supported is an error.
+    /// KubeSchedulerConfiguration file, whose `profiles` are used instead of --scheduler-name. A field that is not
+    /// supported is an error [default: the default plugins of kube-scheduler].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Number of workers for each profile, which decide in parallel.
+    /// Number of workers for each profile, which decide in parallel, from 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// Maximum number of bindings in flight.
+    /// Maximum number of bindings that are being sent at the same time, from 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=64))]
     in_flight: u32,
-    /// Decide, compare the decisions with those of the present scheduler, and write nothing.
+    /// Write nothing: decide, and compare each decision with the node that the scheduler now in charge of the pod
+    /// chooses (the metric omega_kube_dry_run_total). Name that scheduler with --scheduler-name.
     #[arg(long)]
     dry_run: bool,
-    /// Whether pods of lower priority are deleted for pods that fit on no node, as by kube-scheduler.
-    #[arg(long, default_value = "on")]
+    /// Delete pods of lower priority for pods that fit on no node, as kube-scheduler does.
+    #[arg(long, value_name = "on|off", hide_possible_values = true, default_value = "on")]
     preemption: Choice,
-    /// Whether Events are written, which `kubectl describe pod` shows.
-    #[arg(long, default_value = "on")]
+    /// Write Events, which `kubectl describe pod` shows.
+    #[arg(long, value_name = "on|off", hide_possible_values = true, default_value = "on")]
     events: Choice,
     /// Maximum number of PodScheduled=False conditions written per second; 0 writes none.
     #[arg(long, value_name = "N", default_value_t = 5)]
     condition_rate: u32,
-    /// Whether a leader is elected by a Lease.
-    #[arg(long, default_value = "off")]
+    /// Elect a leader among several processes with a Lease, so that only one of them schedules.
+    #[arg(
+        long,
+        help_heading = "Leader election",
+        value_name = "on|off",
+        hide_possible_values = true,
+        default_value = "off"
+    )]
     leader_elect: Choice,
     /// Namespace of the Lease.
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    #[arg(
+        long,
+        help_heading = "Leader election",
+        value_name = "NAMESPACE",
+        default_value = "kube-system"
+    )]
     lease_namespace: String,
     /// Name of the Lease.
-    #[arg(long, value_name = "NAME", default_value = "omega-kube")]
+    #[arg(
+        long,
+        help_heading = "Leader election",
+        value_name = "NAME",
+        default_value = "omega-kube"
+    )]
     lease_name: String,
-    /// Duration of the Lease without renewal, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=300))]
+    /// Time after which another process takes over if the Lease is not renewed, in seconds, at most 300.
+    #[arg(long, help_heading = "Leader election", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=300))]
     lease_duration: u64,
-    /// Name of this process in the Lease and in Events [default: the host's name and a random suffix].
-    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    /// Name of this process in the Lease and in Events [default: the name of the host and a random suffix].
+    #[arg(long, help_heading = "Leader election", value_name = "NAME", env = "POD_NAME")]
     identity: Option<String>,
-    /// Address of /healthz, /readyz and /metrics, or `off`.
+    /// Address at which to serve /healthz, /readyz and /metrics; `off` serves nothing.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10259")]
     listen: String,
-    /// Log format.
+    /// Format of log events on standard error; the variable OMEGA_LOG sets their level, which is info by default.
     #[arg(long, default_value = "text")]
     log_format: LogFormat,
 }
@@ -110,23 +136,27 @@ struct RunArgs {
 /// The format of the log.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum LogFormat {
-    /// Text for people.
+    /// Lines of text.
     Text,
-    /// JSON lines.
+    /// One JSON object per line.
     Json,
 }
 
 #[derive(Args)]
 #[command(after_help = "Example:\n  omega-kube explain default/web-0")]
 struct ExplainArgs {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "API server")]
     server: ServerArgs,
     /// Name of the pod, as NAMESPACE/NAME, or as NAME in the namespace `default`.
+    #[arg(value_name = "POD")]
     pod: String,
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = match command_line::parse("omega-kube") {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let done = match runtime {

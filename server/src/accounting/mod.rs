@@ -20,26 +20,26 @@ use usage::Usage;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega accounting r1\n  omega accounting r1 --last 24h --per tenant\n  \
-    omega accounting r1 --from @1769817600 --to @1769904000 -o csv > january-31.csv"
+    omega accounting r1 --from @1769817600 --to @1769904000 -o csv > day.csv"
 )]
 pub(crate) struct AccountingArgs {
     /// Directory of a stopped replica, or a copy of one.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// One row in each hour for each of these.
+    /// Print one row per hour for each job, or for each tenant.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Per::Job)]
     per: Per,
-    /// Only this time before the end of the log.
+    /// Only the last TIME of the log, such as 24h [default: the whole log].
     #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"],
           value_parser = crate::duration::duration)]
     last: Option<Duration>,
-    /// Only from this time on, in seconds since 1970, as date +@%s prints.
+    /// Only from this time on: @ and seconds since 1970, as `date +@%s` prints [default: the beginning of the log].
     #[arg(long, value_name = "@SECONDS", value_parser = seconds)]
     from: Option<u64>,
-    /// Only before this time.
+    /// Only before this time, in the form of --from [default: the end of the log].
     #[arg(long, value_name = "@SECONDS", value_parser = seconds)]
     to: Option<u64>,
-    /// Output format; docs/accounting.md has the fields.
+    /// Output format; docs/accounting.md describes the fields.
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
     /// Include entries that are not known to be committed.
@@ -50,11 +50,11 @@ pub(crate) struct AccountingArgs {
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Columns, in hours of a core and of a GiB.
+    /// Text in columns, in core-hours and GiB-hours.
     Table,
-    /// Comma-separated values, in seconds.
+    /// Comma-separated values, in core-seconds and byte-seconds.
     Csv,
-    /// One value, in seconds.
+    /// JSON, in core-seconds and byte-seconds.
     Json,
 }
 

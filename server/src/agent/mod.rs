@@ -24,27 +24,30 @@ use omega_core::{NodeCores, PortRange};
 use std::io;
 use std::path::PathBuf;
 
+/// Heading of options in the help.
+const SIMULATION: &str = "Simulation";
+
 /// Offer this machine to a cell and run its tasks, or simulate machines.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  omega agent --cell 10.0.0.1:7600 --label rack=a\n  \
     omega agent --simulate 100")]
 pub(crate) struct AgentArgs {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Cell and log")]
     cell: CellArgs,
     /// Simulate this number of machines, which run no programs, instead of offering this machine.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
-          conflicts_with_all = ["name", "dir", "labels", "no_limits", "log_bytes", "pids"])]
+    #[arg(long, help_heading = SIMULATION, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["name", "dir", "labels", "no_limits", "log_bytes", "pids"])]
     simulate: Option<u32>,
     /// Name of this machine [default: its host name].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Folder for the tasks: working directories, logs, and files of their supervisors.
+    /// Folder for the tasks: working directories, logs, and files of their supervisors. It is created if missing.
     #[arg(long, value_name = "DIR", default_value = "omega-agent")]
     dir: PathBuf,
-    /// A label of this machine. May be repeated.
+    /// Label of this machine. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Run tasks without control groups: cpu, memory and number of processes are not limited.
+    /// Run tasks without control groups, so that their cpu, memory and number of processes are not limited.
     #[arg(long)]
     no_limits: bool,
     /// Maximum size of a log file in bytes; a task has at most two files for each of standard
@@ -54,36 +57,35 @@ pub(crate) struct AgentArgs {
     /// Maximum number of processes and threads of a task.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..))]
     pids: u64,
-    /// With --simulate: prefix of the machines' names: PREFIX-0, PREFIX-1, ...
-    #[arg(long, value_name = "NAME", default_value = "sim", requires = "simulate")]
+    /// Prefix of the machines' names: PREFIX-0, PREFIX-1, ...
+    #[arg(long, help_heading = SIMULATION, value_name = "NAME", default_value = "sim", requires = "simulate")]
     prefix: String,
-    /// Cores to offer [default: all of this machine; 64 of a simulated one].
+    /// Number of cores to offer [default: all of this machine; 64 for a simulated one].
     #[arg(long, value_name = "CORES", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     cpu: Option<u64>,
-    /// Number of cores of each NUMA node that tasks may have exclusively: 32,32 [default: those of
-    /// this machine; none of a simulated one].
+    /// Number of cores of each NUMA node that tasks may have exclusively, such as 32,32 [default: those of this
+    /// machine; none for a simulated one].
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
     /// Range from which the cell chooses ports for tasks, or `none` [default: 20000-31999].
     #[arg(long, value_name = "FIRST-LAST")]
     ports: Option<PortRange>,
-    /// Memory to offer, in GiB [default: all of this machine; 256 of a simulated one].
+    /// Memory to offer, in GiB [default: all of this machine; 256 for a simulated one].
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     memory: Option<u64>,
-    /// With --simulate: factor for the run time of batch tasks (the job's runtime estimate, else
-    /// one minute).
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = scale, requires = "simulate")]
+    /// Factor for the run time of batch tasks, which is the job's runtime estimate, or one minute without an estimate.
+    #[arg(long, help_heading = SIMULATION, value_name = "X", default_value_t = 1.0, value_parser = scale, requires = "simulate")]
     run_time_scale: f64,
-    /// With --simulate: percentage of runs that fail.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100), requires = "simulate")]
+    /// Percentage of runs that fail.
+    #[arg(long, help_heading = SIMULATION, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100), requires = "simulate")]
     fail: u8,
-    /// With --simulate: seed for the choice of failed runs and the resource usage of tasks.
-    #[arg(long, value_name = "SEED", default_value_t = 1, requires = "simulate")]
+    /// Seed for the choice of failed runs and the resource usage of tasks.
+    #[arg(long, help_heading = SIMULATION, value_name = "SEED", default_value_t = 1, requires = "simulate")]
     seed: u64,
     /// Interval of each machine's heartbeats, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     heartbeat: u64,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Cell and log")]
     log: LogArgs,
 }
 

@@ -35,19 +35,19 @@ impl Named {
 /// Amounts of a cell's kinds.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AmountArgs {
-    /// Processor time: cores, or thousandths such as 500m.
+    /// Processors: cores such as 2 or 0.5, or thousandths such as 500m.
     #[arg(long, value_name = "CORES", allow_negative_numbers = true)]
     cpu: Option<Amount>,
-    /// Memory: 16GiB, 16GB, or bytes.
+    /// Memory, such as 16GiB or 16GB; without a unit, bytes.
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     memory: Option<Amount>,
-    /// Local disk: 2TiB, 2TB, or bytes.
+    /// Local disk, such as 2TiB or 2TB; without a unit, bytes.
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     disk: Option<Amount>,
-    /// Accelerators: devices, or thousandths such as 500m.
+    /// GPUs: devices such as 2 or 0.5, or thousandths such as 500m.
     #[arg(long, value_name = "DEVICES", allow_negative_numbers = true)]
     gpu: Option<Amount>,
-    /// An amount of another kind that the cell has. May be repeated.
+    /// Amount of another resource kind of the cell. May be repeated.
     #[arg(long = "amount", value_name = "KIND=AMOUNT", value_parser = named)]
     amounts: Vec<Named>,
 }

@@ -22,10 +22,11 @@ use std::path::PathBuf;
 /// The file, and how far to go.
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
-    /// A file with a job, or with several as `[[job]]`, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
+    /// File with a job, or with several jobs as `[[job]]` (TOML or JSON; docs/cli.md describes the fields). `-` is
+    /// standard input.
     #[arg(long, short, value_name = "FILE")]
     file: PathBuf,
-    /// Only print which tasks would be replaced, resized and kept.
+    /// Print which tasks would be replaced, resized and kept, and change nothing.
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
     #[command(flatten)]

@@ -30,10 +30,10 @@ const PIECE_MAX: Duration = Duration::from_secs(30);
     after_help = "Examples:\n  omega backup cell.backup\n  omega backup --verify cell.backup"
 )]
 pub(crate) struct BackupArgs {
-    /// File to write; an existing one is replaced atomically when the new one is complete.
+    /// File to write, or to check with --verify. An existing file is replaced when the new one is complete.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Check every byte of an existing backup, and print its content; no cell is called.
+    /// Check every byte of an existing backup and print a summary, without calling a cell.
     #[arg(long)]
     verify: bool,
     #[command(flatten)]

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 /// Commands for contexts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextCommand {
-    /// List the contexts; the current one is marked.
+    /// List the contexts. `*` marks the current one.
     #[command(after_help = "Example:\n  omega context list")]
     List(ListArgs),
-    /// Add or change a context; the first one becomes the current one.
+    /// Add a context, or replace one of the same name. The first context becomes the current one.
     #[command(
         after_help = "Example:\n  omega context set prod --cell 10.0.0.1:7600,10.0.0.2:7600,10.0.0.3:7600"
     )]
@@ -31,7 +31,7 @@ pub(crate) enum ContextCommand {
 /// Format of the list.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Format of the output.
+    /// Output format.
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
@@ -50,17 +50,18 @@ pub(crate) struct SetArgs {
     /// Name of the context.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Replicas of the cell.
+    /// Addresses of the cell's replicas, separated by commas.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', required = true,
           value_parser = connect::replica)]
     cell: Vec<String>,
-    /// Authority of the replicas' certificates, if the cell uses TLS.
+    /// Certificate of the authority that issued the replicas' certificates, if the cell uses TLS. The three --tls
+    /// options must be given together.
     #[arg(long, value_name = "FILE.pem", requires_all = ["tls_cert", "tls_key"])]
     tls_ca: Option<PathBuf>,
-    /// Certificate that identifies you.
+    /// Your certificate, which the cell checks.
     #[arg(long, value_name = "FILE.pem", requires_all = ["tls_ca", "tls_key"])]
     tls_cert: Option<PathBuf>,
-    /// Key of that certificate, readable by its owner alone.
+    /// Key of your certificate; only its owner may have access to the file.
     #[arg(long, value_name = "FILE.key", requires_all = ["tls_ca", "tls_cert"])]
     tls_key: Option<PathBuf>,
 }

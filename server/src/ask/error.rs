@@ -44,9 +44,6 @@ pub(crate) enum AskError {
         /// Valid values.
         has: String,
     },
-    /// The command cannot print TOML. Use another format.
-    #[error("-o toml: only `omega job get` prints TOML: use -o json or -o yaml")]
-    NoToml,
     /// A variable of the environment is invalid. Correct it.
     #[error("{0}")]
     Environment(String),

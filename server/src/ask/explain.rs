@@ -19,13 +19,14 @@ use std::path::{Path, PathBuf};
 /// The job.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Name.
+    /// Name of the job.
     #[arg(value_name = "NAME")]
     name: String,
-    /// File with the profile of the job's scheduler, the one given to `omega scheduler --profile`.
+    /// File with the profile of the job's scheduler, if it was started with `omega scheduler --profile` [default: the
+    /// ready-made profiles].
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Only this task group.
+    /// Explain only this task group [default: all].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     group: String,
     #[command(flatten)]

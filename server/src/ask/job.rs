@@ -12,9 +12,10 @@ use super::show::{self, Align, Format, and_more, clean_name, columns, facts};
 use super::versions::{self, RollbackArgs};
 use super::wait::{Awaited, WaitArgs};
 use super::watch::{self, WatchArgs};
-use super::{AskArgs, AskError, NameArgs, task};
+use super::{AskArgs, AskError, CallArgs, NameArgs, named, task};
 use crate::{file, output};
-use clap::{Args, Subcommand};
+use clap::builder::PossibleValue;
+use clap::{Args, Subcommand, ValueEnum};
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::list_tasks_request::Of;
@@ -28,29 +29,36 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Commands for jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
-    /// List the jobs and their progress.
-    #[command(after_help = "Example:\n  omega job list --tenant team-a --ended")]
+    /// List jobs and the states of their tasks. Without --ended or --all, ended jobs are left out.
+    #[command(
+        mut_arg("output", show::with_wide),
+        after_help = "Examples:\n  omega job list\n  omega job list --tenant team-a --ended"
+    )]
     List(ListArgs),
     /// Show one job, and the machines of its tasks.
     #[command(
         visible_alias = "status",
         after_help = "Examples:\n  omega job get web\n  omega job get web -o toml > web.toml"
     )]
-    Get(NameArgs),
-    /// Submit a job. An identical job under the same name changes nothing.
+    Get(GetArgs),
+    /// Submit a job, described by options or by a file.
+    ///
+    /// If the cell has an identical job of this name, nothing changes. If that job has ended, it is not run again. If
+    /// the cell has a different job of this name, the command fails: use `omega job apply` to update a job.
     #[command(after_help = "Examples:\n  \
-        omega job submit web --count 3 --cpu 0.5 --memory 2GiB --service --spread rack:1\n  \
-        omega job submit hello --cpu 0.5 -- /bin/sh -c 'echo hello from $OMEGA_TASK_INDEX'\n  \
+        omega job submit web --count 3 --cpu 0.5 --service --spread rack:1\n  \
+        omega job submit hello --cpu 0.5 -- /bin/sh -c 'echo hello $OMEGA_TASK_INDEX'\n  \
         omega job submit -f web.toml")]
     Submit(Box<SubmitArgs>),
-    /// Create the jobs of a file, or update existing ones to match it; services are updated step
-    /// by step.
+    /// Create the jobs of a file, or update existing jobs to match it.
+    ///
+    /// Tasks of services are replaced step by step. Of batch jobs, only the numbers of tasks can be changed.
     #[command(after_help = "Examples:\n  \
         omega job apply -f web.toml --dry-run\n  \
         omega job apply -f web.toml --wait")]
     Apply(ApplyArgs),
-    /// Print the latest versions of a job.
-    #[command(after_help = "Example:\n  omega job versions web")]
+    /// Print the latest versions of a job, and what changed in each.
+    #[command(mut_arg("name", named("job")), after_help = "Example:\n  omega job versions web")]
     Versions(NameArgs),
     /// Return a service to an earlier version.
     #[command(after_help = "Examples:\n  \
@@ -60,39 +68,93 @@ pub(crate) enum JobCommand {
     /// Change the number of tasks of a group.
     #[command(visible_alias = "scale", after_help = "Example:\n  omega job resize web 5")]
     Resize(ResizeArgs),
-    /// End a job and all its tasks.
-    #[command(visible_alias = "stop", after_help = "Example:\n  omega job kill web")]
+    /// End all tasks of a job. The cell keeps the ended job, and its name, for a time (see `omega
+    /// policy set --ttl-after-finished`).
+    #[command(
+        visible_alias = "stop",
+        mut_arg("name", named("job")),
+        after_help = "Example:\n  omega job kill web"
+    )]
     Kill(NameArgs),
-    /// End a job and all its tasks, and remove the job, so that its name is free at once.
-    #[command(after_help = "Example:\n  omega job delete web")]
+    /// End all tasks of a job, and remove the job, so that its name is free at once.
+    #[command(mut_arg("name", named("job")), after_help = "Example:\n  omega job delete web")]
     Delete(NameArgs),
-    /// Print every change of a job's tasks.
-    #[command(after_help = "Example:\n  omega job watch web --until placed")]
+    /// Print the state of each task of a job, and then every change, until the job has the state of --until.
+    ///
+    /// The exit code is 1 if tasks have failed by then, or if tasks of a batch job were killed.
+    #[command(
+        after_help = "Examples:\n  omega job watch report\n  omega job watch web --until running"
+    )]
     Watch(WatchArgs),
     /// Print the recent events of a job and its tasks, with their reasons.
     #[command(after_help = "Example:\n  omega job history web --limit 20")]
     History(HistoryArgs),
-    /// Explain why a job is pending, and what would help; nothing is changed.
+    /// Explain why a job is pending, and what would help. Nothing is changed.
     #[command(after_help = "Example:\n  omega job explain web")]
     Explain(ExplainArgs),
+}
+
+/// The job, and the format.
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// Name of the job.
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    call: CallArgs,
+    /// Output format.
+    #[arg(long, short, value_name = "FORMAT", value_enum, help_heading = "Cell and output",
+          default_value_t = JobFormat::Of(Format::Table))]
+    output: JobFormat,
+}
+
+/// Output format of one job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JobFormat {
+    Of(Format),
+    /// A file for `omega job submit` and `omega job apply`.
+    Toml,
+}
+
+impl ValueEnum for JobFormat {
+    fn value_variants<'a>() -> &'a [JobFormat] {
+        use JobFormat::{Of, Toml};
+        &[
+            Of(Format::Table),
+            Of(Format::Wide),
+            Of(Format::Name),
+            Of(Format::Json),
+            Of(Format::Yaml),
+            Toml,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            JobFormat::Of(format) => format.to_possible_value(),
+            JobFormat::Toml => Some(PossibleValue::new("toml").help(
+                "The job as a TOML file, which `omega job submit -f` and `omega job apply -f` read",
+            )),
+        }
+    }
 }
 
 /// Selection of jobs.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only jobs of this tenant.
+    /// Only jobs of this tenant [default: all].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     tenant: String,
-    /// Only jobs of this scheduler.
+    /// Only jobs of this scheduler [default: all].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     scheduler: String,
-    /// Only jobs whose tasks have all ended [default: the others].
+    /// Only ended jobs: those of which all tasks have ended.
     #[arg(long)]
     ended: bool,
-    /// All jobs that the cell keeps, ended or not.
+    /// All jobs that the cell keeps, whether they have ended or not.
     #[arg(long, conflicts_with = "ended")]
     all: bool,
-    /// Maximum number of rows.
+    /// Maximum number of rows [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -104,7 +166,8 @@ pub(crate) struct ListArgs {
 pub(crate) struct SubmitArgs {
     #[command(flatten)]
     flags: JobFlags,
-    /// Submit the job of this file, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
+    /// Submit the job of this file (TOML or JSON; docs/cli.md describes the fields), instead of one described by
+    /// options. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name", "count",
           "cpu", "memory", "disk", "gpu", "amounts", "of_cell", "service", "scheduler", "tenant",
           "precedence", "run_time", "deadline", "gang", "gang_timeout", "labels", "require", "spread",
@@ -125,7 +188,7 @@ pub(crate) struct ResizeArgs {
     /// New number of tasks.
     #[arg(value_name = "COUNT")]
     count: u32,
-    /// The group.
+    /// Task group to resize.
     #[arg(long, value_name = "NAME", default_value = "main")]
     group: String,
     #[command(flatten)]
@@ -234,13 +297,14 @@ struct WhereShape {
     machines_more: usize,
 }
 
-fn get(args: &NameArgs) -> Result<(), AskError> {
-    let caller = args.ask.caller()?;
+fn get(args: &GetArgs) -> Result<(), AskError> {
+    let caller = args.call.caller()?;
     let kinds = caller.kinds()?;
     let told = find(&caller, by_name(&args.name))?;
-    if args.ask.output == Format::Toml {
-        return print_file(&kinds, &told);
-    }
+    let format = match args.output {
+        JobFormat::Toml => return print_file(&kinds, &told),
+        JobFormat::Of(format) => format,
+    };
     let job = JobShape::new(&kinds, told)?;
     let tasks = task::list(&caller, by_name(&args.name).map(Of::Job), None)?;
     let machines = tasks.items.into_iter().map(|task| task.machine_name);
@@ -250,7 +314,7 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
         machines: machines.into_iter().take(MACHINES_SHOWN).collect(),
         job,
     };
-    show::print(args.ask.output, &shape, || one(&kinds, &shape))
+    show::print(format, &shape, || one(&kinds, &shape))
 }
 
 /// Prints a job as the file that describes it.
@@ -331,7 +395,7 @@ fn groups(kinds: &Kinds, all: &[GroupShape]) -> String {
         let count: u32 = same.iter().map(|group| group.count).sum();
         let mut row = vec![latest.name.clone(), count.to_string()];
         if several {
-            let part = |group: &&GroupShape| format!("{} of v{}", group.count, group.version);
+            let part = |group: &&GroupShape| format!("{} (version {})", group.count, group.version);
             row.push(same.iter().map(part).collect::<Vec<_>>().join(", "));
         }
         row.push(each(kinds, latest));
@@ -473,7 +537,7 @@ mod tests {
             groups(&kinds, &JobShape::new(&kinds, told).unwrap().groups)
         };
         let groups_in_change = vec![group(2, 1000, 0), group(0, 500, 1), group(1, 2000, 2)];
-        let table = "GROUP  COUNT  VERSIONS          EACH\nmain       3  2 of v0, 1 of v2  2 cpu\n";
+        let table = "GROUP  COUNT  VERSIONS                      EACH\nmain       3  2 (version 0), 1 (version 2)  2 cpu\n";
         assert_eq!(shown(groups_in_change, group(3, 2000, 0)), table);
         // Back at the first version, which is the older one.
         let groups_after = vec![group(3, 1000, 0), group(0, 2000, 1)];

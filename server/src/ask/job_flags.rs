@@ -11,27 +11,31 @@ use omega_core::{
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Headings of options in the help.
+const TASK: &str = "Resources of each task [default: none]";
+const PLACEMENT: &str = "Placement";
+
 /// A job of one group.
 #[derive(Debug, Args)]
 pub(super) struct JobFlags {
-    /// Name.
+    /// Name of the job; required unless --file is given.
     #[arg(value_name = "NAME", required_unless_present = "file")]
     pub(super) name: Option<String>,
     /// Number of tasks [default: 1].
     #[arg(long, value_name = "N")]
     count: Option<u32>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = TASK)]
     amounts: AmountArgs,
-    /// Cluster resource that each task claims, such as a licence. May be repeated.
-    #[arg(long = "cluster-amount", value_name = "KIND=AMOUNT", value_parser = amount::named)]
+    /// Cluster resource that each task claims, such as licence=1. May be repeated.
+    #[arg(long = "cluster-amount", help_heading = TASK, value_name = "KIND=AMOUNT", value_parser = amount::named)]
     of_cell: Vec<amount::Named>,
-    /// Number of exclusive cores of each task; --cpu defaults to this number.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Number of exclusive cores of each task; --cpu defaults to this number [default: no exclusive cores].
+    #[arg(long, help_heading = TASK, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     cores: Option<u16>,
     /// Place all exclusive cores of a task on one NUMA node.
-    #[arg(long, requires = "cores")]
+    #[arg(long, help_heading = TASK, requires = "cores")]
     one_node: bool,
-    /// Submit a service: a job without a planned end.
+    /// Submit a service, which has no planned end, instead of a batch job.
     #[arg(long)]
     service: bool,
     /// Scheduler that places the job [default: default].
@@ -40,46 +44,50 @@ pub(super) struct JobFlags {
     /// Tenant, whose quotas apply [default: default].
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Precedence: with a preemption plugin in its profile, a scheduler may evict tasks of lower
-    /// precedence for the job [default: 0].
+    /// Precedence of the job. A scheduler whose profile has a preemption plugin may evict tasks of lower precedence to
+    /// place this job [default: 0].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence: Option<i32>,
-    /// Expected run time of a task: 30s, 5m, 2h.
+    /// Expected run time of a task, such as 30s, 5m or 2h, for plugins that plan ahead; no task is ended after it
+    /// [default: unknown].
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     run_time: Option<Duration>,
-    /// Deadline: 2h from now, or @1764000000 in seconds since 1970.
+    /// Deadline, by which queues may be ordered: a time from now such as 2h, or @1764000000 in seconds since 1970. No
+    /// job is rejected or ended because of its deadline [default: none].
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     deadline: Option<Moment>,
-    /// Place at least this number of tasks at once, or none.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Place the job as a gang: at least this number of tasks together, or none [default: no gang].
+    #[arg(long, help_heading = PLACEMENT, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     gang: Option<u32>,
-    /// Time for which an incomplete gang keeps its places: 30s, 5m, at most 1h.
-    #[arg(long, value_name = "TIME", requires = "gang", value_parser = crate::duration::duration)]
+    /// Let several transactions place the gang, which keeps its places for this time until it is complete: 30s, 5m, at
+    /// most 1h [default: one transaction must place the gang].
+    #[arg(long, help_heading = PLACEMENT, value_name = "TIME", requires = "gang", value_parser = crate::duration::duration)]
     gang_timeout: Option<Duration>,
-    /// Label of the tasks. May be repeated.
+    /// Label of each task. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
     /// Label that a machine must have. May be repeated: all are required.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = pairs::label)]
+    #[arg(long, help_heading = PLACEMENT, value_name = "KEY=VALUE", value_parser = pairs::label)]
     require: Vec<(String, String)>,
-    /// Spread the tasks evenly over the values of a label, with at most SKEW more in one than in
-    /// another.
-    #[arg(long, value_name = "LABEL:SKEW", value_parser = pairs::level_and_skew)]
+    /// Spread the tasks evenly over the values of a machine label, such as rack:1: the numbers of tasks in two racks
+    /// differ by at most SKEW. May be repeated.
+    #[arg(long, help_heading = PLACEMENT, value_name = "LABEL:SKEW", value_parser = pairs::level_and_skew)]
     spread: Vec<(TopologyLevel, u32)>,
-    /// Place at most one task of the job in each domain: `machine`, or the key of a label.
-    #[arg(long, value_name = "LEVEL", value_parser = pairs::level)]
+    /// Place at most one task of the job on each `machine`, or on the machines with the same value of a label, such as
+    /// rack. May be repeated.
+    #[arg(long, help_heading = PLACEMENT, value_name = "LEVEL", value_parser = pairs::level)]
     anti_affinity: Vec<TopologyLevel>,
     /// Port of each task: NAME=any for a free one that the cell chooses, or NAME=NUMBER. The program
     /// finds its number in OMEGA_PORT_NAME. May be repeated.
     #[arg(long = "port", value_name = "NAME=PORT", value_parser = port)]
     ports: Vec<PortFlag>,
     /// Environment variable of the program. May be repeated.
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable, requires = "run")]
+    #[arg(long = "env", help_heading = "Program", value_name = "NAME=VALUE", value_parser = variable, requires = "run")]
     env: Vec<EnvVar>,
     /// User that the program runs as [default: the agent's].
-    #[arg(long, value_name = "NAME", requires = "run")]
+    #[arg(long, help_heading = "Program", value_name = "NAME", requires = "run")]
     user: Option<String>,
-    /// The program of each task, and its arguments.
+    /// Program of each task, and its arguments, after `--` [default: tasks without a program].
     #[arg(last = true, value_name = "COMMAND")]
     run: Vec<String>,
 }

@@ -12,17 +12,17 @@ use std::time::Duration;
 /// Operations on leases.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LeaseCommand {
-    /// List the schedulers, the process that owns each name, and the time left of its lease.
+    /// List the schedulers, the process that owns each name, and the time until its lease expires.
     #[command(after_help = "Example:\n  omega lease list")]
     List(AskArgs),
-    /// Revoke all names of the process that owns NAME at once, for a process that hangs but still
-    /// renews its lease.
+    /// Immediately revoke all names of the process that owns NAME.
     ///
-    /// Later transactions of the process are rejected, and it exits when it receives a rejection.
-    /// A standby takes over the name; without one, the name is free.
+    /// Use this if the process hangs but still renews its lease. Later transactions of the process are rejected, and it
+    /// exits when it receives a rejection. A standby takes over the name; without one, the name is free.
     #[command(after_help = "Example:\n  omega lease revoke web")]
     Revoke {
-        /// The scheduler's name.
+        /// Name of a scheduler.
+        #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
         ask: AskArgs,

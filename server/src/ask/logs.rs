@@ -16,16 +16,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Which task, and how much of its output.
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// The name of the job, and the number of the task: `web/0`.
+    /// Task: the name of its job and its number, such as web/0.
     #[arg(value_name = "JOB/INDEX", value_parser = name)]
     task: (String, u32),
-    /// Standard error, instead of standard output.
+    /// Print standard error instead of standard output.
     #[arg(long)]
     stderr: bool,
-    /// Continue to print output as it is written, until the task has ended.
+    /// Go on printing output as it is written, until the task has ended.
     #[arg(long, short)]
     follow: bool,
-    /// Number of lines, from the end [default: all kept lines].
+    /// Print only the last N lines [default: all that the agent keeps].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     tail: Option<u32>,
     #[command(flatten)]

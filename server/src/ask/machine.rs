@@ -6,7 +6,7 @@ use super::events::{self, EventsShape};
 use super::machine_file::{self, MachineFile, MachinesFile};
 use super::shape::{DoneShape, ListShape, MachineShape, MadeShape};
 use super::show::{self, Align, Format, and_more, columns, facts};
-use super::{AskArgs, AskError, NameArgs, moment, pairs};
+use super::{AskArgs, AskError, NameArgs, moment, named, pairs};
 use crate::file;
 use clap::{Args, Subcommand, ValueEnum};
 use omega_client::proto;
@@ -21,30 +21,47 @@ use std::time::Duration;
 /// Commands for machines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MachineCommand {
-    /// List the machines and their free resources.
-    #[command(after_help = "Example:\n  omega machine list --label rack=a --limit 20")]
+    /// List the machines, their states, and their free resources.
+    #[command(
+        mut_arg("output", show::with_wide),
+        after_help = "Example:\n  omega machine list --label rack=a --limit 20"
+    )]
     List(ListArgs),
     /// Show one machine, and its recent events.
-    #[command(after_help = "Example:\n  omega machine get m-1 -o json")]
+    #[command(
+        mut_arg("name", named("machine")),
+        after_help = "Example:\n  omega machine get m-1 -o json"
+    )]
     Get(NameArgs),
-    /// Add a machine, or change one; its tasks stay.
+    /// Add machines, described by options or by a file, or change existing ones of the same name.
+    ///
+    /// A change replaces the whole description of a machine. Its tasks stay. An agent adds its own machine, so this
+    /// command is for machines without an agent.
     #[command(after_help = "Examples:\n  \
         omega machine add m-1 --cpu 4 --memory 16GiB --label rack=a\n  \
         omega machine add -f machines.toml")]
     Add(Box<AddArgs>),
     /// Stop placing tasks on a machine. Running tasks stay, unless --deadline is given.
+    ///
+    /// The command does not wait until the machine is empty; `omega machine get` shows its tasks.
     #[command(
         visible_alias = "cordon",
+        mut_arg("name", named("machine")),
         after_help = "Examples:\n  \
         omega machine drain m-1\n  \
         omega machine drain m-1 --deadline 10m"
     )]
     Drain(DrainArgs),
-    /// Resume placing tasks on a machine.
-    #[command(visible_alias = "uncordon", after_help = "Example:\n  omega machine resume m-1")]
-    Resume(NameArgs),
-    /// Remove a machine from the cell; one that has tasks only with --force.
+    /// Resume placing tasks on a machine that was drained.
     #[command(
+        visible_alias = "uncordon",
+        mut_arg("name", named("machine")),
+        after_help = "Example:\n  omega machine resume m-1"
+    )]
+    Resume(NameArgs),
+    /// Remove a machine from the cell. If it has tasks, --force is required.
+    #[command(
+        mut_arg("name", named("machine")),
         after_help = "Examples:\n  omega machine remove m-1\n  omega machine remove m-1 --force"
     )]
     Remove(RemoveArgs),
@@ -55,8 +72,8 @@ pub(crate) enum MachineCommand {
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     of: NameArgs,
-    /// Also move the tasks away: those of services are replaced first; all that are left after
-    /// this time are stopped and placed elsewhere (0s: all at once).
+    /// Also move the tasks away. Tasks of services are first replaced on other machines. Tasks that are left after this
+    /// time, such as 10m, are stopped and placed elsewhere; 0s stops all at once [default: no task is moved].
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     deadline: Option<Duration>,
 }
@@ -77,10 +94,10 @@ pub(crate) struct ListArgs {
     /// Only machines with this label. May be repeated: all are required.
     #[arg(long = "label", short = 'l', value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Only machines in this state.
+    /// Only machines in this state [default: all].
     #[arg(long, value_name = "STATE")]
     state: Option<MachineState>,
-    /// Maximum number of rows.
+    /// Maximum number of rows [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -90,8 +107,11 @@ pub(crate) struct ListArgs {
 /// State of a machine, as lists show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum MachineState {
+    /// Accepts tasks.
     Up,
+    /// Accepts no further tasks: see `omega machine drain`.
     Draining,
+    /// Its agent sends no heartbeats.
     Unreachable,
 }
 
@@ -111,7 +131,8 @@ impl MachineState {
 pub(crate) struct AddArgs {
     #[command(flatten)]
     given: Described,
-    /// Add the machines of this file, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
+    /// Add the machines of this file (TOML or JSON; docs/cli.md describes the fields) instead of one described by
+    /// options. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name",
           "cpu", "memory", "disk", "gpu", "amounts", "devices", "numa", "ports", "labels", "taints"])]
     file: Option<PathBuf>,
@@ -121,25 +142,25 @@ pub(crate) struct AddArgs {
 
 #[derive(Debug, Args)]
 struct Described {
-    /// Name.
+    /// Name of the machine; required unless --file is given.
     #[arg(value_name = "NAME", required_unless_present = "file")]
     name: Option<String>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Resources of the machine [default: none]")]
     amounts: AmountArgs,
-    /// Number of devices (GPUs); --gpu may offer less than all of them.
+    /// Number of devices (GPUs) in the machine; --gpu may be less than this number [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=32))]
     devices: Option<u8>,
-    /// Number of cores of each NUMA node that tasks can have exclusively: 16,16. --cpu defaults to
-    /// their sum.
+    /// Number of cores of each NUMA node that tasks can have exclusively, such as 16,16; --cpu defaults to their sum
+    /// [default: no exclusive cores].
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
     /// Range from which the cell chooses ports for tasks, or `none` [default: 20000-31999].
     #[arg(long, value_name = "FIRST-LAST")]
     ports: Option<PortRange>,
-    /// Label. May be repeated.
+    /// Label of the machine. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Taint. May be repeated.
+    /// Taint of the machine, such as team=ml:NoSchedule. May be repeated.
     #[arg(long = "taint", value_name = "KEY=VALUE:EFFECT", value_parser = pairs::taint)]
     taints: Vec<Taint>,
 }

@@ -17,18 +17,26 @@ pub(crate) enum MemberCommand {
     #[command(after_help = "Example:\n  omega member list")]
     List(AskArgs),
     /// Add a replica without a vote; then start it with `omega serve --join`.
+    ///
+    /// Give it a vote with `omega member promote` when it has caught up with the leader.
     #[command(after_help = "Example:\n  omega member add 4 db4.example:7601")]
     Add(AddArgs),
-    /// Set the new address of a replica that has moved.
+    /// Set the address of a replica that has moved.
     #[command(after_help = "Example:\n  omega member update 2 db7.example:7601")]
     Update(UpdateArgs),
-    /// Give a replica a vote.
+    /// Give a replica a vote. The cell rejects this until the replica has caught up with the leader.
     #[command(after_help = "Example:\n  omega member promote 4")]
     Promote(ReplicaArgs),
-    /// Remove a replica from the cell.
-    #[command(after_help = "Example:\n  omega member remove 1")]
+    /// Remove a replica from the cell. Its id cannot be used again.
+    ///
+    /// The replica need not run. If it runs, it accepts no further requests; end its process. The cell rejects the
+    /// removal of the leader (see `omega member transfer`), of the last voter, and of a replica without which a
+    /// majority of the voters cannot be reached.
+    #[command(after_help = "Example:\n  omega member remove 3")]
     Remove(ReplicaArgs),
-    /// Transfer leadership to another voter.
+    /// Transfer the leadership to another voter.
+    ///
+    /// The command does not wait until that replica leads: `omega member list` shows the leader.
     #[command(after_help = "Example:\n  omega member transfer 2")]
     Transfer(ReplicaArgs),
 }
@@ -46,11 +54,11 @@ pub(crate) struct ReplicaArgs {
 /// A new replica.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// New id, which no replica of the cell has ever had, such as 4 or r4.
+    /// Id of the new replica, such as 4 or r4. It must be higher than all ids that the cell has had.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// Address at which the other replicas reach this one (its --peer-listen); not needed if their
-    /// --peers has it.
+    /// Address at which the other replicas reach the new one (its --peer-listen) [default: its address in their
+    /// --peers].
     #[arg(value_name = "HOST:PORT")]
     address: Option<String>,
     #[command(flatten)]
@@ -63,7 +71,7 @@ pub(crate) struct UpdateArgs {
     /// Id of the replica, such as 2 or r2.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// New address for the other replicas.
+    /// New address at which the other replicas reach it.
     #[arg(value_name = "HOST:PORT")]
     address: String,
     #[command(flatten)]

@@ -56,32 +56,51 @@ pub(crate) use error::AskError;
 
 use crate::connect::CellArgs;
 use call::Caller;
-use clap::Args;
+use clap::{Arg, Args};
 use omega_client::Address;
 use omega_core::Kinds;
 use show::Format;
 use std::time::Duration;
 
-/// The replica to change.
+/// One object of a cell, by its name. Commands change the help of `name` with [`named`].
 #[derive(Debug, Args)]
 pub(crate) struct NameArgs {
-    /// Name.
+    /// Name of the object.
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// Options of every command that calls a cell.
+/// Names the kind of the object in the help of [`NameArgs`].
+fn named(kind: &'static str) -> impl FnOnce(Arg) -> Arg {
+    move |name| name.help(format!("Name of the {kind}"))
+}
+
+/// Connection to a cell, and the time for its replies.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Cell and output")]
+pub(crate) struct CallArgs {
+    #[command(flatten)]
+    cell: CellArgs,
+    /// Maximum time for each request, at most 60s; the replicas are tried in turn until then.
+    #[arg(long, env = "OMEGA_TIMEOUT", value_name = "TIME", default_value = "10s",
+          value_parser = amount::timeout)]
+    timeout: Duration,
+}
+
+impl CallArgs {
+    fn caller(&self) -> Result<Caller, AskError> {
+        Ok(Caller::new(&self.cell.address()?, self.timeout)?.telling())
+    }
+}
+
+/// Options of every command that calls a cell, except `job get`, which has a format of its own.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cell and output")]
 pub(crate) struct AskArgs {
     #[command(flatten)]
-    cell: CellArgs,
-    /// Maximum time for each request; the replicas are tried in turn until then.
-    #[arg(long, env = "OMEGA_TIMEOUT", value_name = "TIME", default_value = "10s",
-          value_parser = amount::timeout)]
-    timeout: Duration,
+    call: CallArgs,
     /// Output format.
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
@@ -89,7 +108,7 @@ pub(crate) struct AskArgs {
 
 impl AskArgs {
     fn caller(&self) -> Result<Caller, AskError> {
-        Ok(Caller::new(&self.cell.address()?, self.timeout)?.telling())
+        self.call.caller()
     }
 }
 

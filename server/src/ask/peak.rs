@@ -3,7 +3,7 @@
 use super::reservation::selector;
 use super::shape::{DoneForShape, DoneShape};
 use super::show::{self, Align, columns};
-use super::{AskArgs, AskError, NameArgs, amount, pairs};
+use super::{AskArgs, AskError, NameArgs, amount, named, pairs};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::machine_service_client::MachineServiceClient;
@@ -17,18 +17,18 @@ use std::collections::BTreeMap;
 /// Operations on calendars of peaks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeakCommand {
-    /// List the calendars, and whether their peaks are in effect.
+    /// List the calendars of peak hours, and whether their peaks are in effect now.
     #[command(after_help = "Example:\n  omega peak list")]
     List(AskArgs),
-    /// Create or replace a calendar of peak hours, in which batch tasks are limited on some
-    /// machines.
+    /// Create or replace a calendar of peak hours, in which batch tasks are limited on some machines. At least one
+    /// --label or --machine is required.
     #[command(
         after_help = "Examples:\n  omega peak set web --label pool=web --peak 08:00-20:00,cpu=30,memory=50\n  \
-        omega peak set shop --machine m1 --machine m2 --peak 11:30-14:00,cpu=10 --peak 17:00-22:00,cpu=0"
+        omega peak set shop --machine m1 --peak 11:30-14:00,cpu=10 --peak 17:00-22:00,cpu=0"
     )]
     Set(Box<SetArgs>),
-    /// Remove a calendar.
-    #[command(after_help = "Example:\n  omega peak remove web")]
+    /// Remove a calendar of peak hours.
+    #[command(mut_arg("name", named("calendar")), after_help = "Example:\n  omega peak remove web")]
     Remove(NameArgs),
     /// Run the controller that throttles batch tasks during peaks, and restores them afterwards.
     #[command(
@@ -45,14 +45,15 @@ pub(crate) struct SetArgs {
     /// Name of the calendar.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Label of the machines. May be repeated: all are required.
+    /// Limit batch tasks on machines with this label. May be repeated: a machine must have all the labels. With
+    /// --machine, it must also be one of those.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Machine to include. May be repeated.
+    /// Limit batch tasks on this machine. May be repeated.
     #[arg(long = "machine", id = "machines_named", value_name = "NAME")]
     machines: Vec<String>,
-    /// Start and end of a peak in UTC, and the maximum share of batch tasks in each kind, in
-    /// percent. May be repeated.
+    /// Start and end of a daily peak in UTC, and the maximum share of batch tasks in each resource kind, in percent of
+    /// a machine: 08:00-20:00,cpu=30,memory=50. May be repeated.
     #[arg(long = "peak", value_name = "FROM-UNTIL,KIND=PERCENT,...", required = true, value_parser = span)]
     peaks: Vec<Span>,
     #[command(flatten)]

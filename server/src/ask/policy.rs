@@ -18,10 +18,13 @@ pub(crate) enum PolicyCommand {
     /// Show the policy.
     #[command(after_help = "Example:\n  omega policy get")]
     Get(GetArgs),
-    /// Change the policy; settings that are not given keep their values.
+    /// Change the policy. Settings that are not given keep their values; at least one is required.
+    ///
+    /// A new cell has no bands, no limit of evictions and no overcommit, and keeps ended jobs for 1h.
     #[command(
         after_help = "Examples:\n  omega policy set --band 100..199 --band 200..299 --evictions 20/1m\n  \
-        omega policy set --no-bands --any-evictions\n  omega policy set --overcommit cpu=200"
+        omega policy set --no-bands --any-evictions\n  omega policy set --overcommit cpu=200\n  \
+        omega policy set --ttl-after-finished 24h"
     )]
     Set(SetArgs),
 }
@@ -38,27 +41,27 @@ pub(crate) struct GetArgs {
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
     .args(["bands", "no_bands", "evictions", "any_evictions", "ttl_after_finished", "overcommit", "no_overcommit"]))]
 pub(crate) struct SetArgs {
-    /// Range of precedences, including both ends, whose tasks do not evict each other. May be
-    /// repeated in ascending order; replaces all earlier bands.
+    /// Range of precedences, including both ends, whose tasks do not evict each other. May be repeated, lowest band
+    /// first. The given bands replace all bands of the present policy.
     #[arg(long = "band", value_name = "FROM..TO", value_parser = band, allow_hyphen_values = true)]
     bands: Vec<proto::Band>,
     /// Remove all bands.
     #[arg(long, conflicts_with = "bands")]
     no_bands: bool,
-    /// Allow at most COUNT evictions in any span of TIME: 20/1m.
+    /// Allow at most COUNT evictions in any span of TIME, such as 20/1m.
     #[arg(long, value_name = "COUNT/TIME", value_parser = cap)]
     evictions: Option<proto::EvictionCap>,
     /// Remove the limit of evictions.
     #[arg(long, conflicts_with = "evictions")]
     any_evictions: bool,
-    /// Maximum overcommit of a kind, in percent of the capacity: cpu=200. May be repeated;
-    /// replaces all earlier maxima.
+    /// Maximum overcommit of a resource kind, in percent of the capacity, such as cpu=200. May be repeated. The given
+    /// maxima replace all maxima of the present policy.
     #[arg(long, value_name = "KIND=PERCENT", value_parser = overcommit)]
     overcommit: Vec<(String, u32)>,
     /// Forbid overcommit of all kinds.
     #[arg(long, conflicts_with = "overcommit")]
     no_overcommit: bool,
-    /// Time for which ended jobs are kept.
+    /// Time for which ended jobs are kept, such as 30m or 24h.
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     ttl_after_finished: Option<Duration>,
     #[command(flatten)]

@@ -14,25 +14,30 @@ use omega_core::limits::{QUOTA_MAX, TENANT_WEIGHT_MAX};
 /// Operations on quotas.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuotaCommand {
-    /// List the tenants with their usage and limits.
+    /// List the tenants with their allocations, limits and guarantees.
     #[command(after_help = "Example:\n  omega quota list")]
     List(ListArgs),
-    /// Limit the sum of the claims of a tenant's tasks. Kinds that are not given are unlimited;
-    /// placed tasks stay.
+    /// Limit the resources that a tenant's placed tasks may claim together. Resource kinds that are not given are
+    /// unlimited.
+    ///
+    /// Tasks beyond the limit stay pending. Tasks that are already placed stay. To limit instead what a tenant's jobs
+    /// may request, placed or not, use `omega quota admit`.
     #[command(after_help = "Example:\n  omega quota set team-a --cpu 100 --memory 1TiB")]
     Set(Box<SetArgs>),
-    /// Set a tenant's parent, guarantee, weight and tasks per machine.
+    /// Set a tenant's guarantee, parent, weight and tasks per machine.
     ///
-    /// Settings that are not given return to their defaults: no parent, no guarantee, weight 1,
-    /// any number of tasks per machine.
+    /// The amounts are the guarantee: resources that the tenant can reclaim from others. Settings that are not given
+    /// return to their defaults: no guarantee, no parent, weight 1, any number of tasks per machine.
     #[command(after_help = "Example:\n  omega quota guarantee team-a --parent research --cpu 60 \
-        --memory 500GiB --weight 3")]
+        --weight 3")]
     Guarantee(Box<GuaranteeArgs>),
-    /// Limit the sum of the requests of a tenant's jobs: jobs beyond it are rejected at
-    /// submission. Kinds that are not given are unlimited; without amounts, the limit is removed.
+    /// Limit the resources that a tenant's unfinished jobs may request together, placed or not.
+    ///
+    /// Jobs beyond this request limit are rejected at submission. Resource kinds that are not given are unlimited.
+    /// Without amounts, the request limit is removed.
     #[command(after_help = "Example:\n  omega quota admit team-a --cpu 2000 --memory 4TiB")]
     Admit(Box<SetArgs>),
-    /// Remove the limits of a tenant.
+    /// Remove the limit that `omega quota set` has set. The guarantee and the request limit stay.
     #[command(after_help = "Example:\n  omega quota clear team-a")]
     Clear(ClearArgs),
 }
@@ -40,7 +45,7 @@ pub(crate) enum QuotaCommand {
 /// Number of tenants.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Maximum number of rows.
+    /// Maximum number of rows [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -50,7 +55,7 @@ pub(crate) struct ListArgs {
 /// Tenant and amounts.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
-    /// The tenant.
+    /// Name of the tenant.
     #[arg(value_name = "TENANT")]
     tenant: String,
     #[command(flatten)]
@@ -62,13 +67,13 @@ pub(crate) struct SetArgs {
 /// Configuration of a tenant.
 #[derive(Debug, Args)]
 pub(crate) struct GuaranteeArgs {
-    /// The tenant.
+    /// Name of the tenant.
     #[arg(value_name = "TENANT")]
     tenant: String,
-    /// Parent tenant, whose limits apply to all tenants below it together.
+    /// Parent tenant. Its limits apply to all tenants below it together [default: none].
     #[arg(long, value_name = "TENANT")]
     parent: Option<String>,
-    /// Weight relative to tenants of the same parent.
+    /// Share of the tenant, relative to the weights of tenants with the same parent.
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(TENANT_WEIGHT_MAX)))]
     weight: u32,
@@ -84,7 +89,7 @@ pub(crate) struct GuaranteeArgs {
 /// Tenant.
 #[derive(Debug, Args)]
 pub(crate) struct ClearArgs {
-    /// The tenant.
+    /// Name of the tenant.
     #[arg(value_name = "TENANT")]
     tenant: String,
     #[command(flatten)]

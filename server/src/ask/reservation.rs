@@ -3,7 +3,7 @@
 use super::moment::{Moment, millis, unix_ms};
 use super::shape::{DoneForShape, DoneShape};
 use super::show::{self, Align, columns};
-use super::{AskArgs, AskError, NameArgs, pairs};
+use super::{AskArgs, AskError, NameArgs, named, pairs};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::machine_service_client::MachineServiceClient;
@@ -17,16 +17,21 @@ pub(crate) enum ReservationCommand {
     /// List current and future reservations.
     #[command(after_help = "Example:\n  omega reservation list")]
     List(AskArgs),
-    /// Reserve machines for some tenants. Running tasks stay; before the start, only tasks of
-    /// other tenants that are expected to end in time are placed there.
+    /// Reserve machines for some tenants, from one time to another. At least one --label or --machine is required.
+    ///
+    /// Running tasks are not evicted. Until the reservation starts, a task of another tenant is placed on these
+    /// machines only if it is expected to end before the start.
     #[command(
         after_help = "Examples:\n  omega reservation create demo --label rack=a --tenant show \
-        --from 2h --for 30m\n  omega reservation create night --machine m1 --machine m2 --tenant batch \
+        --from 2h --for 30m\n  omega reservation create night --machine m1 --tenant batch \
         --from @1764540000 --for 8h"
     )]
     Create(Box<CreateArgs>),
-    /// Delete a reservation, also before its end.
-    #[command(after_help = "Example:\n  omega reservation delete demo")]
+    /// Delete a reservation, even if it has not ended.
+    #[command(
+        mut_arg("name", named("reservation")),
+        after_help = "Example:\n  omega reservation delete demo"
+    )]
     Delete(NameArgs),
 }
 
@@ -35,22 +40,23 @@ pub(crate) enum ReservationCommand {
 #[command(group = clap::ArgGroup::new("machines").required(true).multiple(true)
     .args(["labels", "machines_named"]))]
 pub(crate) struct CreateArgs {
-    /// The reservation's name.
+    /// Name of the reservation.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Label of the machines. May be repeated: all are required.
+    /// Reserve machines with this label. May be repeated: a machine must have all the labels. With --machine, it must
+    /// also be one of those.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Machine to include. May be repeated.
+    /// Reserve this machine. May be repeated.
     #[arg(long = "machine", id = "machines_named", value_name = "NAME")]
     machines: Vec<String>,
-    /// Tenant that may use the machines, with all tenants below it. May be repeated.
+    /// Tenant that may use the machines, as may all tenants below it. May be repeated.
     #[arg(long = "tenant", value_name = "NAME", required = true)]
     tenants: Vec<String>,
-    /// Start: 2h from now, or @1764000000 in seconds since 1970.
+    /// Start: a time from now such as 2h (0s is now), or @1764000000 in seconds since 1970.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = Moment::parse)]
     from: Moment,
-    /// Duration.
+    /// Duration, such as 30m or 8h.
     #[arg(long = "for", value_name = "TIME", value_parser = crate::duration::duration)]
     length: Duration,
     #[command(flatten)]

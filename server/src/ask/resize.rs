@@ -21,7 +21,7 @@ use serde::Serialize;
 /// The task, and its new resources.
 #[derive(Debug, Args)]
 pub(crate) struct ResizeArgs {
-    /// The name of the job, and the number of the task: `web/0`.
+    /// Task: the name of its job and its number, such as web/0.
     #[arg(value_name = "JOB/INDEX", value_parser = name)]
     task: (String, u32),
     #[command(flatten)]

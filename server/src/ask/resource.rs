@@ -13,11 +13,10 @@ use serde::Serialize;
 /// Operations on them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResourceCommand {
-    /// List the cluster resources with their capacity, claims, and the requests of pending tasks.
+    /// List the cluster resources with their capacity, their claims, and the requests of pending tasks.
     #[command(after_help = "Example:\n  omega cluster-resource list")]
     List(AskArgs),
-    /// Set the capacity of a cluster resource. Existing claims beyond the capacity stay; further
-    /// ones are rejected.
+    /// Set the capacity of a cluster resource. Existing claims beyond the capacity stay; further claims are rejected.
     #[command(after_help = "Example:\n  omega cluster-resource set solver-licence 40")]
     Set(SetArgs),
 }
@@ -25,10 +24,10 @@ pub(crate) enum ResourceCommand {
 /// Resource and amount.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
-    /// Resource kind of the cell.
+    /// Resource kind of the cell, such as one of `omega serve --kinds`.
     #[arg(value_name = "KIND")]
     kind: String,
-    /// Total amount; 0 for none.
+    /// Total amount in the cell; 0 for none.
     #[arg(value_name = "AMOUNT", allow_negative_numbers = true)]
     amount: Amount,
     #[command(flatten)]

@@ -3,7 +3,8 @@
 use super::AskError;
 use super::shape::{DoneForShape, DoneShape};
 use crate::output;
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ValueEnum};
 use omega_run::report::text::clean;
 use omega_workload::words::plural;
 use serde::Serialize;
@@ -13,18 +14,25 @@ use std::cmp::Ordering;
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Columns, with readable amounts.
+    /// Text in columns, with units such as GiB.
     Table,
-    /// The table with more columns, if any.
+    /// Table with more columns.
+    // Only lists with further columns show this format: see `with_wide`. For other commands it equals `table`.
+    #[value(hide = true)]
     Wide,
-    /// Names alone, one in a line, for other commands.
+    /// Only the names, one per line.
     Name,
-    /// One value; docs/cli.md has its fields.
+    /// JSON; docs/cli.md describes the fields.
     Json,
-    /// One value as YAML.
+    /// YAML, with the fields of the JSON.
     Yaml,
-    /// A job as the file that describes it: for `omega job get`.
-    Toml,
+}
+
+/// Shows the format `wide` in the help of a command whose table has further columns.
+pub(super) fn with_wide(output: Arg) -> Arg {
+    let shown = Format::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let names = PossibleValuesParser::new(shown.map(|value| value.hide(false)));
+    output.value_parser(names.try_map(|name| Format::from_str(&name, false)))
 }
 
 /// Alignment of a column's text.
@@ -53,7 +61,6 @@ pub(super) fn print(
             text.expect("the keys are text, and memory takes all that is written") + "\n"
         }
         Format::Yaml => yaml(value),
-        Format::Toml => return Err(AskError::NoToml),
     };
     Ok(output::print(&text)?)
 }
@@ -61,7 +68,7 @@ pub(super) fn print(
 /// One of a stream of values, as a line of JSON or a YAML document.
 pub(super) fn one_of_many(format: Format, value: &impl Serialize) -> Option<String> {
     match format {
-        Format::Table | Format::Wide | Format::Name | Format::Toml => None,
+        Format::Table | Format::Wide | Format::Name => None,
         Format::Json => {
             let text = serde_json::to_string(value);
             Some(text.expect("the keys are text, and memory takes all that is written") + "\n")
@@ -70,17 +77,21 @@ pub(super) fn one_of_many(format: Format, value: &impl Serialize) -> Option<Stri
     }
 }
 
-/// Names of the items of a list, or of a single item, each on a line. A value without a name, such as statistics, has
+/// Names of the items of a list, or of a single item, each on a line. A value without a name, such as a policy, has
 /// none.
 fn names(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).expect("the keys are text");
-    let items = match value.get("items").unwrap_or(&value) {
+    let list = ["items", "calendars"].iter().find_map(|list| value.get(list));
+    let items = match list.unwrap_or(&value) {
         Value::Array(items) => items.clone(),
         one => vec![one.clone()],
     };
     let name = |item: &Value| {
-        let field = ["name", "task"].iter().find_map(|field| item.get(field));
-        Some(format!("{}\n", clean(field?.as_str()?)))
+        let field = ["name", "task", "transaction", "replica", "cell"];
+        match field.iter().find_map(|field| item.get(field))? {
+            Value::Number(replica) => Some(format!("r{replica}\n")),
+            name => Some(format!("{}\n", clean(name.as_str()?))),
+        }
     };
     items.iter().filter_map(name).collect()
 }

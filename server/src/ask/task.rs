@@ -19,20 +19,21 @@ use serde::Serialize;
 /// Commands for tasks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
-    /// List the tasks of a job or of a machine.
+    /// List the tasks of a job or of a machine. Either --job or --machine is required.
     #[command(
+        mut_arg("output", show::with_wide),
         after_help = "Examples:\n  omega task list --job web\n  omega task list --machine m-1"
     )]
     List(ListArgs),
-    /// Show one task: its state, the last end of its program, and its recent events.
+    /// Show one task: its state, how its program last ended (exit code or signal), and its recent events.
     #[command(after_help = "Example:\n  omega task get web/0")]
     Get(GetArgs),
-    /// Print the output of a task.
+    /// Print the standard output or standard error of a task, as its agent stored it.
     #[command(
         after_help = "Examples:\n  omega task logs web/0 -f\n  omega task logs web/0 --tail 20 --stderr"
     )]
     Logs(LogsArgs),
-    /// Resize the allocation of a placed task, while it runs.
+    /// Resize the allocation of a placed task, while it runs. Resource kinds that are not given keep their amounts.
     #[command(after_help = "Example:\n  omega task resize web/0 --cpu 2 --memory 4GiB")]
     Resize(Box<ResizeArgs>),
 }
@@ -40,7 +41,7 @@ pub(crate) enum TaskCommand {
 /// Selection of tasks.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only tasks of this job.
+    /// Tasks of this job.
     #[arg(
         long,
         value_name = "NAME",
@@ -48,20 +49,20 @@ pub(crate) struct ListArgs {
         conflicts_with = "machine"
     )]
     job: Option<String>,
-    /// Only tasks of this machine.
+    /// Tasks on this machine.
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
-    /// Maximum number of rows.
+    /// Maximum number of rows [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// Which task.
+/// The task.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// The name of the job, and the number of the task: `web/0`.
+    /// Task: the name of its job and its number, such as web/0.
     #[arg(value_name = "JOB/INDEX", value_parser = resize::name)]
     task: (String, u32),
     #[command(flatten)]

@@ -32,12 +32,16 @@ pub(crate) enum TxnCommand {
     /// List the results of past transactions, newest first.
     #[command(after_help = "Example:\n  omega txn list --scheduler default-0 --limit 20")]
     List(ListArgs),
-    /// Show the result of one transaction.
+    /// Show the result of one transaction, which `omega txn list` lists.
     #[command(after_help = "Example:\n  omega txn get default-0:17")]
     Get(GetArgs),
-    /// Commit a transaction by hand.
+    /// Commit a transaction from a file, for example to move a task to another machine.
+    ///
+    /// The exit code is 1 if the cell rejects an item of the transaction.
     #[command(
-        after_help = "Examples:\n  omega txn commit -f move.toml\n  omega txn commit -f move.toml --as ann --id 7"
+        after_help = "Examples:\n  omega txn commit -f move.toml\n  omega txn commit -f move.toml --as ann --id 7\n\n\
+        Example of a file that moves task web/3 to machine a-2:\n  releases = [\"web/3\"]\n\n  \
+        [[claim]]\n  task = \"web/3\"\n  machine = \"a-2\""
     )]
     Commit(CommitArgs),
 }
@@ -45,10 +49,10 @@ pub(crate) enum TxnCommand {
 /// Selection of transactions.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only transactions of this scheduler.
+    /// Only transactions of this scheduler [default: all].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     scheduler: String,
-    /// Maximum number of rows.
+    /// Maximum number of rows [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -58,7 +62,7 @@ pub(crate) struct ListArgs {
 /// The transaction.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// The scheduler's name and the transaction's number: `default-0:17`.
+    /// Name of the scheduler and number of the transaction, as `omega txn list` prints them, such as default-0:17.
     #[arg(value_name = "SCHEDULER:NUMBER", value_parser = id)]
     id: (String, u64),
     #[command(flatten)]
@@ -68,14 +72,14 @@ pub(crate) struct GetArgs {
 /// Claims to commit, and the scheduler name.
 #[derive(Debug, Args)]
 pub(crate) struct CommitArgs {
-    /// The transaction, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
+    /// File with the transaction (TOML or JSON; docs/cli.md describes the fields). `-` is standard input.
     #[arg(long, short, value_name = "FILE")]
     file: PathBuf,
     /// Scheduler name under which the transaction is committed; no process may own this name.
     #[arg(long = "as", value_name = "NAME", default_value = "by-hand")]
     name: String,
-    /// Number of the transaction; sending it again with the same file returns the same result
-    /// [default: the next number].
+    /// Number of the transaction. If the command is repeated with the same number and file, nothing changes, and the
+    /// first result is printed [default: the next number].
     #[arg(long, value_name = "NUMBER")]
     id: Option<u64>,
     #[command(flatten)]

@@ -13,10 +13,11 @@ use serde::Serialize;
 /// The job, and the version to go back to.
 #[derive(Debug, Args)]
 pub(crate) struct RollbackArgs {
-    /// Name.
+    /// Name of the service.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Version to return to [default: the latest one that differs and was not rolled back].
+    /// Version to return to, as `omega job versions` prints it [default: the latest one that differs and was not rolled
+    /// back].
     #[arg(long, value_name = "VERSION")]
     to: Option<u32>,
     #[command(flatten)]

@@ -21,8 +21,8 @@ const STUCK_AFTER: Duration = Duration::from_secs(30);
 /// Whether a command waits for the job.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct WaitArgs {
-    /// Wait until all tasks of a service are healthy, or those of a batch job have ended; exit with
-    /// 1 if one fails, or if the job is not done within the time, such as --wait=5m.
+    /// Wait until all tasks of a service are healthy, or all tasks of a batch job have ended. The exit code is 1 if a
+    /// task fails, or if the time is over, such as --wait=5m; without a TIME, the wait has no limit.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = duration)]
     wait: Option<Option<Duration>>,
 }

@@ -4,7 +4,7 @@
 //! before are not printed again.
 
 use super::call::{Caller, another_try_may_help};
-use super::named_job::by_name;
+use super::named_job::{by_name, find, target};
 use super::shape::{TaskShape, state};
 use super::show::{clean_name, one_of_many};
 use super::{AskArgs, AskError};
@@ -13,17 +13,17 @@ use clap::{Args, ValueEnum};
 use omega_client::proto;
 use omega_client::proto::TaskPhase;
 use omega_client::proto::job_service_client::JobServiceClient;
-use omega_core::{Kinds, TaskId};
+use omega_core::{JobKind, Kinds, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The job, and the end of the watch.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// Name.
+    /// Name of the job.
     #[arg(value_name = "NAME")]
     name: String,
-    /// State of the job at which the command ends.
+    /// State of all tasks at which the command ends.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Until::Ended)]
     until: Until,
     #[command(flatten)]
@@ -33,9 +33,9 @@ pub(crate) struct WatchArgs {
 /// End of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Until {
-    /// No task is pending.
+    /// Every task has a machine, or has ended.
     Placed,
-    /// Every task runs, or has ended.
+    /// Every task is running, or has ended.
     Running,
     /// Every task has ended.
     Ended,
@@ -50,21 +50,27 @@ struct ChangeShape {
 }
 
 /// Prints changes until the requested event.
+///
+/// # Errors
+/// If a task has failed by then, or one of a batch job was killed, as with `--wait`.
 pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
-    let mut watch = Watch { args, kinds: caller.kinds()?, known: BTreeMap::new() };
+    let kind = target(&find(&caller, by_name(&args.name))?)?.kind;
+    let mut watch = Watch { args, kind, kinds: caller.kinds()?, known: BTreeMap::new() };
     caller.runtime().block_on(async {
         // A broken stream is opened again. If the cell cannot be reached, the call returns the error.
         while !watch.follow(&caller).await? {
             caller.go_on().await;
         }
-        Ok(())
-    })
+        Ok::<_, AskError>(())
+    })?;
+    watch.check()
 }
 
 /// State of a watch.
 struct Watch<'a> {
     args: &'a WatchArgs,
+    kind: JobKind,
     kinds: Kinds,
     known: BTreeMap<TaskId, (TaskPhase, String)>,
 }
@@ -129,6 +135,34 @@ impl Watch<'_> {
                 format!("{} {phase} on {}\n", clean_name(&shape.task.task), clean_name(machine))
             }
             None => format!("{} {phase}\n", clean_name(&shape.task.task)),
+        }
+    }
+
+    /// Number of tasks in a state.
+    fn count(&self, state: TaskPhase) -> usize {
+        self.known.values().filter(|(phase, _)| *phase == state).count()
+    }
+
+    /// Checks that no task has failed, and that none of a batch job was killed. Tasks of a service are also killed by
+    /// updates and by `omega job resize`.
+    fn check(&self) -> Result<(), AskError> {
+        let failed = self.count(TaskPhase::Failed);
+        let killed = match self.kind {
+            JobKind::Batch => self.count(TaskPhase::Killed),
+            JobKind::Service => 0,
+        };
+        let states = [(failed, "failed"), (killed, "killed")].into_iter().filter(|(n, _)| *n > 0);
+        let states = states.map(|(tasks, state)| format!("{tasks} {state}")).collect::<Vec<_>>();
+        match states.is_empty() {
+            true => Ok(()),
+            false => Err(AskError::NotDone {
+                name: self.args.name.clone(),
+                why: format!(
+                    "some tasks did not finish ({}): run `omega job history {}` to see why",
+                    states.join(", "),
+                    clean_name(&self.args.name)
+                ),
+            }),
         }
     }
 

@@ -21,22 +21,22 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega log at cell 1200 --explain web")]
 pub(crate) struct AtArgs {
-    /// Directory of the replica.
+    /// Directory of a stopped replica, or a copy of one.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Version of the cell.
+    /// Version of the cell, as `omega log show` prints it.
     #[arg(value_name = "VERSION")]
     version: u64,
-    /// Write all machines, jobs and tenants as JSON; docs/log.md has the fields.
+    /// Also write all machines, jobs and tenants to this file as JSON; docs/log.md describes the fields.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Explain why this job was pending.
+    /// Explain why this job was pending, and print nothing else.
     #[arg(long, value_name = "JOB", conflicts_with = "json")]
     explain: Option<String>,
-    /// Explain with the profiles of this file.
+    /// Explain with the profiles of this file [default: the ready-made profiles].
     #[arg(long, value_name = "FILE.toml", requires = "explain")]
     profile: Option<PathBuf>,
-    /// Include entries at the end that may not be committed.
+    /// Include entries at the end that are not known to be committed.
     #[arg(long)]
     all: bool,
 }

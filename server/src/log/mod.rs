@@ -16,11 +16,11 @@ use clap::Subcommand;
 /// Part of a directory to inspect.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
-    /// List the replica's identity, snapshots and entries.
+    /// Show the replica's identity, its snapshots, and the entries of its log.
     Show(show::ShowArgs),
-    /// Rebuild the cell from the entries, audit it, and print the result.
+    /// Rebuild the cell from the log entries, check it for contradictions, and print a summary.
     Replay(replay::ReplayArgs),
-    /// Show the cell at a version, or explain why a job was pending then.
+    /// Show the cell at one version, or explain why a job was pending then.
     At(at::AtArgs),
 }
 

@@ -12,16 +12,16 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega log replay cell --audit-every 1000")]
 pub(crate) struct ReplayArgs {
-    /// Directory of the replica.
+    /// Directory of a stopped replica, or a copy of one.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Stop at this version of the cell.
+    /// Stop at this version of the cell [default: the newest].
     #[arg(long, value_name = "VERSION")]
     to: Option<u64>,
-    /// Audit the cell after every N versions, not only at the end.
+    /// Check the cell after every N versions, and not only at the end.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     audit_every: Option<u64>,
-    /// Include entries at the end that may not be committed.
+    /// Include entries at the end that are not known to be committed.
     #[arg(long)]
     all: bool,
 }

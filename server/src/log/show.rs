@@ -17,19 +17,19 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega log show cell --from 100 --to 120 -v")]
 pub(crate) struct ShowArgs {
-    /// Directory of the replica.
+    /// Directory of a stopped replica, or a copy of one.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// The first entry.
+    /// Number of the first entry to show [default: the first one].
     #[arg(long, value_name = "N")]
     from: Option<u64>,
-    /// The last entry.
+    /// Number of the last entry to show [default: the last one].
     #[arg(long, value_name = "N")]
     to: Option<u64>,
-    /// Print JSON: one object, docs/log.md has its fields.
+    /// Print JSON; docs/log.md describes the fields.
     #[arg(long)]
     json: bool,
-    /// Show each command.
+    /// Show the changes in each entry, in words.
     #[arg(long, short)]
     verbose: bool,
 }

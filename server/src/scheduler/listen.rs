@@ -10,10 +10,10 @@ use std::sync::Arc;
 /// Listener of the metrics.
 #[derive(Debug, Args)]
 pub(crate) struct MetricsArgs {
-    /// Address of /metrics and /healthz [default: none].
+    /// Address at which to serve /metrics and /healthz, such as 127.0.0.1:9100 [default: they are not served].
     #[arg(long, env = "OMEGA_METRICS_LISTEN", value_name = "ADDRESS")]
     metrics_listen: Option<SocketAddr>,
-    /// Serve the metrics also to other machines, without authentication.
+    /// Allow a --metrics-listen address that other machines can reach; there is no authentication.
     #[arg(long, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     insecure: Option<bool>,
 }

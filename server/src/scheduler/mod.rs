@@ -45,26 +45,26 @@ const COMMITS_IN_FLIGHT: usize = 4;
 pub(crate) struct SchedulerArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// Name of the scheduler; it places the jobs that name it.
+    /// Name of the scheduler, which places the jobs submitted with `--scheduler NAME`.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
-    /// Number of workers that share the jobs, each on a thread.
+    /// Number of workers that share the jobs, each on a thread, from 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// File with the profile of this name (see docs/profiles.md).
+    /// File with the profile of this name; docs/profiles.md describes it [default: the ready-made profile].
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Time, at most 1s, for which an idle scheduler keeps a transaction open, so that jobs that
-    /// arrive soon share a commit.
+    /// Time, at most 1s, for which an idle scheduler keeps a transaction open, so that jobs that arrive soon share one
+    /// commit.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = crate::run::hold)]
     hold: Duration,
-    /// If another process owns the name, wait until it is free, then take over; without this flag,
-    /// that is an error.
+    /// If another process owns the name, wait until the name is free, and then take over. Without this option, the
+    /// command then fails.
     #[arg(long)]
     standby: bool,
-    /// Duration of the lease on the name, 1s to 60s; a standby takes over if it is not renewed in
-    /// this time.
+    /// Duration of the lease on the name, from 1s to 60s. A standby takes over if the lease is not renewed in that
+    /// time.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
     #[command(flatten)]

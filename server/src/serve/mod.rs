@@ -39,14 +39,14 @@ use tokio::sync::watch;
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     given: Given,
-    /// Read settings from this file, whose keys are the names of the flags; flags take precedence.
+    /// Read settings from this file, whose keys are the names of the options without `--`. Options and variables of the
+    /// environment take precedence.
     #[arg(long, env = "OMEGA_SERVE_CONFIG", value_name = "FILE.toml")]
     config: Option<PathBuf>,
     /// Check the settings, print them, and exit.
     #[arg(long)]
     check_config: bool,
-    /// Start this once without the torn end of the log. Acknowledged entries there are lost if no
-    /// other replica has them.
+    /// Start once without the damaged end of the log. Acknowledged entries in it are lost if no other replica has them.
     #[arg(long)]
     accept_torn_log: bool,
 }

@@ -26,106 +26,110 @@ use std::time::Duration;
 /// Default address for clients.
 const LISTEN: &str = "127.0.0.1:7600";
 
+/// Headings of options in the help.
+const STORAGE: &str = "Storage";
+const LISTENERS: &str = "Addresses";
+const REPLICAS: &str = "Replicas";
+const ACCESS: &str = "Certificates and access";
+const MACHINES: &str = "Machines";
+const EVENTS: &str = "Log events and traces";
+
 /// The given values. A missing one is taken from the next source.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Given {
-    /// Folder of the replica; if absent, it is created with a new cell.
-    #[arg(long, env = "OMEGA_DIR", value_name = "DIR")]
+    /// Folder of the replica; if it does not exist, it is created with a new cell. Give either --dir or --memory.
+    #[arg(long, help_heading = STORAGE, env = "OMEGA_DIR", value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Keep the cell in memory only, until the server ends.
-    #[arg(long, env = "OMEGA_MEMORY", num_args = 0..=1, default_missing_value = "true")]
+    /// Keep the cell only in memory, until the server ends.
+    #[arg(long, help_heading = STORAGE, env = "OMEGA_MEMORY", num_args = 0..=1, default_missing_value = "true")]
     memory: Option<bool>,
-    /// Address for clients [default: 127.0.0.1:7600].
-    #[arg(long, env = "OMEGA_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
+    /// Address to listen on for clients [default: 127.0.0.1:7600].
+    #[arg(long, help_heading = LISTENERS, env = "OMEGA_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     listen: Option<SocketAddr>,
-    /// Address of this replica that agents and schedulers connect to while it leads [default:
-    /// --listen; if that is every address of the host, the host in --peers].
-    #[arg(long, env = "OMEGA_ADVERTISE", value_name = "HOST:PORT", value_parser = address)]
+    /// Address at which agents and schedulers connect to this replica while it leads [default: that of --listen; if
+    /// --listen is every address of the host, the host in --peers].
+    #[arg(long, help_heading = LISTENERS, env = "OMEGA_ADVERTISE", value_name = "HOST:PORT", value_parser = address)]
     #[serde(default, deserialize_with = "address_in_file")]
     advertise: Option<String>,
-    /// Address of the web page, /metrics, /healthz and /readyz; uses HTTPS if there are
-    /// certificates [default: none].
-    #[arg(long, env = "OMEGA_WEB_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
+    /// Address at which to serve the web page, /metrics, /healthz and /readyz, with HTTPS if there are certificates
+    /// [default: they are not served].
+    #[arg(long, help_heading = LISTENERS, env = "OMEGA_WEB_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     web_listen: Option<SocketAddr>,
-    /// Name of the cell, the same for all its replicas; not needed for a single replica.
-    #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
+    /// Name of the cell, which must be the same for all its replicas; not needed for a single replica.
+    #[arg(long, help_heading = REPLICAS, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// Number of times the cell was restored from a backup, the same for all its replicas [default:
-    /// 0].
-    #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N")]
+    /// Number of times the cell was restored from a backup, which must be the same for all its replicas [default: 0].
+    #[arg(long, help_heading = REPLICAS, env = "OMEGA_CELL_GENERATION", value_name = "N")]
     cell_generation: Option<u32>,
-    /// Id of this replica, if there are several.
-    #[arg(long, env = "OMEGA_REPLICA", value_name = "ID")]
+    /// Id of this replica, such as 1, if the cell has several.
+    #[arg(long, help_heading = REPLICAS, env = "OMEGA_REPLICA", value_name = "ID")]
     replica: Option<u64>,
-    /// Peer addresses of all replicas that bootstrap the cell, including this one:
-    /// 1=host:port,2=host:port,3=host:port. A replica that joins gives only its own. An address
-    /// set by `omega member` takes precedence.
-    #[arg(long, env = "OMEGA_PEERS", value_name = "ID=ADDRESS", value_delimiter = ',')]
+    /// Peer addresses of all replicas that bootstrap the cell, including this one: 1=host:port,2=host:port,3=host:port.
+    /// A replica that joins needs only its own. An address set by `omega member` takes precedence.
+    #[arg(long, help_heading = REPLICAS, env = "OMEGA_PEERS", value_name = "ID=ADDRESS", value_delimiter = ',')]
     peers: Option<Vec<Peer>>,
     /// Address to listen on for peers [default: the address of this replica in --peers].
-    #[arg(long, env = "OMEGA_PEER_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
+    #[arg(long, help_heading = LISTENERS, env = "OMEGA_PEER_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     peer_listen: Option<SocketAddr>,
-    /// Resource kinds of a new cell besides cpu, memory, disk and gpu, counted in whole units or
-    /// bytes: licence,cloud-disk=bytes. They must be the same for all replicas, and cannot change
-    /// later.
-    #[arg(long, env = "OMEGA_KINDS", value_name = "NAME[=bytes]", value_delimiter = ',')]
+    /// Resource kinds of a new cell besides cpu, memory, disk and gpu, counted in whole units or in bytes:
+    /// licence,cloud-disk=bytes. They must be the same for all replicas, and cannot be changed later.
+    #[arg(long, help_heading = STORAGE, env = "OMEGA_KINDS", value_name = "NAME[=bytes]", value_delimiter = ',')]
     kinds: Option<Vec<KindName>>,
-    /// Bootstrap a new cell with the peers, on the first start of its replicas only.
-    #[arg(long, env = "OMEGA_BOOTSTRAP", num_args = 0..=1, default_missing_value = "true", conflicts_with = "join")]
+    /// Bootstrap a new cell together with the peers; only for the first start of each replica.
+    #[arg(long, help_heading = REPLICAS, env = "OMEGA_BOOTSTRAP", num_args = 0..=1, default_missing_value = "true", conflicts_with = "join")]
     bootstrap: Option<bool>,
-    /// Join a running cell as a new replica with a new id.
-    #[arg(long, env = "OMEGA_JOIN", num_args = 0..=1, default_missing_value = "true")]
+    /// Join a running cell as a new replica with a new id (see `omega member add`).
+    #[arg(long, help_heading = REPLICAS, env = "OMEGA_JOIN", num_args = 0..=1, default_missing_value = "true")]
     join: Option<bool>,
-    /// File of the audit log: all changes and denied calls [default: none].
-    #[arg(long, env = "OMEGA_AUDIT_LOG", value_name = "FILE")]
+    /// File of the audit log, which records all changes and denied calls [default: no audit log].
+    #[arg(long, help_heading = ACCESS, env = "OMEGA_AUDIT_LOG", value_name = "FILE")]
     audit_log: Option<PathBuf>,
     /// Certificate of this replica, for clients and peers, with its intermediate certificates.
-    #[arg(long, env = "OMEGA_TLS_CERT", value_name = "FILE.pem")]
+    #[arg(long, help_heading = ACCESS, env = "OMEGA_TLS_CERT", value_name = "FILE.pem")]
     tls_cert: Option<PathBuf>,
-    /// Key of that certificate, readable by its owner alone.
-    #[arg(long, env = "OMEGA_TLS_KEY", value_name = "FILE.key")]
+    /// Key of this certificate; only its owner may have access to the file.
+    #[arg(long, help_heading = ACCESS, env = "OMEGA_TLS_KEY", value_name = "FILE.key")]
     tls_key: Option<PathBuf>,
-    /// Authority of the clients' certificates.
-    #[arg(long, env = "OMEGA_CLIENT_CA", value_name = "FILE.pem")]
+    /// Certificate of the authority that issued the clients' certificates.
+    #[arg(long, help_heading = ACCESS, env = "OMEGA_CLIENT_CA", value_name = "FILE.pem")]
     client_ca: Option<PathBuf>,
-    /// Authority of the peers' certificates [default: that of the clients].
-    #[arg(long, env = "OMEGA_PEER_CA", value_name = "FILE.pem")]
+    /// Certificate of the authority that issued the peers' certificates [default: that of --client-ca].
+    #[arg(long, help_heading = ACCESS, env = "OMEGA_PEER_CA", value_name = "FILE.pem")]
     peer_ca: Option<PathBuf>,
-    /// Certificate revocation lists (CRLs) of these authorities, read again when they change.
-    #[arg(long, env = "OMEGA_REVOKED", value_name = "FILE.pem")]
+    /// File with certificate revocation lists (CRLs) of these authorities, read again when it changes [default: none].
+    #[arg(long, help_heading = ACCESS, env = "OMEGA_REVOKED", value_name = "FILE.pem")]
     revoked: Option<PathBuf>,
-    /// Accept connections from other machines without certificates: everyone who can connect is an
-    /// operator.
-    #[arg(long, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
+    /// Allow connections from other machines without certificates: everyone who can connect is an operator.
+    #[arg(long, help_heading = ACCESS, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     insecure: Option<bool>,
     /// Seconds without heartbeats after which an agent's machine is unreachable [default: 40].
-    #[arg(long, env = "OMEGA_MACHINE_TIMEOUT", value_name = "SECONDS")]
+    #[arg(long, help_heading = MACHINES, env = "OMEGA_MACHINE_TIMEOUT", value_name = "SECONDS")]
     machine_timeout: Option<NonZeroU32>,
     /// Maximum number of machines marked unreachable in a second [default: 10].
-    #[arg(long, env = "OMEGA_EVICTION_RATE", value_name = "N")]
+    #[arg(long, help_heading = MACHINES, env = "OMEGA_EVICTION_RATE", value_name = "N")]
     eviction_rate: Option<NonZeroU32>,
-    /// Milliseconds after which a commit is slow, and logged with its stages [default: 500].
-    #[arg(long, env = "OMEGA_SLOW_COMMIT", value_name = "MS")]
+    /// Milliseconds from which a commit counts as slow, and is logged with its stages [default: 500].
+    #[arg(long, help_heading = EVENTS, env = "OMEGA_SLOW_COMMIT", value_name = "MS")]
     slow_commit: Option<u32>,
-    /// Level of log events on standard error: error, warn, info, debug or trace, also by module,
-    /// such as warn,omega_service=debug [default: RUST_LOG, or warn].
-    #[arg(long, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
+    /// Level of log events on standard error: error, warn, info, debug or trace. Modules may have their own levels:
+    /// warn,omega_service=debug [default: RUST_LOG, or warn if it is not set].
+    #[arg(long, help_heading = EVENTS, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
     log_level: Option<LogLevel>,
-    /// Text lines, or one JSON object for each event [default: text].
-    #[arg(long, env = "OMEGA_LOG_FORMAT", value_name = "FORMAT", value_enum)]
+    /// Format of log events [default: text].
+    #[arg(long, help_heading = EVENTS, env = "OMEGA_LOG_FORMAT", value_name = "FORMAT", value_enum)]
     log_format: Option<LogFormat>,
-    /// Address of an OpenTelemetry collector for traces of commits: http://127.0.0.1:4317 [default:
-    /// OTEL_EXPORTER_OTLP_ENDPOINT, or none].
-    #[arg(long, env = "OMEGA_OTLP_ENDPOINT", value_name = "URL")]
+    /// Address of an OpenTelemetry collector for traces of commits, such as http://127.0.0.1:4317 [default:
+    /// OTEL_EXPORTER_OTLP_ENDPOINT, or no traces].
+    #[arg(long, help_heading = EVENTS, env = "OMEGA_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<Collector>,
     /// Fraction of the transactions to trace, from 0 to 1 [default: 0.01].
-    #[arg(long, env = "OMEGA_TRACE_FRACTION", value_name = "PART")]
+    #[arg(long, help_heading = EVENTS, env = "OMEGA_TRACE_FRACTION", value_name = "PART")]
     trace_fraction: Option<Fraction>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Limits on requests")]
     #[serde(default)]
     limits: GivenLimits,
 }

@@ -208,7 +208,13 @@ web   service  t        default        3        3       0        0      0
     assert_eq!(cell.ok("job resize web 4"), "job web is resized\n");
     assert_eq!(cell.json("job get web")["tasks"]["pending"], 4);
     assert_eq!(cell.ok("job kill web"), "job web is killed\n");
-    assert_eq!(cell.ok("job watch web --until placed"), cell.ok("job watch web"));
+    let [placed, ended] = ["--until placed", ""].map(|until| {
+        let said = cell.say(&format!("job watch web {until}"));
+        let killed = "job web: some tasks did not finish (4 killed)";
+        assert!(said.code == Some(1) && said.stderr.contains(killed), "{}", said.stderr);
+        said.stdout
+    });
+    assert_eq!(placed, ended);
     assert_eq!(cell.json("job list")["items"].as_array().unwrap().len(), 2);
     let ended = cell.json("job list --ended");
     assert_eq!(ended["items"].as_array().unwrap().len(), 1, "{ended}");
@@ -594,6 +600,6 @@ fn yaml_says_what_json_says() {
         assert_eq!(yaml, json, "{line}");
     }
     cell.ok("job kill yes");
-    let told = cell.ok("job watch yes -o yaml");
+    let told = cell.say("job watch yes -o yaml").stdout;
     assert_eq!(told.matches("---\n").count(), 2, "a document for each change: {told}");
 }

@@ -112,6 +112,7 @@ fn every_limit_is_in_the_table_with_its_default() {
     let told: Vec<&str> = limits.trim().split(", ").collect();
     assert_eq!(in_table, told);
     let help = say(dir.path(), &["serve", "--help"]).stdout;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for limit in told {
         let (name, usual) = limit.split_once(' ').unwrap();
         let flag = help.split(&format!("--limit-{name} <")).nth(1).unwrap();

@@ -170,7 +170,7 @@ fn a_pace_lets_the_workloads_time_pass() {
 fn help_and_version_are_answers() {
     let dir = folder(&[]);
     for [argument, expected] in
-        [["--help", "Usage: omega"], ["--version", "omega "], ["-h", "--synthetic <N>"]]
+        [["--help", "Usage: omega"], ["--version", "omega "], ["-h", "rebalance"]]
     {
         let said = say(dir.path(), &[argument]);
         assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{argument}");

@@ -1,4 +1,4 @@
-//! Help of every verb: it names an example, and no verb is missing.
+//! Help of every verb: it names an example, no verb is missing, and no line is wider than a screen.
 
 use crate::commands::say_at;
 use crate::process::folder;
@@ -89,4 +89,48 @@ fn the_help_of_each_verb_has_an_example() {
             assert!(known || line.starts_with("   "), "{noun} {verb}");
         }
     }
+}
+
+/// Maximum width of help texts without a terminal.
+const WIDTH_MAX: usize = 100;
+
+/// Options from which a command shows them under headings of their own.
+const GROUPED_FROM: usize = 20;
+
+#[test]
+fn help_fits_a_screen_and_groups_many_options() {
+    let dir = folder(&[]);
+    let others = ["", "run", "explain", "rebalance", "serve", "scheduler", "agent", "dev", "demo"];
+    for verb in VERBS.iter().chain(&others) {
+        let text = say_at(dir.path(), "127.0.0.1:1", &format!("{verb} --help")).stdout;
+        let wide = text.lines().find(|line| line.chars().count() > WIDTH_MAX);
+        assert_eq!(wide, None, "{verb}");
+        // Copied examples must be complete commands, so they are never wrapped.
+        let examples = text.split_once("Example").map_or("", |(_, examples)| examples);
+        let wide = examples.lines().find(|line| line.starts_with("  ") && line.len() > 86);
+        assert_eq!(wide, None, "{verb}");
+        let options = text.lines().filter(|line| line.trim_start().starts_with("--")).count();
+        let headings = text.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':'));
+        assert!(options < GROUPED_FROM || headings.count() > 3, "{verb} has {options} options");
+    }
+}
+
+#[test]
+fn only_one_job_is_printed_as_toml() {
+    let dir = folder(&[]);
+    for verb in VERBS {
+        let text = say_at(dir.path(), "127.0.0.1:1", &format!("{verb} --help")).stdout;
+        assert_eq!(text.contains("- toml:"), *verb == "job get", "{verb}");
+        let has_wide = ["machine list", "job list", "task list"].contains(verb);
+        assert_eq!(text.contains("- wide:"), has_wide, "{verb}");
+    }
+    let said = say_at(dir.path(), "127.0.0.1:1", "machine list -o toml");
+    assert!(
+        said.code == Some(2) && said.stderr.contains("invalid value 'toml'"),
+        "{}",
+        said.stderr
+    );
+    // Every list accepts `wide`, even if its table has no further columns.
+    let said = say_at(dir.path(), "127.0.0.1:1", "member list -o wide --timeout 100ms");
+    assert!(said.code == Some(1) && said.stderr.contains("UNAVAILABLE"), "{}", said.stderr);
 }

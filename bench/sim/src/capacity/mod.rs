@@ -32,7 +32,7 @@ pub const TAIL_S: f64 = 600.0;
 pub enum Question {
     /// Smallest number of machines that meets the objectives.
     Machines,
-    /// Largest load that meets the objectives, as a multiple of the workload's.
+    /// Largest load that meets the objectives, as a multiple of the load of the input.
     Load,
 }
 

@@ -20,31 +20,31 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega-sim capacity --synthetic 2000 --hours 4 --placed 99%\n  \
-    omega-sim capacity --find load --wait-p90 batch=30s --wait-p90 service=2m --synthetic 2000 --hours 4 --out capacity"
+    omega-sim capacity --synthetic 2000 --find load --wait-p90 batch=30s --out capacity"
 )]
 pub struct CapacityArgs {
     #[command(flatten)]
     input: InputArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Schedulers")]
     how: HowArgs,
     #[command(flatten)]
     end: EndArgs,
     #[command(flatten)]
     objectives: ObjectiveArgs,
-    /// Quantity to search for, machines or load [default: both].
+    /// Quantity to search for [default: both, one after the other].
     #[arg(long, value_enum)]
     find: Option<Question>,
-    /// Largest number of machines tried [default: ten times the workload's].
+    /// Largest number of machines to try [default: ten times that of the input].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MACHINES_MAX as u64))]
     machines_most: Option<u64>,
-    /// Largest load tried, as a multiple of the workload's.
+    /// Largest load to try, as a multiple of the load of the input.
     #[arg(long, value_name = "TIMES", default_value = "10", value_parser = thousandths)]
     load_most: u64,
-    /// Largest difference between the two sizes that enclose the answer, as a share of the answer; 0 means one machine,
-    /// or a thousandth of the load.
+    /// Precision of the answer, as a share of it: the search ends when the next size that meets the objectives and the
+    /// next that does not differ by no more. 0 means one machine, or a thousandth of the load.
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
     precision: f64,
-    /// Folder for a report with plots: report.html, report.md, and each plot as SVG and PNG.
+    /// Folder for a report with plots: report.html, report.md, and each plot as SVG and PNG [default: no report].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Output format.
@@ -86,9 +86,9 @@ struct ObjectiveArgs {
 /// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
-    /// A table for people, with a row as soon as a probe is done.
+    /// Text in columns, with a row as soon as a simulation is done.
     Table,
-    /// JSON for programs, at the end.
+    /// JSON, at the end.
     Json,
 }
 

@@ -18,21 +18,19 @@ const DIFFERENCES_TOLD: usize = 20;
 
 /// Arguments of `compat`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Ends with 0 if every row is equal, 1 if one is not, 2 if an input is at fault.\n\n\
-    Example:\n  omega-sim compat --ref data/ref_omega.csv --data data"
-)]
+#[command(after_help = "\
+    Example:\n  omega-sim compat --ref data/ref_omega.csv --data data")]
 pub struct CompatArgs {
-    /// The reference file, which has a row for each group of schedulers of a point.
+    /// Reference file with the published results.
     #[arg(long = "ref", value_name = "FILE.csv")]
     reference: PathBuf,
     /// Folder with the job lists that the reference file names.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Compare only this many rows, from the first.
+    /// Compare only the first N rows [default: all].
     #[arg(long, value_name = "N")]
     rows: Option<NonZeroUsize>,
-    /// Also print the number of tasks and the processor time of each point.
+    /// Also print the number of tasks and the processor time of each run.
     #[arg(short, long)]
     verbose: bool,
 }

@@ -17,26 +17,25 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega-sim fgd --data data --policy fgd --policy best-fit")]
 pub struct FgdArgs {
-    /// Folder of the trace, with the published table for a comparison
+    /// Folder of the openb trace; for a comparison, it also has the table of published results
     #[arg(long, value_name = "DIR", required_unless_present = "tasks")]
     data: Option<PathBuf>,
-    /// Name of a list of tasks in the data folder, or `all`
+    /// List of tasks in the folder of --data, such as `default` or `cpu050`, or `all` lists
     #[arg(long, value_name = "NAME", default_value = "default", conflicts_with = "tasks")]
     list: String,
-    /// Your own list of tasks, instead of one of the data folder
+    /// File with a list of tasks, instead of a list in the folder of --data
     #[arg(long, value_name = "FILE", requires = "machines")]
     tasks: Option<PathBuf>,
-    /// Your own list of machines, instead of that of the data folder
+    /// File with a list of machines, instead of that in the folder of --data
     #[arg(long, value_name = "FILE")]
     machines: Option<PathBuf>,
-    /// Placement policy; may be given several times [default: all]
+    /// Placement policy. May be repeated [default: all]
     #[arg(long, value_enum)]
     policy: Vec<PolicyChoice>,
     /// Number of random orders of arrival
     #[arg(long, value_name = "N", default_value = "10")]
     seeds: NonZeroU32,
-    /// Place each task on a random one of the K best machines, as concurrent schedulers do to
-    /// avoid conflicts
+    /// Place each task on a random one of the K best machines, as concurrent schedulers do to avoid conflicts
     #[arg(long, value_name = "K", default_value = "1")]
     among: NonZeroUsize,
     /// End with exit code 1 if a mean differs from the published mean by more than the tolerance, or if no mean was

@@ -19,12 +19,12 @@ use std::process::ExitCode;
 pub struct FutureArgs {
     #[command(flatten)]
     change: ChangeArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Schedulers of both futures, unless changed")]
     how: HowArgs,
-    /// Simulated hours.
+    /// Number of hours to simulate.
     #[arg(long, value_name = "HOURS", default_value = "1", value_parser = hours)]
     end: f64,
-    /// Run time of batch tasks whose job has no runtime estimate: 10m, 2h [default: forever].
+    /// Run time of batch tasks whose job has no runtime estimate, such as 10m or 2h [default: they never end].
     #[arg(long, value_name = "TIME", value_parser = super::scaling::time)]
     run_time: Option<f64>,
     /// Output format.
@@ -36,29 +36,29 @@ pub struct FutureArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Changes")]
 struct ChangeArgs {
-    /// Machines to add; may be given several times.
+    /// Machines to add, such as 10,cpu=64,memory=256Gi. May be repeated.
     #[arg(long, value_name = "N,cpu=CORES,...")]
     add_machines: Vec<Alike>,
-    /// Number of machines after the change, with the present proportions of kinds of machines.
+    /// Number of machines after the change; the proportions of kinds of machines stay [default: unchanged].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MACHINES_MAX as i64))]
     machines: Option<u32>,
-    /// Name of a machine that accepts no new tasks; may be given several times.
+    /// Machine to drain: it accepts no new tasks. May be repeated.
     #[arg(long, value_name = "NAME")]
     drain: Vec<String>,
-    /// Name of a machine to remove; its tasks become pending. May be given several times.
+    /// Machine to remove; its tasks become pending. May be repeated.
     #[arg(long, value_name = "NAME")]
     remove: Vec<String>,
-    /// Load after the change, as a multiple of the present jobs. Below 1, some jobs are left out; above 1, copies of
-    /// some jobs arrive within five minutes.
+    /// Load after the change, as a multiple of the present load. Below 1, some jobs are left out; above 1, copies of
+    /// some jobs arrive within five minutes [default: 1].
     #[arg(long, value_name = "TIMES", value_parser = thousandths)]
     load: Option<u64>,
-    /// Architecture after the change.
+    /// Architecture after the change [default: that of --arch].
     #[arg(long, value_enum)]
     new_arch: Option<ArchitectureKind>,
-    /// Number of batch schedulers after the change.
+    /// Number of batch schedulers after the change [default: that of --batch].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     new_batch: Option<u32>,
-    /// Number of service schedulers after the change.
+    /// Number of service schedulers after the change [default: that of --service].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     new_service: Option<u32>,
 }
@@ -66,9 +66,9 @@ struct ChangeArgs {
 /// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
-    /// A table for people.
+    /// Text in columns.
     Table,
-    /// JSON for programs.
+    /// JSON.
     Json,
 }
 

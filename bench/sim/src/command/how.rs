@@ -19,7 +19,7 @@ pub struct HowArgs {
     /// Number of service schedulers.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) service: u32,
-    /// Seconds that a scheduler takes to decide on a batch job, in addition to the time for its tasks.
+    /// Seconds that a scheduler takes to decide on a batch job, besides the time for its tasks.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_batch: f64,
@@ -27,7 +27,7 @@ pub struct HowArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_batch: f64,
-    /// Seconds that a scheduler takes to decide on a service job, in addition to the time for its tasks.
+    /// Seconds that a scheduler takes to decide on a service job, besides the time for its tasks.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_service: f64,
@@ -35,24 +35,24 @@ pub struct HowArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_service: f64,
-    /// When a claim conflicts.
+    /// Rule by which a claim conflicts.
     #[arg(long, value_enum, default_value = "fit")]
     pub(super) check: CheckArg,
-    /// Claims that are committed if another claim of the transaction conflicts.
+    /// Effect of a conflict on the other claims of the transaction.
     #[arg(long, value_enum, default_value = "incremental")]
     pub(super) granularity: GranularityArg,
-    /// Share of the machines on which service schedulers place no tasks.
+    /// Share of the machines on which schedulers of services place no tasks, from 0 to 1.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share,
         allow_negative_numbers = true)]
     pub(super) pickiness: f64,
-    /// Number of best machines among which a scheduler chooses the machine of a single task.
+    /// For a group of one task, choose the machine at random among this number of best machines. The tasks of larger
+    /// groups are placed together.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) near_best: u32,
-    /// Number of parts into which a scheduler divides its copy of the cell to update one part at a time, for --arch
-    /// parsync.
+    /// Only for --arch parsync: number of parts of a scheduler's copy of the cell, which are updated one at a time.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) parts: u32,
-    /// Machines probed for each task, for --arch sparrow.
+    /// Only for --arch sparrow: number of machines probed for each task.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) probes: u32,
     /// Seed of all random choices.

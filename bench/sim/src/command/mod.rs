@@ -27,20 +27,34 @@ use std::process::ExitCode;
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
     /// Find the number of machines that a workload needs, or the load that a cell can carry.
+    ///
+    /// At least one objective is required. Give at most one input: --trace, --cluster, or --machines with --jobs.
+    /// Without an input, Omega generates a synthetic cell and jobs for it.
     Capacity(Box<capacity::CapacityArgs>),
-    /// Repeat the runs of the published simulator, and compare the results.
+    /// Reproduce the runs of the published simulator, and compare the results row by row.
+    ///
+    /// The exit code is 0 if all rows are equal, 1 if one differs, and 2 if an input is invalid.
     Compat(compat::CompatArgs),
-    /// Repeat the figures of the Omega paper, and make a report with plots.
+    /// Reproduce figures of the Omega paper, and write a report with plots.
+    ///
+    /// The exit code is 1 if a figure does not show what the paper says.
     Paper(paper::PaperArgs),
-    /// Run a workload on the shipped cell under an architecture.
+    /// Simulate a workload on a cell with a scheduler architecture.
+    ///
+    /// Give at most one input: --trace, --cluster, or --machines with --jobs. Without an input, Omega generates a
+    /// synthetic cell and jobs for it.
     Run(Box<run::RunArgs>),
-    /// Replay a log in the Standard Workload Format with policies of batch queues.
+    /// Replay a log in the Standard Workload Format with the classic policies of batch queues.
     Swf(swf::SwfArgs),
     /// Run the simulator with every combination of the values in a file.
     Sweep(sweep::SweepArgs),
-    /// Compare two futures of a served cell: unchanged, and with a change.
+    /// Simulate two futures of a cell from its backup or a stopped replica: one unchanged, one with a change.
+    ///
+    /// At least one change is required: --profile, or one of the options below `Changes`.
     WhatIf(Box<WhatIfArgs>),
-    /// Compare policies for tasks that share devices with published figures.
+    /// Run placement policies for tasks that share GPUs, and compare the results with published figures.
+    ///
+    /// Either --data is required, or both --tasks and --machines.
     Fgd(fgd::FgdArgs),
 }
 

@@ -11,11 +11,11 @@ use std::process::ExitCode;
 
 /// The figures, their job lists, and the folder of the report.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  omega-sim paper all --out paper")]
+#[command(after_help = "Examples:\n  omega-sim paper fig5 fig7\n  omega-sim paper all --out paper")]
 pub struct PaperArgs {
-    /// Figures to repeat: all, or some of fig5, fig6, fig7, fig8, fig9, fig10, fig13, fig14, fig15, fig16. Figures that
-    /// show the same runs are shown together.
-    #[arg(required = true, value_parser = experiment)]
+    /// Figures to reproduce, separated by spaces: fig5, fig6, fig7, fig8, fig9, fig10, fig13, fig14, fig15, fig16, or
+    /// all. Figures of the same runs are reported together.
+    #[arg(value_name = "FIGURE", required = true, value_parser = experiment)]
     figures: Vec<Which>,
     /// Folder for the report, created if missing: report.html, report.md, and each plot as SVG and PNG.
     #[arg(long, value_name = "DIR", default_value = "paper")]
@@ -23,10 +23,10 @@ pub struct PaperArgs {
     /// Folder with the job lists of the published simulator [default: lists are generated].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder of Google's trace of May 2011, for fig13.
+    /// Folder of Google's trace of May 2011, which fig13 needs. Without it, `all` leaves out fig13.
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
-    /// Seed for generating job lists.
+    /// Seed of the generated job lists.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

@@ -15,20 +15,20 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega-sim run --arch omega --batch 4 --synthetic 2000 --hours 4\n  \
-    omega-sim run --arch mesos --t-job-service 30 --trace omega-sim --data data -o json"
+    omega-sim run --arch mesos --t-job-service 30 --trace omega-sim --data data"
 )]
 pub struct RunArgs {
     #[command(flatten)]
     input: InputArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Schedulers")]
     how: HowArgs,
     #[command(flatten)]
     end: EndArgs,
-    /// Divide the machines into this many cells, each with schedulers of its own
+    /// Divide the machines into N cells, each with its own schedulers
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Several cells",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(CELLS_MAX)))]
     cells: u32,
-    /// Rule that chooses the cell of each job
+    /// Rule that chooses the cell of each job if there are several cells
     #[arg(long, value_enum, default_value = "emptiest", help_heading = "Several cells")]
     front: Front,
     /// Output format.
@@ -39,9 +39,9 @@ pub struct RunArgs {
 /// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
-    /// A table for people.
+    /// Text in columns.
     Table,
-    /// JSON for programs.
+    /// JSON.
     Json,
 }
 

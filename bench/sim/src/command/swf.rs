@@ -20,24 +20,26 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega-sim swf log.swf.gz --policy easy --estimates user")]
 pub struct SwfArgs {
-    /// The log, uncompressed or compressed with gzip or Zstandard
+    /// Log file, which may be compressed with gzip or Zstandard
+    #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Scheduling policy
     #[arg(long, value_enum, default_value = "all")]
     policy: PolicyChoice,
-    /// Run times that policies use: user estimates, or the true run times
+    /// Run times that the policies use to plan
     #[arg(long, value_enum, default_value = "both")]
     estimates: EstimatesChoice,
-    /// Order of running jobs with equal expected ends, for `easy` and `sjf-easy`
+    /// Only for `easy` and `sjf-easy`: order of running jobs with equal expected ends, which decides how many
+    /// processors are left for backfill
     #[arg(long, value_name = "ORDER", default_value = "smallest")]
     ties: TiesChoice,
-    /// Number of jobs with planned starts with --policy omega; 0 disables backfilling
+    /// Only for --policy omega: number of jobs whose starts are planned; 0 disables backfill
     #[arg(long, value_name = "N", default_value_t = 1)]
     depth: u16,
-    /// Processors of each machine with --policy omega; must divide the number of processors of the log's machine
+    /// Only for --policy omega: processors of each machine, a divisor of the number of processors
     #[arg(long, value_name = "N", default_value = "1")]
     cores: NonZeroU64,
-    /// Number of processors [default: MaxProcs of the log's header, else MaxNodes]
+    /// Number of processors in all [default: MaxProcs in the header of the log, or MaxNodes without it]
     #[arg(long, value_name = "N")]
     processors: Option<NonZeroU64>,
     /// Output format
@@ -53,11 +55,11 @@ enum PolicyChoice {
     Easy,
     /// Conservative backfill: no job delays a job that is before it in the queue
     Conservative,
-    /// EASY backfilling with the shortest job first
+    /// EASY backfill with the shortest job first
     SjfEasy,
-    /// The cell and the scheduler of this project, with planned starts for the first --depth jobs of the queue
+    /// Omega's cell and scheduler, which plan starts for the first --depth jobs of the queue
     Omega,
-    /// All of the classic policies
+    /// All policies except `omega`, one after the other
     All,
 }
 

@@ -22,16 +22,16 @@ pub struct WhatIfArgs {
     /// Directory of a stopped replica, or a backup file.
     #[arg(long, value_name = "DIR|BACKUP")]
     from: PathBuf,
-    /// Version of the cell at which the futures begin, for a directory [default: the newest].
+    /// Version of the cell at which the futures begin; only for a directory [default: the newest].
     #[arg(long, value_name = "VERSION")]
     at: Option<u64>,
-    /// Include log entries of the directory that are not known to be committed.
+    /// Include log entries that are not known to be committed; only for a directory.
     #[arg(long)]
     all: bool,
-    /// Profiles of the schedulers `batch` and `service` after the change.
-    #[arg(long, value_name = "FILE.toml")]
+    /// File with the profiles of the schedulers `batch` and `service` after the change [default: unchanged].
+    #[arg(long, help_heading = "Changes", value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Present profiles of the schedulers `batch` and `service` [default: the ready-made profiles].
+    /// File with the present profiles of the schedulers `batch` and `service` [default: the ready-made profiles].
     #[arg(long, value_name = "FILE.toml")]
     profile_now: Option<PathBuf>,
     #[command(flatten)]

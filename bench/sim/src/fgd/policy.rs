@@ -14,19 +14,19 @@ const DEVICES_MILLI_MAX: i64 = 8_000;
 /// Placement policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
-    /// Any machine where the task fits, and any device
+    /// Random machine and GPU where the task fits
     Random,
     /// Machine whose free amounts are least like the request, by their dot product
     DotProd,
-    /// Machine with tasks that request as many devices
+    /// Machine whose tasks request the same number of GPUs as this task
     GpuClustering,
-    /// Devices in use, else machines in use
+    /// GPUs already in use first, then unused GPUs of machines in use
     GpuPacking,
     /// Machine where the least remains free
     BestFit,
-    /// Machine where the expected fragment grows least: fragmentation gradient descent
+    /// Machine where the expected amount of unusable free GPU grows least (fragmentation gradient descent)
     Fgd,
-    /// As fgd, but considers tens of future tasks, and adds a small cost for free devices
+    /// Like `fgd`, but considers tens of future tasks, and adds a small cost for free GPUs
     FgdAhead,
 }
 

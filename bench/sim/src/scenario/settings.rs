@@ -33,11 +33,11 @@ pub enum ArchitectureKind {
     #[value(name = "omega")]
     #[serde(rename = "omega")]
     SharedState,
-    /// Every scheduler has its view in parts, one of which is synced before each decision.
+    /// Every scheduler decides on a copy of the cell in parts, one of which is updated before each decision.
     #[value(name = "parsync")]
     #[serde(rename = "parsync")]
     PartitionedSync,
-    /// No cell state: random machines are probed, and start tasks when they have room for them.
+    /// No scheduler has the state of the cell: random machines are probed, and start tasks when they have room.
     #[value(name = "sparrow")]
     #[serde(rename = "sparrow")]
     Sampling,

@@ -13,12 +13,12 @@ use serde_json::{Map, Value};
 /// Format of printed results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// Aligned text, for people.
+    /// Text in columns.
     #[default]
     Table,
-    /// A list of objects.
+    /// JSON: a list of objects.
     Json,
-    /// CSV with a header.
+    /// Comma-separated values with a header.
     Csv,
 }
 

@@ -52,7 +52,7 @@ pub enum Ties {
     Started,
     /// The job that was submitted first
     Submitted,
-    /// All jobs with that end at once, even if fewer suffice, so the most processors are left over
+    /// All of them together, even if the first few free enough processors; leaves the most processors for backfill
     Together,
 }
 

@@ -14,9 +14,15 @@ use std::path::PathBuf;
 /// Describe traces, and generate similar ones.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Describe a trace: machines, jobs, percentiles, load against capacity.
+    /// Describe a trace: its machines and jobs, percentiles of their sizes, and its load against its capacity.
+    ///
+    /// Give at most one input: --trace, --cluster, or --machines with --jobs. Without an input, the synthetic workload
+    /// is described.
     Info(InfoArgs),
     /// Generate a longer or larger trace with the distributions of an existing one.
+    ///
+    /// Give at most one input: --trace, --cluster, or --machines with --jobs. Without an input, the synthetic workload
+    /// is the example.
     Synth(SynthArgs),
 }
 
@@ -29,10 +35,10 @@ pub struct InfoArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-    /// Write plots into this folder, as SVG and PNG: the load over time, and each distribution.
+    /// Write plots of the load over time and of each distribution to this folder, as SVG and PNG [default: no plots].
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Seed of random lifetimes within their bins (for Azure's traces), and of the synthetic workload.
+    /// Seed of the synthetic workload, and of the run times in the azure trace, which has only ranges of them.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
 }
@@ -45,20 +51,20 @@ pub struct InfoArgs {
 pub struct SynthArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// Folder for machines.csv and jobs.csv; existing files are not overwritten.
+    /// Folder for machines.csv and jobs.csv; existing files are not replaced.
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     out: PathBuf,
     /// Compress the tables: write machines.csv.gz and jobs.csv.gz.
     #[arg(long, help_heading = "Result")]
     gzip: bool,
-    /// Number of machines, such as 5000, or x4 for four times as many as the trace. The rate of arrivals grows in
+    /// Number of machines, such as 5000, or x4 for four times as many as in the example. The rate of arrivals grows in
     /// proportion.
     #[arg(long, value_name = "xN|N", default_value = "x1", value_parser = size, help_heading = "Result")]
     out_machines: Size,
-    /// Load for each machine, as a multiple of the trace's: x1.5 for 50 % more jobs.
+    /// Load per machine, as a multiple of that of the example: x1.5 for 50 % more jobs.
     #[arg(long, value_name = "xF", default_value = "x1", value_parser = factor, help_heading = "Result")]
     out_load: u64,
-    /// Length in hours [default: that of the trace].
+    /// Length in hours [default: that of the example].
     #[arg(long, value_name = "HOURS", value_parser = hours, help_heading = "Result")]
     out_hours: Option<u64>,
     /// Seed of all random choices.
@@ -72,9 +78,9 @@ pub struct SynthArgs {
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// Text for people.
+    /// Text in columns.
     Table,
-    /// One JSON value, for programs.
+    /// JSON.
     Json,
 }
 

@@ -154,7 +154,11 @@ fn classes(info: &Info) -> String {
 
 fn tenants_and_rules(text: &mut String, info: &Info) {
     if info.tenants.count > 1 {
-        let named = info.tenants.largest.iter().map(|t| format!("{} ({} tasks)", t.name, t.tasks));
+        let named = info
+            .tenants
+            .largest
+            .iter()
+            .map(|t| format!("{} ({})", t.name, plural(t.tasks, "task")));
         let named: Vec<String> = named.collect();
         *text += &format!("tenants     {}, the largest {}\n", info.tenants.count, named.join(", "));
     }

@@ -4,6 +4,7 @@ use super::machines::{CLOCK_START_MS, CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, sinc
 use crate::decimal::Rounding;
 use crate::stream::JobEvent;
 use crate::table::{Column, Row, Table};
+use crate::words::plural;
 use crate::{Arrival, LoadError, RunTime};
 use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{
@@ -183,8 +184,8 @@ impl Tasks {
         }
         if lost > 0 {
             notes.push(format!(
-                "{lost} tasks ran at the start on machines that are not in the trace: they begin \
-                 as pending"
+                "{} ran at the start on machines that are not in the trace, and are pending instead",
+                plural(lost, "task")
             ));
         }
         notes

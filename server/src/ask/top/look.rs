@@ -43,8 +43,8 @@ impl Watched {
     /// # Errors
     /// If the address is invalid.
     pub(super) fn new(ask: &AskArgs) -> Result<Watched, AskError> {
-        let address = ask.cell.address()?;
-        let patience = if address.replicas.len() > 1 { PATIENCE } else { ask.timeout };
+        let address = ask.call.cell.address()?;
+        let patience = if address.replicas.len() > 1 { PATIENCE } else { ask.call.timeout };
         let one = |replica: &String| {
             let alone = Address { replicas: vec![replica.clone()], tls: address.tls.clone() };
             Ok((replica.clone(), Caller::new(&alone, patience)?))

@@ -39,22 +39,23 @@ use std::process::ExitCode;
 /// Options of a sweep.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example of a file:\n  [input]\n  synthetic = 2000\n  hours = 4\n\n  [sweep]\n  \
+    after_help = "Example:\n  omega-sim sweep sweep.toml --out results\n\nExample of a file:\n  [input]\n  synthetic = 2000\n  hours = 4\n\n  [sweep]\n  \
     arch = [\"mono-multi\", \"omega\"]\n  t_job_service = [0.1, 1, 10]\n  seed = [1, 2, 3]"
 )]
 pub struct SweepArgs {
-    /// File with the input and the values of each setting.
+    /// File with the input, and the values of each setting.
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     /// Folder of the results: `results.csv` and `results.parquet` with equal contents, report.html with each plot as
     /// SVG and PNG, and a file for each point. Points that the folder already has are not run again.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Run only one of COUNT parts of the points, with INDEX counted from 0; --merge writes the results.
+    /// Run only part INDEX (from 0) of COUNT parts of the points, so that several processes share the work. --merge
+    /// then writes the results [default: run all points].
     #[arg(long, value_name = "INDEX/COUNT")]
     shard: Option<Shard>,
-    /// Run nothing, and write the results of the shards in these folders. Each point must be in exactly one of the
-    /// folders.
+    /// Run nothing, and write the results from these folders of earlier runs with --shard. Each point must be in
+    /// exactly one of the folders.
     #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with = "shard")]
     merge: Vec<PathBuf>,
 }

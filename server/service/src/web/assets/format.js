@@ -7,6 +7,11 @@ export function count(number) {
   return Math.round(number).toLocaleString("en-US");
 }
 
+/** A count with its noun: `1 task`, `2 tasks`. */
+export function plural(number, noun) {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
 /** An amount of a resource, by its unit: `milli`, `bytes` or `count`. */
 export function amount(unit, value) {
   if (unit === "bytes") {

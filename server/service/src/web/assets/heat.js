@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { bar, el, link, replace, table } from "./dom.js";
-import { count } from "./format.js";
+import { plural } from "./format.js";
 
 const GAP = 1;
 const LABEL = 16;
@@ -103,7 +103,7 @@ export function heat() {
         boxes.push({ x, y, side, item });
       });
     }
-    const what = data.machines ? `${count(total)} machines` : `${count(total)} domains`;
+    const what = data.machines ? plural(total, "machine") : plural(total, "domain");
     canvas.setAttribute("aria-label", `${what} by their share of ${resource.value} in use; the table below has the same data`);
   }
 
@@ -121,7 +121,7 @@ export function heat() {
     const one = data.domains[item.domain ?? data.machines.domain[item.machine]];
     tip.textContent = item.domain === undefined
       ? `${data.machines.name[item.machine]}${one.name ? ` in ${one.name}` : ""}: ${of(item.taken)}${item.unreachable ? ", unreachable" : item.draining ? ", draining" : ""}`
-      : `${one.name || "(none)"}, ${count(one.machines)} machines: ${of(item.taken)}`;
+      : `${one.name || "(none)"}, ${plural(one.machines, "machine")}: ${of(item.taken)}`;
   }
 
   function go(event) {

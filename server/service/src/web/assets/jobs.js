@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { device, el, link, replace, table } from "./dom.js";
 import { events } from "./events.js";
 import { explanation } from "./explain.js";
-import { amount, count, time } from "./format.js";
+import { amount, count, plural, time } from "./format.js";
 import { pages } from "./pages.js";
 import { taskTable } from "./tasks.js";
 
@@ -56,14 +56,14 @@ export function job(name) {
       const waiting = one.tasks.pending;
       if (explained !== waiting) {
         explained = waiting;
-        why.replaceChildren(...(waiting ? [device(waiting === 1 ? "Why 1 task is pending" : `Why ${count(waiting)} tasks are pending`, explanation(name, true))] : []));
+        why.replaceChildren(...(waiting ? [device(`Why ${plural(waiting, "task")} ${waiting === 1 ? "is" : "are"} pending`, explanation(name, true))] : []));
       }
       replace(place,
         device("Description", el("dl", { class: "facts" },
           el("dt", {}, "id"), el("dd", {}, one.id),
           el("dt", {}, "tenant"), el("dd", {}, one.tenant),
           el("dt", {}, "scheduler"), el("dd", {}, one.scheduler),
-          el("dt", {}, "kind"), el("dd", {}, `${one.kind}, precedence ${one.precedence}${one.gang_min === null ? "" : `, at least ${one.gang_min} tasks together`}`),
+          el("dt", {}, "kind"), el("dd", {}, `${one.kind}, precedence ${one.precedence}${one.gang_min === null ? "" : `, at least ${plural(one.gang_min, "task")} together`}`),
           el("dt", {}, "submitted"), el("dd", {}, `${time(one.age_ms)} ago, as this replica recorded it`))),
         why,
         device("Groups", table(null, [

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { bar, device, el, link, replace, table } from "./dom.js";
 import { explanation, tellNext } from "./explain.js";
-import { amount, count, percent, rate, time } from "./format.js";
+import { amount, count, percent, plural, rate, time } from "./format.js";
 import { heat } from "./heat.js";
 import { conflictPercent, perSecond } from "./rates.js";
 
@@ -24,7 +24,7 @@ function tiles(cell) {
   return [
     tile("machines", count(cell.machines), [cell.draining ? `${count(cell.draining)} draining` : "", cell.unreachable ? `${count(cell.unreachable)} unreachable` : ""].filter(Boolean).join(", ") || null),
     tile("tasks on machines", count(placed), `${count(cell.tasks.running)} running`),
-    tile("pending tasks", count(cell.tasks.pending), `of ${count(cell.jobs)} jobs in total`),
+    tile("pending tasks", count(cell.tasks.pending), `of ${plural(cell.jobs, "job")} in total`),
     tile("placements/s", rate(perSecond("placements"))),
     tile("commits/s", rate(perSecond("committed"))),
     tile("conflicted", share(conflictPercent()), "of transactions lately"),
