@@ -66,8 +66,6 @@ struct ServerArgs {
     omega-kube run --scheduler-name omega --workers 4 --leader-elect on"
 )]
 struct RunArgs {
-    #[command(flatten, next_help_heading = "API server")]
-    server: ServerArgs,
     /// Schedule the pods whose spec.schedulerName is NAME. May be repeated.
     #[arg(long, value_name = "NAME", default_value = "omega", conflicts_with = "config")]
     scheduler_name: Vec<String>,
@@ -131,6 +129,8 @@ struct RunArgs {
     /// Format of log events on standard error; the variable OMEGA_LOG sets their level, which is info by default.
     #[arg(long, default_value = "text")]
     log_format: LogFormat,
+    #[command(flatten, next_help_heading = "API server")]
+    server: ServerArgs,
 }
 
 /// The format of the log.
@@ -145,11 +145,11 @@ enum LogFormat {
 #[derive(Args)]
 #[command(after_help = "Example:\n  omega-kube explain default/web-0")]
 struct ExplainArgs {
-    #[command(flatten, next_help_heading = "API server")]
-    server: ServerArgs,
     /// Name of the pod, as NAMESPACE/NAME, or as NAME in the namespace `default`.
     #[arg(value_name = "POD")]
     pod: String,
+    #[command(flatten, next_help_heading = "API server")]
+    server: ServerArgs,
 }
 
 fn main() -> ExitCode {

@@ -32,8 +32,6 @@ const SIMULATION: &str = "Simulation";
 #[command(after_help = "Examples:\n  omega agent --cell 10.0.0.1:7600 --label rack=a\n  \
     omega agent --simulate 100")]
 pub(crate) struct AgentArgs {
-    #[command(flatten, next_help_heading = "Cell and log")]
-    cell: CellArgs,
     /// Simulate this number of machines, which run no programs, instead of offering this machine.
     #[arg(long, help_heading = SIMULATION, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["name", "dir", "labels", "no_limits", "log_bytes", "pids"])]
@@ -85,6 +83,8 @@ pub(crate) struct AgentArgs {
     /// Interval of each machine's heartbeats, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     heartbeat: u64,
+    #[command(flatten, next_help_heading = "Cell and log")]
+    cell: CellArgs,
     #[command(flatten, next_help_heading = "Cell and log")]
     log: LogArgs,
 }

@@ -164,8 +164,6 @@ pub(crate) struct ListArgs {
 /// The job by flags, or by a file.
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArgs {
-    #[command(flatten)]
-    flags: JobFlags,
     /// Submit the job of this file (TOML or JSON; docs/cli.md describes the fields), instead of one described by
     /// options. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name", "count",
@@ -175,6 +173,8 @@ pub(crate) struct SubmitArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     wait: WaitArgs,
+    #[command(flatten)]
+    flags: JobFlags,
     #[command(flatten)]
     ask: AskArgs,
 }

@@ -24,8 +24,6 @@ pub(super) struct JobFlags {
     /// Number of tasks [default: 1].
     #[arg(long, value_name = "N")]
     count: Option<u32>,
-    #[command(flatten, next_help_heading = TASK)]
-    amounts: AmountArgs,
     /// Cluster resource that each task claims, such as licence=1. May be repeated.
     #[arg(long = "cluster-amount", help_heading = TASK, value_name = "KIND=AMOUNT", value_parser = amount::named)]
     of_cell: Vec<amount::Named>,
@@ -90,6 +88,8 @@ pub(super) struct JobFlags {
     /// Program of each task, and its arguments, after `--` [default: tasks without a program].
     #[arg(last = true, value_name = "COMMAND")]
     run: Vec<String>,
+    #[command(flatten, next_help_heading = TASK)]
+    amounts: AmountArgs,
 }
 
 /// An environment variable. Its value may be empty or contain further equals signs.

@@ -70,22 +70,22 @@ pub(crate) enum MachineCommand {
 /// The machine to drain.
 #[derive(Debug, Args)]
 pub(crate) struct DrainArgs {
-    #[command(flatten)]
-    of: NameArgs,
     /// Also move the tasks away. Tasks of services are first replaced on other machines. Tasks that are left after this
     /// time, such as 10m, are stopped and placed elsewhere; 0s stops all at once [default: no task is moved].
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     deadline: Option<Duration>,
+    #[command(flatten)]
+    of: NameArgs,
 }
 
 /// The machine to remove.
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
-    #[command(flatten)]
-    of: NameArgs,
     /// Remove the machine even if it has tasks, which become pending.
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    of: NameArgs,
 }
 
 /// Selection of machines.
@@ -129,13 +129,13 @@ impl MachineState {
 /// The machine by flags, or a file of machines.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    #[command(flatten)]
-    given: Described,
     /// Add the machines of this file (TOML or JSON; docs/cli.md describes the fields) instead of one described by
     /// options. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name",
           "cpu", "memory", "disk", "gpu", "amounts", "devices", "numa", "ports", "labels", "taints"])]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    given: Described,
     #[command(flatten)]
     ask: AskArgs,
 }
@@ -145,8 +145,6 @@ struct Described {
     /// Name of the machine; required unless --file is given.
     #[arg(value_name = "NAME", required_unless_present = "file")]
     name: Option<String>,
-    #[command(flatten, next_help_heading = "Resources of the machine [default: none]")]
-    amounts: AmountArgs,
     /// Number of devices (GPUs) in the machine; --gpu may be less than this number [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=32))]
     devices: Option<u8>,
@@ -163,6 +161,8 @@ struct Described {
     /// Taint of the machine, such as team=ml:NoSchedule. May be repeated.
     #[arg(long = "taint", value_name = "KEY=VALUE:EFFECT", value_parser = pairs::taint)]
     taints: Vec<Taint>,
+    #[command(flatten, next_help_heading = "Resources of the machine [default: none]")]
+    amounts: AmountArgs,
 }
 
 /// Runs the command.

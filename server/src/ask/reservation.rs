@@ -23,8 +23,7 @@ pub(crate) enum ReservationCommand {
     /// machines only if it is expected to end before the start.
     #[command(
         after_help = "Examples:\n  omega reservation create demo --label rack=a --tenant show \
-        --from 2h --for 30m\n  omega reservation create night --machine m1 --tenant batch \
-        --from @1764540000 --for 8h"
+        --from 2h --for 30m\n  omega reservation create night --machine m1 --tenant batch \\\n    --from @1764540000 --for 8h"
     )]
     Create(Box<CreateArgs>),
     /// Delete a reservation, even if it has not ended.

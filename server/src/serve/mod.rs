@@ -37,8 +37,6 @@ use tokio::sync::watch;
     omega serve --dir r1 --cell-name prod --replica 1 --bootstrap \\\n    \
     --peers 1=a:7700,2=b:7700,3=c:7700")]
 pub(crate) struct ServeArgs {
-    #[command(flatten)]
-    given: Given,
     /// Read settings from this file, whose keys are the names of the options without `--`. Options and variables of the
     /// environment take precedence.
     #[arg(long, env = "OMEGA_SERVE_CONFIG", value_name = "FILE.toml")]
@@ -49,6 +47,8 @@ pub(crate) struct ServeArgs {
     /// Start once without the damaged end of the log. Acknowledged entries in it are lost if no other replica has them.
     #[arg(long)]
     accept_torn_log: bool,
+    #[command(flatten)]
+    given: Given,
 }
 
 /// Error of starting or running a server, as one line for the user.

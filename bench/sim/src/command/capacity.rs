@@ -24,13 +24,7 @@ use std::process::ExitCode;
 )]
 pub struct CapacityArgs {
     #[command(flatten)]
-    input: InputArgs,
-    #[command(flatten, next_help_heading = "Schedulers")]
-    how: HowArgs,
-    #[command(flatten)]
     end: EndArgs,
-    #[command(flatten)]
-    objectives: ObjectiveArgs,
     /// Quantity to search for [default: both, one after the other].
     #[arg(long, value_enum)]
     find: Option<Question>,
@@ -50,6 +44,12 @@ pub struct CapacityArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten, next_help_heading = "Schedulers")]
+    how: HowArgs,
+    #[command(flatten)]
+    objectives: ObjectiveArgs,
 }
 
 /// Objectives, all of which must be met. Each flag except `--used` may be given several times.

@@ -17,10 +17,6 @@ use std::process::ExitCode;
 /// Changes to compare, schedulers of both futures, and the simulated time.
 #[derive(Debug, Args)]
 pub struct FutureArgs {
-    #[command(flatten)]
-    change: ChangeArgs,
-    #[command(flatten, next_help_heading = "Schedulers of both futures, unless changed")]
-    how: HowArgs,
     /// Number of hours to simulate.
     #[arg(long, value_name = "HOURS", default_value = "1", value_parser = hours)]
     end: f64,
@@ -30,6 +26,10 @@ pub struct FutureArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
+    #[command(flatten)]
+    change: ChangeArgs,
+    #[command(flatten, next_help_heading = "Schedulers of both futures, unless changed")]
+    how: HowArgs,
 }
 
 /// Changes of the second future.

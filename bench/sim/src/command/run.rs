@@ -19,10 +19,6 @@ use std::process::ExitCode;
 )]
 pub struct RunArgs {
     #[command(flatten)]
-    input: InputArgs,
-    #[command(flatten, next_help_heading = "Schedulers")]
-    how: HowArgs,
-    #[command(flatten)]
     end: EndArgs,
     /// Divide the machines into N cells, each with its own schedulers
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Several cells",
@@ -34,6 +30,10 @@ pub struct RunArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten, next_help_heading = "Schedulers")]
+    how: HowArgs,
 }
 
 /// Output format.

@@ -30,8 +30,6 @@ pub enum TraceCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega-sim trace info --trace openb --data data")]
 pub struct InfoArgs {
-    #[command(flatten)]
-    input: InputArgs,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -41,6 +39,8 @@ pub struct InfoArgs {
     /// Seed of the synthetic workload, and of the run times in the azure trace, which has only ranges of them.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    input: InputArgs,
 }
 
 /// The example trace, and the generated one.
@@ -49,8 +49,6 @@ pub struct InfoArgs {
     after_help = "Example:\n  omega-sim trace synth --trace openb --data data --out-machines x4 --out large"
 )]
 pub struct SynthArgs {
-    #[command(flatten)]
-    input: InputArgs,
     /// Folder for machines.csv and jobs.csv; existing files are not replaced.
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     out: PathBuf,
@@ -73,6 +71,8 @@ pub struct SynthArgs {
     /// Format of the report.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
+    #[command(flatten)]
+    input: InputArgs,
 }
 
 /// Output format.
