@@ -149,5 +149,5 @@ fn only_one_job_is_printed_as_toml() {
     );
     // Every list accepts `wide`, even if its table has no further columns.
     let said = say_at(dir.path(), "127.0.0.1:1", "member list -o wide --timeout 100ms");
-    assert!(said.code == Some(1) && said.stderr.contains("UNAVAILABLE"), "{}", said.stderr);
+    assert!(said.code == Some(1) && said.stderr.contains("UNREACHABLE"), "{}", said.stderr);
 }
