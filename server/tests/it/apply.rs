@@ -36,7 +36,7 @@ fn a_job_is_printed_as_a_file_that_describes_it() {
     cell.ok("job delete gang");
     cell.ok("job submit -f again.toml");
     assert_eq!(cell.ok("job get gang -o toml"), file);
-    assert!(cell.fails(2, "job list -o toml").contains("only `omega job get` prints TOML"));
+    assert!(cell.fails(2, "job list -o toml").contains("invalid value 'toml' for '--output"));
 }
 
 const TWO: &str = r#"
